@@ -40,8 +40,10 @@ from stepkeep.engine_arguments import (
     run_states,
 )
 from stepkeep.errors import (
+    Conflict,
     ConnectionLost,
     InvalidInput,
+    NotFound,
     Unreachable,
 )
 from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
@@ -288,21 +290,29 @@ class AsyncEngine:
     async def _deliver(self, decision: Decision, by: str | None) -> dict[str, Any]:
         """Do what a delivery to a hook asks for; the same delivery again changes nothing."""
         if isinstance(decision, ToSend):
-            starts = {} if decision.start is None else {"start": decision.start, "idempotency_key": decision.id}
+            starts: dict[str, Any] = {}
             if decision.start is not None:
-                starts["input"] = decision.input
+                plan = await self._plan_of_hook(decision.start)
+                starts = {"start": plan, "idempotency_key": decision.id, "input": decision.input}
             return await self.send(
                 None, decision.name, decision.payload, key=decision.key, message_id=decision.id, by=by, **starts
             )
         assert isinstance(decision, ToStart)
         started = await self.start(
-            decision.workflow,
+            await self._plan_of_hook(decision.workflow),
             decision.input,
             idempotency_key=decision.id,
             business_key=decision.business_key,
             by=by,
         )
         return {"run_id": started.run_id, "created": started.created}
+
+    async def _plan_of_hook(self, workflow: str) -> Plan:
+        """The newest version of a published workflow. A name that looks like a file is never read as one."""
+        try:
+            return await find_plan(self.transactor, workflow, None, tenant=self.tenant)
+        except NotFound:
+            raise Conflict(f"the workflow {workflow} of this hook is not published.") from None
 
     @property
     def mailbox(self) -> AsyncMailbox:

@@ -14,7 +14,7 @@ import msgspec
 
 from stepkeep.definition import arguments
 from stepkeep.engine_arguments import optional_key
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.errors import InvalidInput, NotAllowed, NotFound
 from stepkeep.operations import outbox, sinks, validate
 from stepkeep.operations.access import Access, guarded
 from stepkeep.operations.declared_hooks import Selection
@@ -32,6 +32,8 @@ from stepkeep.worker.secrets import Given, SecretReader, Secrets, as_secrets
 
 MOST_TAKEN = 1000
 LONGEST_LEASE = 3600.0
+OPERATOR_KINDS = ("jsonl",)
+"""Kinds of sinks that reach what belongs to the operator, and not to a tenant."""
 NO_RUN = "00000000-0000-0000-0000-000000000000"
 
 
@@ -80,6 +82,13 @@ class AsyncSinks(_Sending):
         by: str | None = None,
     ) -> dict[str, Any]:
         """Add a sink for events whose type matches one of the patterns; `replace` changes one that exists."""
+        if self.access.key is not None and kind in OPERATOR_KINDS:
+            raise NotAllowed(
+                f"a sink of kind {kind} writes to the disk of a worker. The operator adds it, who opens the database "
+                "without a key, and not the key of a tenant.",
+                "operator_only",
+                self.access.actor,
+            )
         return await sinks.add_sink(
             self._transactor,
             name,

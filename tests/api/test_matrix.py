@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,17 +17,15 @@ NOBODYS = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
 MISSING = {
     "run_id": NOBODYS,
     "step": "greet",
-    "name": "nothing",
     "version": "1",
-    "ref": "nothing",
     "revision": "1",
     "key_id": "0" * 16,
 }
-"""A value for each parameter of a path that names nothing."""
+"""Values of parameters of paths that name nothing. A parameter that is not here has the value `nothing`."""
 
 OWN_TENANT = {"PATCH /tenants/{name}"}
 """Its 403 names no tenant but the key's own: a key changes no other, whether there is one or not."""
-MAKES = {"PUT /schemas/{ref}"}
+MAKES = "PUT "
 """What does not exist is made."""
 
 
@@ -37,8 +36,8 @@ class Matrix:
 
     def address(self, operation: Operation, values: dict[str, str]) -> str:
         path = operation.path
-        for name, value in values.items():
-            path = path.replace(f"{{{name}}}", value)
+        for name in re.findall(r"{(\w+)}", path):
+            path = path.replace(f"{{{name}}}", values.get(name, "nothing"))
         needed = [one for one in operation.parameters if one["in"] == "query" and one["required"]]
         query = "&".join(f"{one['name']}=nothing" for one in needed)
         return f"{path}?{query}" if query else path
@@ -98,7 +97,7 @@ def test_what_is_another_tenants_is_not_told_from_what_is_not_there(database_url
             matrix = Matrix(stage, (await client.get("/openapi.json")).json())
             seen = 0
             for operation in matrix.operations:
-                if "{" not in operation.path or operation.route in MAKES:
+                if "{" not in operation.path or operation.route.startswith(MAKES):
                     continue
                 foreign = await matrix.send(client, operation, theirs)
                 missing = await matrix.send(client, operation, MISSING)
@@ -121,6 +120,13 @@ def test_what_is_another_tenants_is_not_told_from_what_is_not_there(database_url
                 ("/workers?live=false", "workers"),
                 ("/delegations", "delegations"),
                 ("/tenants", "tenants"),
+                ("/sinks", "sinks"),
+                ("/outbox", "deliveries"),
+                ("/outbox/history", "actions"),
+                ("/triggers", "triggers"),
+                ("/hooks", "hooks"),
+                ("/mailbox", "messages"),
+                ("/network", "allow"),
             ):
                 assert (await client.get(path)).json()[name] == [], path
             assert {one["owner"] for one in (await client.get("/api-keys")).json()["keys"]} == {"eve"}
@@ -167,6 +173,11 @@ async def _furnish(stage: Stage) -> dict[str, str]:
         await host.publish_policy({"policy": "p", "rules": [{"name": "r", "then": "allow"}]})
         await host.users.create("ann")
         key = await host.keys.create("ann", scopes=["read"])
+        await host.sinks.add("ann", "host")
+        await host.triggers.add("ann", "hello", every="1h")
+        await host.hooks.add({"hook": "ann", "scheme": "github", "secrets": ["HOOK"], "start": {"workflow": "hello"}})
+        await host.send(None, "paid", key="k-1", message_id="m-1")
+        await host.network.allow("search.internal")
     return {
         "run_id": run,
         "step": "sign",
@@ -175,4 +186,5 @@ async def _furnish(stage: Stage) -> dict[str, str]:
         "ref": "order",
         "revision": "1",
         "key_id": key["key"]["id"],
+        "business_key": "k-1",
     }

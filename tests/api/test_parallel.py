@@ -11,6 +11,8 @@ import pytest
 
 from stepkeep.api.access import ROUTES
 from stepkeep.definition.registry import HandlerSpec
+from stepkeep.worker.secrets import Secrets
+from tests.api.outside import BODY, EMITTING, SECRETS, TO_MESSAGE, add_emitter, let_die, signed
 from tests.api.stage import Stage, on
 from tests.api.test_tour import GATED, HELD, HELLO, MANUAL, TEMPLATE, WAITING
 from tests.databases import migrated_file
@@ -18,7 +20,7 @@ from tests.suites import in_proof
 
 KEYED = {"Idempotency-Key": "once"}
 
-FORMS: dict[str, tuple[str, dict[str, Any] | str | None]] = {
+FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
     "POST /runs": ("/runs", {"workflow": "gated", "input": {"name": "Ada"}}),
     "POST /runs/{run_id}/start": ("/runs/{idle}/start", None),
     "POST /runs/{run_id}/cancel": ("/runs/{gated}/cancel", {"reason": "twice"}),
@@ -42,6 +44,23 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | None]] = {
     "POST /delegations": ("/delegations", {"delegator": "ann", "to": "cyd", "open_ended": True}),
     "POST /delegations/end": ("/delegations/end", {"delegator": "dan", "to": "cyd"}),
     "DELETE /api-keys/{key_id}": ("/api-keys/{key}", None),
+    "DELETE /mailbox/{business_key}": ("/mailbox/k-8", None),
+    "POST /sinks": ("/sinks", {"name": "new", "kind": "host"}),
+    "DELETE /sinks/{name}": ("/sinks/spare", None),
+    "POST /outbox/redrive": ("/outbox/redrive", {"sink": "orders", "reason": "again"}),
+    "POST /runs/{run_id}/outbox/{name}/drop": (
+        "/runs/{emitting}/outbox/orders/drop",
+        {"event": "{event}", "reason": "known"},
+    ),
+    "POST /triggers": ("/triggers", {"name": "new", "workflow": "hello", "trigger": {"every": "1h"}}),
+    "POST /triggers/{name}/pause": ("/triggers/daily/pause", None),
+    "POST /triggers/{name}/resume": ("/triggers/paused/resume", None),
+    "POST /triggers/{name}/fire": ("/triggers/daily/fire", {"key": "once"}),
+    "POST /triggers/{name}/backfills/{backfill}/stop": ("/triggers/daily/backfills/{backfill}/stop", None),
+    "DELETE /triggers/{name}": ("/triggers/daily", None),
+    "POST /events": ("/events", {"event": "order.paid", "id": "e-1"}),
+    "POST /hooks/{name}": ("/hooks/payments", BODY),
+    "DELETE /hooks/{name}": ("/hooks/payments", None),
     "POST /as/run/runs": ("/as/run/runs", {"template_name": "default"}),
     "POST /as/run/runs/{run_id}/approve": ("/as/run/runs/{gated}/approve", None),
     "POST /as/run/runs/{run_id}/cancel": ("/as/run/runs/{gated}/cancel", None),
@@ -50,6 +69,11 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | None]] = {
 
 MADE_EACH_TIME = {
     "POST /workflows/check": "changes nothing",
+    "POST /sinks/{name}/test": "sends an event each time",
+    "PUT /sinks/{name}": "each is on record",
+    "POST /hooks": "each is on record",
+    "POST /hooks/{name}/test": "changes nothing",
+    "POST /triggers/{name}/backfills": "each is a job of its own; a moment fires once",
     "PATCH /tenants/{name}": "each is on record",
     "POST /policies": "each is a revision of its own",
     "POST /policies/off": "each is a revision of its own",
@@ -79,7 +103,8 @@ async def furnished(stage: Stage, client: httpx2.AsyncClient) -> dict[str, str]:
 
     for name, function in (("api.token", token), ("api.fails", fails)):
         stage.engine.registry.register(HandlerSpec(name=name, function=function))
-    for text in (HELLO, GATED, WAITING, MANUAL, HELD):
+    add_emitter(stage.engine)
+    for text in (HELLO, GATED, WAITING, MANUAL, HELD, EMITTING):
         await client.post("/workflows", content=text, headers={"Content-Type": "text/yaml"})
     await client.post("/workflows", json=TEMPLATE)
     await stage.engine.start_worker(concurrency=4)
@@ -93,7 +118,12 @@ async def furnished(stage: Stage, client: httpx2.AsyncClient) -> dict[str, str]:
     await client.post(f"/runs/{found['aside']}/quarantine", json={"reason": "odd"})
     found["ended"] = (await client.post("/runs", json={"workflow": "hello", "input": {"name": "A"}})).json()["run_id"]
     assert (await client.get(f"/runs/{found['ended']}/result?wait=30")).json()["state"] == "succeeded"
+    for name in ("orders", "spare"):
+        await client.post("/sinks", json={"name": name, "kind": "host", "on": ["order.paid"]})
+    found["emitting"] = (await client.post("/runs", json={"workflow": "emitting"})).json()["run_id"]
+    assert (await client.get(f"/runs/{found['emitting']}/result?wait=30")).json()["state"] == "succeeded"
     await stage.engine.stop_workers()
+    await _outside(stage, client, found)
     idle = {"workflow": "hello", "input": {"name": "A"}, "start_now": False}
     found["idle"] = (await client.post("/runs", json=idle)).json()["run_id"]
     for name in ("cyd", "dan", "eva"):
@@ -104,6 +134,26 @@ async def furnished(stage: Stage, client: httpx2.AsyncClient) -> dict[str, str]:
     made = await client.post("/api-keys", json={"owner": "cyd", "scopes": ["read"]})
     found["key"] = made.json()["key"]["id"]
     return found
+
+
+async def _outside(stage: Stage, client: httpx2.AsyncClient, found: dict[str, str]) -> None:
+    """A dead event, triggers, a backfill, a hook and a kept message."""
+    stage.engine.policies["secrets"] = Secrets(values=SECRETS)
+    found["event"] = await let_die(stage.engine, "orders")
+    [taken] = await stage.engine.outbox.take("spare")
+    await stage.engine.outbox.ack(taken)
+    for name, trigger in (
+        ("daily", {"schedule": "@daily"}),
+        ("paused", {"schedule": "@daily"}),
+        ("on-paid", {"event": "order.paid", "with": {"name": "A"}}),
+    ):
+        answer = await client.post("/triggers", json={"name": name, "workflow": "hello", "trigger": trigger})
+        assert answer.status_code == 200, answer.text
+    await client.post("/triggers/paused/pause")
+    within = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-03T00:00:00Z"}
+    found["backfill"] = (await client.post("/triggers/daily/backfills", json=within)).json()["backfill"]
+    assert (await client.post("/hooks", json={"hook": TO_MESSAGE})).status_code == 200
+    assert (await client.post("/messages", json={"name": "paid", "business_key": "k-8"})).status_code == 200
 
 
 async def state(client: httpx2.AsyncClient, runs: dict[str, str]) -> dict[str, Any]:
@@ -118,6 +168,21 @@ async def state(client: httpx2.AsyncClient, runs: dict[str, str]) -> dict[str, A
         "schemas": [one["ref"] for one in (await client.get("/schemas")).json()["schemas"]],
         "history": [(one["event"], one["subject"]) for one in people["history"]],
         "keys": sorted((one["owner"], one["state"]) for one in (await client.get("/api-keys")).json()["keys"]),
+    }
+    outbox = (await client.get("/outbox")).json()["deliveries"]
+    triggers = [(await client.get(f"/triggers/{name}")).json() for name in ("daily", "paused", "on-paid")]
+    mailbox = (await client.get("/mailbox")).json()["messages"]
+    said |= {
+        "sinks": [one["name"] for one in (await client.get("/sinks")).json()["sinks"]],
+        "outbox": [(one["sink"], one["state"]) for one in outbox],
+        "actions": [(one["action"], one["sink"]) for one in (await client.get("/outbox/history")).json()["actions"]],
+        "triggers": [
+            one["trigger"] + one["state"] + str(len(one["firings"])) + "".join(job["state"] for job in one["backfills"])
+            for one in triggers
+            if "trigger" in one
+        ],
+        "hooks": [one["hook"] for one in (await client.get("/hooks")).json()["hooks"]],
+        "mailbox": [(one["key"], one["id"] == "m-9") for one in mailbox],
     }
     for name in ("gated", "waiting", "manual", "held", "aside", "idle"):
         steps = (await client.get(f"/runs/{runs[name]}/steps")).json()["steps"]
@@ -141,7 +206,9 @@ def test_fifty_copies_are_one(database_url: str, route: str, tmp_path_factory: p
         async with stage.client(await stage.key(tenant="default")) as client:
             named = await furnished(stage, client)
             options: dict[str, Any] = {"headers": dict(KEYED)}
-            if isinstance(body, str):
+            if isinstance(body, bytes):
+                options = {"content": body, "headers": signed(body=body)}
+            elif isinstance(body, str):
                 options |= {"content": body, "headers": {"Content-Type": "text/yaml"}}
             elif body is not None:
                 options["json"] = {

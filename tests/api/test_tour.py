@@ -12,6 +12,7 @@ import httpx2
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec
 from tests.api.document import Operation, complaints, operations
+from tests.api.outside import BODY, EMITTING, SECRETS, TO_MESSAGE, add_emitter, let_die, signed
 from tests.api.stage import Stage, on, told
 
 HELLO = """
@@ -66,7 +67,9 @@ class Tour:
 
 
 def _pattern(path: str) -> str:
-    return re.sub(r"\{(\w+)\}", lambda found: ".+" if found[1] in ("step", "name", "ref") else "[^/]+", path)
+    return re.sub(
+        r"\{(\w+)\}", lambda found: ".+" if found[1] in ("step", "name", "ref", "business_key") else "[^/]+", path
+    )
 
 
 def test_every_route_does_its_work_and_answers_as_documented(database_url: str) -> None:
@@ -81,6 +84,8 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
     async def act(stage: Stage) -> None:
         for name, function in (("api.token", token), ("api.fails", fails)):
             stage.engine.registry.register(HandlerSpec(name=name, function=function))
+        add_emitter(stage.engine)
+        stage.engine.policies["secrets"] = sk.Secrets(values=SECRETS)
         # The worker of tenant `default` is that of the service's own engine.
         key = await stage.key(tenant="default")
         async with stage.client(key) as client:
@@ -96,6 +101,9 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
             await _administration(tour)
             await _seed_001(tour)
             await _session(tour, await stage.key())
+            await _messages_and_hooks(tour)
+            await _triggers(tour)
+            await _sinks(tour, stage)
             # A stream of a tenant has no end of its own.
             stage.app.service.stopping.set()
             assert b"event: begin" in await tour("GET", "/stream")
@@ -299,3 +307,86 @@ async def _administration(tour: Tour) -> None:
     await tour("POST", "/users/bob/enable")
     assert [one["name"] for one in (await tour("GET", "/users"))["users"]] == ["ann", "bob"]
     assert (await tour("GET", "/history?limit=3"))["next"] == "3"
+
+
+async def _messages_and_hooks(tour: Tour) -> None:
+    await tour("POST", "/messages", {"name": "paid", "business_key": "o/9", "id": "m-9"})
+    assert await tour("DELETE", "/mailbox/o/9?message_id=m-9") == {"key": "o/9", "dropped": ["m-9"]}
+    told(await tour.client.delete("/mailbox/o/9"), 404, "not_found")
+    assert (await tour("POST", "/hooks", {"hook": TO_MESSAGE}))["hook"]["hook"] == "payments"
+    assert [one["hook"] for one in (await tour("GET", "/hooks"))["hooks"]] == ["payments"]
+    recorded = {"headers": signed(), "body": BODY.decode()}
+    assert (await tour("POST", "/hooks/payments/test", recorded))["result"] == "would send"
+    run = (await tour("POST", "/runs", {"workflow": "waiting", "business_key": "o-7"}, 201))["run_id"]
+    for _ in range(2):
+        assert await tour("POST", "/hooks/payments", status=200, content=BODY, headers=signed()) == {"result": "sent"}
+    assert (await tour("GET", f"/runs/{run}/result?wait=30"))["state"] == "succeeded"
+    assert await tour("DELETE", "/hooks/payments") == {"removed": "payments"}
+    told(await tour.client.post("/hooks/payments", content=BODY, headers=signed()), 404, "not_found")
+
+
+async def _triggers(tour: Tour) -> None:
+    nightly = {"name": "shop/nightly", "workflow": "hello", "trigger": {"schedule": "0 3 * * *"}}
+    assert (await tour("POST", "/triggers", nightly))["state"] == "active"
+    told(await tour.client.post("/triggers", json={**nightly, "workflow": "none"}), 400, "invalid_input")
+    told(await tour.client.post("/triggers", json={**nightly, "trigger": {"by": "eve"}}), 400, "invalid_input")
+    on_paid = {"name": "paid", "workflow": "hello", "trigger": {"event": "order.paid", "with": {"name": "Eve"}}}
+    await tour("POST", "/triggers", on_paid)
+    first = await tour("GET", "/triggers?limit=1")
+    rest = await tour("GET", f"/triggers?cursor={first['next']}")
+    assert [one["trigger"] for one in (*first["triggers"], *rest["triggers"])] == ["paid", "shop/nightly"]
+    moments = await tour("GET", "/triggers/shop/nightly/next?limit=2&after=2026-01-01T00:00:00Z")
+    assert [one["moment"] for one in moments["next"]] == ["2026-01-01T03:00:00Z", "2026-01-02T03:00:00Z"]
+    assert (await tour("POST", "/triggers/shop/nightly/pause"))["state"] == "paused"
+    told(await tour.client.post("/triggers/shop/nightly/pause"), 409, "conflict")
+    assert (await tour("POST", "/triggers/shop/nightly/resume"))["state"] == "active"
+    fired = [await tour("POST", "/triggers/shop/nightly/fire", {"key": "again-1"}) for _ in range(2)]
+    assert fired[0]["run_id"] == fired[1]["run_id"] is not None
+    within = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-03T00:00:00Z"}
+    looked = await tour("POST", "/triggers/shop/nightly/backfills", {**within, "dry_run": True})
+    assert (looked["dry_run"], looked["moments"]) == (True, 2)
+    await tour("POST", "/triggers/shop/nightly/pause")
+    job = await tour("POST", "/triggers/shop/nightly/backfills", within)
+    shown = await tour("GET", "/triggers/shop/nightly")
+    assert [one["backfill"] for one in shown["backfills"]] == [job["backfill"]]
+    stopped = await tour.client.post(f"/triggers/shop/nightly/backfills/{job['backfill']}/stop")
+    # The worker may have carried it out meanwhile.
+    assert stopped.status_code in (200, 409)
+    again = await tour("POST", "/triggers/shop/nightly/backfills", {**within, "since": "1990-01-01T00:00:00Z"})
+    await tour("POST", f"/triggers/shop/nightly/backfills/{again['backfill']}/stop")
+    paid = [await tour("POST", "/events", {"event": "order.paid", "id": "e-1"}) for _ in range(2)]
+    assert paid[0]["firings"][0]["run_id"] == paid[1]["firings"][0]["run_id"] is not None
+    assert (await tour("DELETE", "/triggers/shop/nightly"))["state"] == "removed"
+    await tour("DELETE", "/triggers/paid")
+
+
+async def _sinks(tour: Tour, stage: Stage) -> None:
+    made = await tour("POST", "/sinks", {"name": "orders", "kind": "host", "on": ["order.*"]}, 201)
+    assert (made["kind"], made["created_by"]) == ("host", "ann")
+    told(await tour.client.post("/sinks", json={"name": "orders", "kind": "host"}), 409, "conflict")
+    written = {"name": "file", "kind": "jsonl", "options": {"path": "/tmp/x"}}
+    assert told(await tour.client.post("/sinks", json=written), 403, "not_allowed")["rule"] == "operator_only"
+    assert (await tour("PUT", "/sinks/orders", {"kind": "host", "on": ["order.paid"]}))["on"] == ["order.paid"]
+    await tour("POST", "/workflows", EMITTING, 201)
+    run = (await tour("POST", "/runs", {"workflow": "emitting"}, 201))["run_id"]
+    assert (await tour("GET", f"/runs/{run}/result?wait=30"))["state"] == "succeeded"
+    await stage.engine.stop_workers()
+    told(await tour.client.post("/outbox/redrive", json={"sink": "orders", "reason": "none"}), 404, "not_found")
+    event = await let_die(stage.engine, "orders")
+    assert [one["run"] for one in (await tour("GET", "/outbox?state=dead&sink=orders"))["deliveries"]] == [run]
+    shown = await tour("GET", f"/runs/{run}/outbox/orders")
+    assert [(one["id"], one["state"]) for one in shown["events"]] == [(event, "dead")]
+    assert {one["sink"]: one["dead"] for one in (await tour("GET", "/outbox/status"))["sinks"]}["orders"] == 1
+    told(await tour.client.delete("/sinks/orders"), 409, "conflict")
+    await tour("POST", "/outbox/redrive", {"sink": "orders", "reason": "the receiver is back"})
+    assert await let_die(stage.engine, "orders") == event
+    await tour("POST", f"/runs/{run}/outbox/orders/drop", {"event": event, "reason": "known"})
+    actions = [one["action"] for one in (await tour("GET", "/outbox/history"))["actions"]]
+    assert actions[:2] == ["dropped", "redriven"]
+    webhook = {"kind": "webhook", "options": {"url": "https://127.0.0.1:1/in", "secrets": ["HOOK"]}}
+    await tour("PUT", "/sinks/inside", webhook)
+    tested = await tour("POST", "/sinks/inside/test")
+    assert (tested["delivered"], tested["error"] is None) == (False, False)
+    assert [one["name"] for one in (await tour("GET", "/sinks?limit=1"))["sinks"]] == ["inside"]
+    assert (await tour("DELETE", "/sinks/orders?discard=true&reason=over"))["removed"] == "orders"
+    assert (await tour("GET", "/network"))["allow"] == []

@@ -95,6 +95,16 @@ async def test_a_run_that_emits_nothing_has_no_cursor(store: Store) -> None:
     assert await store.deliveries.find_due_sinks(TENANT) == []
 
 
+async def test_a_sink_that_is_there_is_replaced_only_if_that_is_asked_for(store: Store) -> None:
+    first, other = a_sink(), a_sink(created_by="bob")
+    assert await store.deliveries.save_sink(first, action("sink_added"), replace=False) is True
+    assert await store.deliveries.save_sink(other, action("sink_added"), replace=False) is False
+    assert await store.deliveries.list_sinks(TENANT) == [first]
+    assert len(await store.deliveries.read_actions(TENANT, None, 10)) == 1
+    assert await store.deliveries.save_sink(other, action("sink_replaced")) is True
+    assert await store.deliveries.list_sinks(TENANT) == [other]
+
+
 async def test_an_event_without_a_sink_is_kept_and_moves_nothing(store: Store) -> None:
     await save(store, new_run(1))
     await emit(store, 1, told(1, 2))

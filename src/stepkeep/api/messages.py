@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from stepkeep.api.bodies import Anything, By, IdempotencyKey, Limit
@@ -38,9 +38,8 @@ class KeyedMessage(By):
 class Mailbox(BaseModel):
     """Messages that wait for a run."""
 
-    model_config = ConfigDict(extra="allow")
-
-    mailbox: list[Anything] | None = None
+    messages: list[Anything]
+    more: bool = Field(description="Whether there are others.")
 
 
 @routes.post(
@@ -75,6 +74,29 @@ async def send_by_key(engine: Engine, body: KeyedMessage, idempotency_key: Idemp
             by=body.by,
         )
     )
+
+
+class DroppedMessages(BaseModel):
+    """The ids of the messages that were dropped."""
+
+    key: str
+    dropped: list[str]
+
+
+@routes.delete(
+    "/mailbox/{business_key:path}",
+    operation_id="drop_mailbox",
+    summary="Drop messages that wait for a run",
+    response_model=None,
+    responses=answers(DroppedMessages),
+)
+async def drop_mailbox(
+    engine: Engine,
+    business_key: Annotated[str, Path(max_length=255, description="Whose messages.", examples=["order-7"])],
+    message_id: Annotated[str | None, Query(max_length=255, description="Only this one.")] = None,
+) -> Answer:
+    """All that are kept for a business key, or one. A duplicate of a dropped message is not kept again."""
+    return Answer(await engine.mailbox.drop(business_key, message_id))
 
 
 @routes.get(

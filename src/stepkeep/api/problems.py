@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from stepkeep import errors
 from stepkeep.safe_text import exception_message, exception_text, inert
+from stepkeep.worker.secrets import MissingSecret
 
 log = logging.getLogger("stepkeep.api")
 
@@ -56,6 +57,8 @@ PERHAPS = (
 NOTHING = "There is nothing under this address that this key may see."
 DEFECT = "This is a defect of the service or damage in its database. Its log has the details under the request id."
 
+UNSIGNED = "The service lacks the secret of this hook. Nothing was acknowledged; send it again later."
+
 # fmt: off
 PROBLEMS: tuple[tuple[type[BaseException], Kind], ...] = (
     (errors.DefinitionError,   Kind(422, "definition",        "The definition is not valid")),
@@ -79,6 +82,7 @@ PROBLEMS: tuple[tuple[type[BaseException], Kind], ...] = (
     (errors.DefinitionChanged, Kind(500, "definition_changed", "A stored definition was changed", DEFECT)),
     (errors.StoreError,        Kind(503, "store",             "The database cannot do it", AWAY, 30)),
     (errors.Unreadable,        Kind(500, "unreadable",        "A stored row cannot be read", DEFECT)),
+    (MissingSecret,            Kind(503, "secret_missing",    "The service lacks a secret", UNSIGNED, 60)),
     (errors.StepkeepError,     Kind(500, "broken",            "A defect", DEFECT)),
 )
 # fmt: on
@@ -96,8 +100,24 @@ TOO_MANY = Kind(429, "too_many_requests", "Too many requests")
 HEADERS = Kind(431, "headers_too_large", "The headers are too large")
 STOPPING = Kind(503, "stopping", "The service is stopping", AWAY, 1)
 UNEXPECTED = Kind(500, "unexpected", "An unexpected error", DEFECT)
+SIGNATURE = Kind(401, "signature", "The delivery is not signed as this hook asks for")
+UNMAPPED = Kind(422, "unmapped", "The delivery cannot be mapped")
 
-OWN = (UNAUTHENTICATED, FORGED, METHOD, TIMEOUT, IN_FLIGHT, TOO_LARGE, MEDIA, TOO_MANY, HEADERS, STOPPING, UNEXPECTED)
+OWN = (
+    UNAUTHENTICATED,
+    FORGED,
+    METHOD,
+    TIMEOUT,
+    IN_FLIGHT,
+    TOO_LARGE,
+    MEDIA,
+    TOO_MANY,
+    HEADERS,
+    STOPPING,
+    UNEXPECTED,
+    SIGNATURE,
+    UNMAPPED,
+)
 """Problems that only the service has."""
 
 
@@ -151,8 +171,8 @@ def problem(
     answer = Response(msgspec.json.encode(body), kind.status, dict(headers or {}), MEDIA_TYPE)
     if kind.retry_after is not None:
         answer.headers["Retry-After"] = str(kind.retry_after)
-    if kind is UNAUTHENTICATED:
-        answer.headers["WWW-Authenticate"] = "Bearer"
+    if kind.status == 401:
+        answer.headers["WWW-Authenticate"] = "Bearer" if kind is UNAUTHENTICATED else "Webhook-Signature"
     return answer
 
 

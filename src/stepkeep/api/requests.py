@@ -45,6 +45,11 @@ class BoundedRequest(Request):
         self._body = body
         return body
 
+    async def read_raw(self, *, limit: int = MAX_BODY_BYTES) -> bytes:
+        """The body as it came over the line, whatever its media type says."""
+        check_headers(self)
+        return await self._receive_body(limit)
+
     async def read_json(self) -> None:
         """Read and check a JSON body; `json` returns its value from then on."""
         body = await self.read()

@@ -59,8 +59,6 @@ async def add_sink(
     patterns = check_patterns(items("`on`", on))
     there = {one.name: one for one in await transactor.store.deliveries.list_sinks(tenant)}
     known = there.get(plain)
-    if known is not None and not replace:
-        raise Conflict(f"there is a sink {plain} already. Replace it: stepkeep sinks add {plain} --replace …")
     if known is None and len(there) >= MOST_SINKS:
         raise InvalidInput(f"a tenant has at most {MOST_SINKS} sinks.")
     row = SinkRow(
@@ -75,7 +73,9 @@ async def add_sink(
         created_by=actor,
     )
     what = "sink_added" if known is None else "sink_replaced"
-    await transactor.store.deliveries.save_sink(row, _action(tenant, actor, what, plain, ""))
+    action = _action(tenant, actor, what, plain, "")
+    if not await transactor.store.deliveries.save_sink(row, action, replace=replace):
+        raise Conflict(f"there is a sink {plain} already. Replace it: stepkeep sinks add {plain} --replace …")
     return sink_view(row)
 
 

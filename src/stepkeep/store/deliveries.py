@@ -110,8 +110,9 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
 class DeliveryStore(Protocol):
     """The tables of deliveries. Quarantined runs are never claimed here; every list shows them."""
 
-    async def save_sink(self, sink: SinkRow, action: Action) -> None:
-        """Add a sink, or replace the one of this name; its cursors stay."""
+    async def save_sink(self, sink: SinkRow, action: Action, *, replace: bool = True) -> bool:
+        """Add a sink, or replace the one of this name; its cursors stay. False: there is one, and nothing is written,
+        because `replace` is False."""
         ...
 
     async def remove_sink(self, action: Action, *, discard: bool) -> int | None:
@@ -206,8 +207,13 @@ class DeliveryTables:
         noted = (action.actor, action.action, action.sink, action.run_id, action.seq, action.number, action.reason)
         return (self._sql.insert_delivery_action, (action.tenant, self._time(), *noted))
 
-    async def save_sink(self, sink: SinkRow, action: Action) -> None:
-        await self._transact([(self._sql.save_sink, people_values(sink)), self._noted(action)])
+    async def save_sink(self, sink: SinkRow, action: Action, *, replace: bool = True) -> bool:
+        saved = (self._sql.save_sink, (*people_values(sink), replace))
+        try:
+            await self._transact([saved, self._noted(action)], _changed)
+        except _Unchanged:
+            return False
+        return True
 
     async def remove_sink(self, action: Action, *, discard: bool) -> int | None:
         which = (action.tenant, action.sink)

@@ -135,12 +135,15 @@ class ModelDeliveries:
     def _rows(self) -> DeliveryRows:
         return self._database.tables.deliveries
 
-    async def save_sink(self, sink: SinkRow, action: Action) -> None:
-        def work() -> None:
+    async def save_sink(self, sink: SinkRow, action: Action, *, replace: bool = True) -> bool:
+        def work() -> bool:
+            if not replace and (sink.tenant, sink.name) in self._rows.sinks:
+                return False
             self._rows.sinks[sink.tenant, sink.name] = sink
             self._note(action)
+            return True
 
-        await self._wire.ask("save sink", work)
+        return await self._wire.ask("save sink", work)
 
     def _note(self, action: Action) -> None:
         self._rows.actions.append(replace(action, at=self._clock()))

@@ -24,7 +24,7 @@ from stepkeep.operations.publish import find_plan
 from stepkeep.operations.sinks import add_sink
 from stepkeep.operations.transact import MAX_CONFLICT_RETRIES, Transactor
 from stepkeep.operations.triggers import views
-from stepkeep.operations.triggers.firing import Caused, Firer, FiringBatch, encode_spec, spec_of
+from stepkeep.operations.triggers.firing import Caused, Firer, encode_spec, spec_of
 from stepkeep.operations.triggers.plan import (
     MOST_COUNTED,
     Planned,
@@ -45,7 +45,8 @@ MOST_SHOWN = 1000
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
-Plan = Callable[[TriggerRow | None, int], Planned]
+Plan = Callable[[TriggerRow | None, int], Planned | None]
+"""The next row of a trigger from the present one and the time; None where nothing is to change."""
 
 
 def trigger_name(value: object) -> str:
@@ -106,9 +107,12 @@ async def add_trigger(firer: Firer, spec: TriggerSpec, workflow: str, *, tenant:
     name = trigger_name(spec.name)
     await find_plan(firer.transactor, workflow, None, tenant=tenant)
 
-    def plan(row: TriggerRow | None, now: int) -> Planned:
-        if row is not None and row.version is not None and row.removed_at is None:
+    def plan(row: TriggerRow | None, now: int) -> Planned | None:
+        is_there = row is not None and row.removed_at is None
+        if row is not None and is_there and row.version is not None:
             raise Conflict(f"the trigger {name} belongs to version {row.version} of {row.workflow}: change it there.")
+        if row is not None and is_there and (row.workflow, row.spec) == (workflow, encode_spec(spec)):
+            return None
         return Planned(row=_renewed(row, spec, workflow, None, tenant, actor, now))
 
     done = await _change(firer, tenant, name, plan)
@@ -227,7 +231,13 @@ async def remove_trigger(firer: Firer, name: str, *, tenant: str) -> dict[str, A
             f"the trigger {row.name} belongs to version {row.version} of {row.workflow}: publish a version without it, "
             "or pause it."
         )
-    done = await _change(firer, tenant, row.name, lambda row, now: _removed(row, now))
+
+    def plan(row: TriggerRow | None, now: int) -> Planned:
+        if row is None or row.removed_at is not None:
+            raise NotFound(f"the trigger {name} was removed.")
+        return _removed(row, now)
+
+    done = await _change(firer, tenant, row.name, plan)
     return views.trigger_view(done, spec_of(done))
 
 
@@ -332,18 +342,15 @@ async def record_once(
 
 
 async def _change(firer: Firer, tenant: str, name: str, plan: Plan) -> TriggerRow:
-    done = await _changed(firer, tenant, name, plan)
-    return done[0]
-
-
-async def _changed(firer: Firer, tenant: str, name: str, plan: Plan) -> tuple[TriggerRow, FiringBatch]:
     """Plan the change of a trigger and write it; plan again if another process came first."""
     for _ in range(MAX_CONFLICT_RETRIES):
         row = await firer.transactor.store.triggers.read(tenant, name)
         planned = plan(row, await firer.transactor.store.now())
-        done = await firer.carry_out(row, planned)
-        if done is not None:
-            return planned.row, done
+        if planned is None:
+            assert row is not None
+            return row
+        if await firer.carry_out(row, planned) is not None:
+            return planned.row
     raise Contended(f"the trigger {name} is changed by many processes at once: try again")
 
 
