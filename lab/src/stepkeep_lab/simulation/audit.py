@@ -21,6 +21,7 @@ from stepkeep.store.change import RunKey, Write
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
 from stepkeep_lab.invariants.rows import check_rows
 from stepkeep_lab.invariants.violation import Violation
+from stepkeep_lab.simulation.gathering import missed
 from stepkeep_lab.simulation.ledger import Ledger
 from stepkeep_lab.simulation.stage import Stage
 from stepkeep_lab.simulation.tables import Tables
@@ -197,8 +198,11 @@ class Auditor:
             if hop.trigger == StepTrigger.RETRY_SCHEDULED:
                 self._backoff(fold.plan, hop, entry)
         fold.check(run, rows, self._tables.attempts[key].keys())
-        messages = self._tables.messages[key].values()
-        check_rows(fold.plan, run, rows, [message.name for message in messages if message.consumed_by is None])
+        inbox = [message for message in self._tables.messages[key].values() if message.consumed_by is None]
+        check_rows(fold.plan, run, rows, [message.name for message in inbox])
+        if run.state in (RunState.RUNNING, RunState.BLOCKED):
+            for said in missed(fold.plan, rows.values(), inbox):
+                self._ledger.violation(f"I6: run {run.id}: {said}")
         live = run.business_key is not None and run.state not in RUN_TERMINAL
         holder = self._tables.business.get((run.tenant, run.business_key or ""))
         self._must(not live or holder == run.id, f"I14: run {run.id} lives without its business key")

@@ -38,6 +38,7 @@ from stepkeep.kernel.definition import (
     Wait,
 )
 from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, ErrorClass, OnFailure, StepState
+from stepkeep_lab.simulation.gathering import draw_takes
 
 S = StepState
 EVENTS = ("paid", "shipped")
@@ -184,7 +185,8 @@ def _step(random: Random, shape: str, bias: dict[str, float], names: list[str], 
     if kind < bias["gate"]:
         return StepDefinition(approval=_approval(random, bias.get("levels", 0.0)), **settings)
     if kind < bias["gate"] + bias["wait"]:
-        wait = Wait(event=random.choice(EVENTS), deadline=random.choice(DEADLINES))
+        takes = draw_takes(_beside(random))
+        wait = Wait(event=random.choice(EVENTS), deadline=random.choice(DEADLINES), **takes)
         if maybe(_beside(random), 0.15):
             wait = Wait(event="sleep", deadline=5 * SECOND, sleeps=True)
         return StepDefinition(wait=wait, **settings)

@@ -56,6 +56,8 @@ class Ledger:
         self.begun: set[str] = set()
         self.sent: dict[tuple[str, str], str] = {}
         self.by_key: list[tuple[str, str, Sent]] = []
+        self.drops: set[str] = set()
+        self.dropped: set[tuple[str, str]] = set()
         self.accepted: dict[Attempted, list[str]] = defaultdict(list)
         self.refusals: Counter[str] = Counter()
         self.met: Counter[str] = Counter()

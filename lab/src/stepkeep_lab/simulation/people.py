@@ -20,12 +20,13 @@ from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, StepState
-from stepkeep.operations import people, quarantine
+from stepkeep.operations import mailbox, people, quarantine
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
 from stepkeep.store.principals import MembershipRow, Principal, PrincipalKind, SubjectKind
 from stepkeep_lab.simulation.definitions import EVENTS, ROLE, SERVICE, VOTERS, maybe
 from stepkeep_lab.simulation.faults import Fault
+from stepkeep_lab.simulation.gathering import payload_of
 from stepkeep_lab.simulation.ledger import Ack
 from stepkeep_lab.simulation.processes import Server
 from stepkeep_lab.simulation.stage import TENANT, Stage
@@ -363,10 +364,11 @@ class People:
     async def _deliver(self, run: Run, name: str, message: str, delay: float) -> None:
         await asyncio.sleep(delay)
         self._ledger.sent[run.id, message] = name
+        payload = payload_of(message)
         await self._decide(
             run.id,
             lambda server: people.send(
-                server.transactor, run.id, name, b'{"m":1}', tenant=TENANT, actor="outside", message_id=message
+                server.transactor, run.id, name, payload, tenant=TENANT, actor="outside", message_id=message
             ),
             f"message {message}",
         )
@@ -375,7 +377,7 @@ class People:
     async def write_by_key(self) -> None:
         """Send messages to business keys, whether a run has them or not, until the chaos is over: some start a run,
         some are sent again, some are kept for a moment only."""
-        random, number = self._stage.random("by key"), 0
+        random, drops, number = self._stage.random("by key"), self._stage.random("drops"), 0
         while self._stage.chaos:
             await asyncio.sleep(random.choice((0.05, 0.5, 2.0)) * random.random())
             if not maybe(random, 0.5):
@@ -388,15 +390,28 @@ class People:
             for copy in range(copies):
                 delay = 0.0 if not copy else random.random() * random.choice((0.0, 3.0, 10.0))
                 self._spawn(self._write_one(key, name, message, plan, None if starts else ttl, delay))
+            if maybe(drops, 0.05):
+                self._spawn(self._drop(key, message=None if maybe(drops, 0.5) else message, delay=drops.random()))
+
+    async def _drop(self, key: str, *, message: str | None, delay: float) -> None:
+        """An operator drops what is kept for a key, or one message of it."""
+        await asyncio.sleep(delay)
+        self._ledger.drops.add(key)
+        done = await self._ask(
+            lambda server: mailbox.drop(server.transactor.store, key, message, tenant=TENANT), again=False
+        )
+        if done is not None:
+            self._ledger.dropped |= {(key, one) for one in done["dropped"]}
 
     async def _write_one(
         self, key: str, name: str, message: str, plan: Plan | None, ttl: int | None, delay: float
     ) -> None:
         await asyncio.sleep(delay)
         start = None if plan is None else StartRequest(plan=plan, tenant=TENANT, actor="ann", input=b'{"n":1}')
+        payload = payload_of(message)
         sent = await self._ask(
             lambda server: server.key_sender.send(
-                key, name, b'{"m":1}', tenant=TENANT, actor="outside", message_id=message, ttl=ttl, start=start
+                key, name, payload, tenant=TENANT, actor="outside", message_id=message, ttl=ttl, start=start
             ),
             again=True,
         )

@@ -274,6 +274,21 @@ CORNERS: dict[str, dict[str, Any]] = {
         "long": False,
         "bias": ONLY_WORK | {"gate": 0.6, "hold": 0.5, "levels": 1.0},
     },
+    # Several steps wait for messages of one name and choose among them; many messages come, before the wait and after.
+    "choosy waits": {
+        **PLAIN,
+        "shape": "fan",
+        "steps": 5,
+        "runs": 10,
+        "workers": 1,
+        "send": 0.6,
+        "noise": 0.6,
+        "duplicate": 0.3,
+        "latency": 0.0005,
+        "chaos": 20.0,
+        "long": False,
+        "bias": ONLY_WORK | {"wait": 0.85},
+    },
     # The live policy changes every few seconds, while steps open and are retried.
     "live policy": {
         **PLAIN,

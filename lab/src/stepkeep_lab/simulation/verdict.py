@@ -19,7 +19,7 @@ from stepkeep.kernel.definition import Completion
 from stepkeep.kernel.gates import ESCALATED, REMINDED
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.rows import Message, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, Phase, RunState, StepState, WorkerState
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, export_worker
@@ -28,6 +28,7 @@ from stepkeep.operations.transact import Transactor
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.definitions import NEVER_HOLDS
+from stepkeep_lab.simulation.gathering import wrongly_taken
 from stepkeep_lab.simulation.ledger import Ack, Ledger
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.standing import Standing
@@ -71,6 +72,7 @@ class Verdict:
         self._delays_are_kept()
         self._keys_are_kept()
         self._messages_by_key_arrived()
+        self._waits_took_what_they_ask_for()
         self._outcomes_are_what_handlers_said()
         self._effects_have_their_key()
         self._exactly_once()
@@ -104,6 +106,19 @@ class Verdict:
             waited = run.started_at - self._tables.details[TENANT, run_id].created_at
             self._must(waited >= delay, f"run {run_id} was to start after {delay}, and started after {waited}")
 
+    # -- waits -------------------------------------------------------------------------------------------------------
+    def _waits_took_what_they_ask_for(self) -> None:
+        """Each wait took the messages that it accepts, and as many as it asks for."""
+        for (tenant, run_id), messages in self._tables.messages.items():
+            plan = self._plans[self._tables.runs[tenant, run_id].definition_id]
+            taken: dict[int, list[Message]] = defaultdict(list)
+            for message in sorted(messages.values(), key=lambda one: one.number):
+                if message.consumed_by is not None:
+                    taken[message.consumed_by].append(message)
+            for row in self._tables.steps[tenant, run_id].values():
+                for said in wrongly_taken(plan, row, taken[row.no]):
+                    self._ledger.violation(f"promise 5: run {run_id}: {said}")
+
     # -- messages by key ---------------------------------------------------------------------------------------------
     def _messages_by_key_arrived(self) -> None:
         """Each acknowledged message is in one run's inbox, or kept, or expired; none is in two, none came too late."""
@@ -113,6 +128,7 @@ class Verdict:
             for message in messages:
                 if key is not None and message.startswith("k"):
                     runs[key, message].append(run_id)
+        self._kept_in_order()
         for (key, message), found in runs.items():
             self._must(len(found) == 1, f"promise 5: message {message} for {key} reached {len(found)} runs")
         for key, message, sent in self._ledger.by_key:
@@ -122,11 +138,17 @@ class Verdict:
                 self._must(found == [sent.run_id], f"{title} for run {sent.run_id}, and it is in {found}")
             if row is None:
                 self._ledger.violation(f"{title}, and it is not there")
+            elif row.payload is None and row.run_id is None:
+                self._must(key in self._ledger.drops and not found, f"{title}, was dropped, and is in {found}")
             elif row.payload is None:
+                self._must((key, message) not in self._ledger.dropped, f"{title}, was dropped, and is in {found}")
                 self._must(found == [row.run_id], f"{title}, its row names run {row.run_id}, and it is in {found}")
+                self._came_in_time(row)
             else:
+                self._must((key, message) not in self._ledger.dropped, f"{title}, was dropped, and is kept")
                 self._must(not found, f"{title}, is kept, and is in {found}")
                 self._was_offered(row)
+                self._had_no_run(row)
 
     def _was_offered(self, row: MailboxMessage) -> None:
         """A kept message was offered to every run that was created after it, unless that ended at once."""
@@ -136,6 +158,33 @@ class Verdict:
             ended_at = self._tables.runs[details.tenant, details.run_id].ended_at
             said = f"promise 5: message {row.id} is kept for {row.key}, and run {details.run_id} did not get it"
             self._must(ended_at == details.created_at, said)
+
+    def _kept_in_order(self) -> None:
+        """A run gets the messages that were kept for it in the order of their arrival."""
+        for (tenant, run_id), messages in self._tables.messages.items():
+            details = self._tables.details[tenant, run_id]
+            key = details.business_key or ""
+            rows = [(self._tables.mailbox.get((tenant, key, one.id)), one) for one in messages.values()]
+            kept = [(row.arrived_at, message) for row, message in rows if row is not None]
+            kept = [(at, message) for at, message in kept if at < details.created_at]
+            times = [at for at, message in sorted(kept, key=lambda one: one[1].number)]
+            self._must(times == sorted(times), f"promise 5: run {run_id} got kept messages in another order")
+
+    def _had_no_run(self, row: MailboxMessage) -> None:
+        """A message is kept only if no run had the key when it came. A coarse clock may be behind by one tick."""
+        tick = round(self._stage.scenario.tick * 1_000_000)
+        for details in self._tables.details.values():
+            ended_at = self._tables.runs[details.tenant, details.run_id].ended_at
+            lived = ended_at is not None and details.created_at < row.arrived_at < ended_at - tick
+            said = f"promise 5: message {row.id} is kept for {row.key}, although run {details.run_id} had the key"
+            self._must(details.business_key != row.key or not lived, said)
+
+    def _came_in_time(self, row: MailboxMessage) -> None:
+        """No run gets a kept message whose time to live was over when the run was created."""
+        details = self._tables.details.get((row.tenant, row.run_id or ""))
+        was_kept = details is not None and row.arrived_at < details.created_at
+        late = details is not None and was_kept and row.expires_at <= details.created_at
+        self._must(not late, f"promise 5: message {row.id} for {row.key} reached {row.run_id} after its time to live")
 
     # -- acknowledged means durable ----------------------------------------------------------------------------------
     def _answers_are_true(self) -> None:

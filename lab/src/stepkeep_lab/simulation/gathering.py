@@ -1,0 +1,102 @@
+"""Waits that choose their messages: what simulated messages hold, what drawn waits ask for, and whether they got it.
+
+The texts of filters have their meaning here once more, in Python, so that a check does not ask the expressions of the
+engine. It changes nothing. `definitions` and `people` draw from it; `audit` and `verdict` call its checks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
+from typing import Any
+
+from stepkeep.kernel.definition import Wait
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Message, Step
+from stepkeep.kernel.states import StepState
+
+KINDS = 4
+
+FILTERS: dict[str, Callable[[int], bool]] = {
+    "message.m > 0": lambda m: m > 0,
+    "input.n > 0 && message.m < 3": lambda m: m < 3,
+}
+"""What drawn filters mean. The `n` of each input is more than 0."""
+
+ENOUGH: dict[str, Callable[[Sequence[int]], bool]] = {
+    "messages.exists(one, one.m == 2)": lambda taken: 2 in taken,
+    "size(messages) >= 2": lambda taken: len(taken) >= 2,
+}
+
+
+def payload_of(message_id: str) -> bytes:
+    """What the message with this id holds: a copy of it holds the same."""
+    digits = "".join(letter for letter in message_id if letter.isdigit())
+    return json.dumps({"m": int(digits or "1") % KINDS}, separators=(",", ":")).encode()
+
+
+def draw_takes(random: Random) -> dict[str, Any]:
+    """A filter for a third of the waits, and several messages for a third of them."""
+    takes: dict[str, Any] = {}
+    if random.random() < 0.35:
+        takes["accepts"] = random.choice(tuple(FILTERS))
+    drawn = random.random()
+    if drawn < 0.2:
+        takes["count"] = random.choice((1, 2, 3))
+    elif drawn < 0.35:
+        takes["enough"] = random.choice(tuple(ENOUGH))
+    return takes
+
+
+def missed(plan: Plan, rows: Iterable[Step], inbox: Sequence[Message]) -> Iterator[str]:
+    """Each message in the inbox that a waiting step should have taken."""
+    for row in rows:
+        wait = wait_of(plan, row)
+        if row.state is not StepState.AWAITING_EVENT or wait is None or wait.sleeps is True:
+            continue
+        for message in inbox:
+            if message.name == wait.event and _passes(wait, message):
+                yield f"step {row.no} waits for {wait.event}, and did not take message {message.id}"
+
+
+def wrongly_taken(plan: Plan, row: Step, taken: Sequence[Message]) -> Iterator[str]:
+    """What is wrong with the messages that a `wait:` step took, in the order of their arrival."""
+    wait = plan.at(row.no).definition.wait
+    if wait is None or wait.sleeps is True:
+        return
+    for message in taken:
+        if message.name != wait.event or not _passes(wait, message):
+            yield f"step {row.no} took message {message.id}, which its wait does not accept"
+    kinds = [_kind(message) for message in taken]
+    done = row.state is StepState.SUCCEEDED
+    if isinstance(wait.enough, str):
+        enough = ENOUGH[wait.enough]
+        early = any(enough(kinds[:end]) for end in range(1, len(kinds)))
+        if early or enough(kinds) is not done:
+            yield f"step {row.no} is {row.state} after {kinds}, and waits until {wait.enough}"
+    else:
+        needed = wait.count if isinstance(wait.count, int) else 1
+        if len(taken) > needed or (len(taken) == needed) is not done:
+            yield f"step {row.no} is {row.state} after {len(taken)} messages, and waits for {needed}"
+    if done:
+        several = isinstance(wait.enough, str) or isinstance(wait.count, int)
+        wanted = [{"m": kind} for kind in kinds] if several else {"m": kinds[0]} if kinds else None
+        output = None if row.note is None or row.note.output is None else json.loads(row.note.output)
+        if output != wanted:
+            yield f"step {row.no} took {wanted}, and its output is {output}"
+
+
+def wait_of(plan: Plan, row: Step) -> Wait | None:
+    """What a waiting step takes: as its definition says, or as its handler asked."""
+    return plan.at(row.no).definition.wait
+
+
+def _passes(wait: Wait, message: Message) -> bool:
+    return not isinstance(wait.accepts, str) or FILTERS[wait.accepts](_kind(message))
+
+
+def _kind(message: Message) -> int:
+    found = json.loads(message.payload)["m"]
+    assert isinstance(found, int)
+    return found
