@@ -638,12 +638,17 @@ class AsyncEngine:
         run = view["run"]
         return Result(run_id=run_id, state=run["state"], output=run["output"], error=run["error"], loaded=view)
 
-    async def show(self, run_id: str, *, as_: str | None = None, step: str | None = None) -> dict[str, Any]:
+    async def show(
+        self, run_id: str, *, as_: str | None = None, step: str | None = None, at: int | datetime | None = None
+    ) -> dict[str, Any]:
         """Everything about a run, in canonical names or in the shape of a dialect.
 
-        With `step`, that step alone, with the evidence of its attempts: traceback, inputs given, log lines.
+        With `step`, that step alone, with the evidence of its attempts: traceback, inputs given, log lines. With `at`,
+        the run as it stood after that entry of its journal, or at that time, told from the journal alone.
         """
         run_id = validate.run_id(run_id)
+        if at is not None:
+            return await self._show_past(run_id, at, alone=as_ is None and step is None)
         if step is not None and as_ is not None:
             raise InvalidInput("show: give a step or a dialect, not both.")
         if step is not None:
@@ -652,6 +657,16 @@ class AsyncEngine:
         if as_ is not None:
             return await projected.describe_run_as(self.transactor, run_id, as_, tenant=self.tenant)
         return await views.describe_run(self.transactor, run_id, tenant=self.tenant)
+
+    async def _show_past(self, run_id: str, at: int | datetime, *, alone: bool) -> dict[str, Any]:
+        from stepkeep.evidence.past import show_past
+
+        if not alone:
+            raise InvalidInput("show: `at` goes with neither a step nor a dialect.")
+        if isinstance(at, datetime):
+            return await show_past(self.transactor, run_id, tenant=self.tenant, at=moment("show: at", at))
+        seq = arguments.whole("show: at, the number of an entry", at, 1, 2**31)
+        return await show_past(self.transactor, run_id, tenant=self.tenant, seq=seq)
 
     async def explain(self, what: str, step: str | None = None) -> dict[str, Any]:
         """Why a run (or one of its steps), a queue or a worker does not move, and the command that moves it.

@@ -462,17 +462,22 @@ class Engine:
         """
         return self._call(self._core.result(run_id))
 
-    def show(self, run_id: str, *, as_: str | None = None, step: str | None = None) -> dict[str, Any]:
+    def show(
+        self, run_id: str, *, as_: str | None = None, step: str | None = None, at: int | datetime | None = None
+    ) -> dict[str, Any]:
         """Everything about a run, in canonical names or in the shape of a dialect.
 
-        With `step`, that step alone, with the evidence of its attempts: traceback, inputs given, log lines.
+        With `step`, that step alone, with the evidence of its attempts: traceback, inputs given, log lines. With `at`,
+        the run as it stood after that entry of its journal, or at that time, told from the journal alone.
 
         >>> done = engine.run(hello, {"name": "Ada"})
         >>> for step in engine.show(done.run_id)["steps"]:
         ...     print(step["name"], step["state"])
         greet succeeded
+        >>> engine.show(done.run_id, at=1)["run"]["state"]
+        'queued'
         """
-        return self._call(self._core.show(run_id, as_=as_, step=step))
+        return self._call(self._core.show(run_id, as_=as_, step=step, at=at))
 
     def explain(self, what: str, step: str | None = None) -> dict[str, Any]:
         """Why a run (or one of its steps), a queue or a worker does not move, and the command that moves it.

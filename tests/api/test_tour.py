@@ -182,6 +182,8 @@ async def _records(tour: Tour, run: str) -> None:
     lines = (await tour("GET", f"/runs/{run}/log")).splitlines()
     assert b"journal_definition" in lines[0]
     assert (await tour("GET", f"/runs/{run}/cost"))["cost"] == {}
+    assert (await tour("GET", f"/runs/{run}/past?seq=1"))["run"]["state"] == "queued"
+    assert (await tour("GET", f"/runs/{run}/past?time=2100-01-01T00:00:00Z"))["run"]["state"] == "succeeded"
     assert (await tour("GET", f"/runs/{run}/explain"))["causes"]
     assert (await tour("GET", f"/explain?what={run}"))["state"] == "succeeded"
     assert (await tour("GET", f"/runs/{run}/certificate"))["ok"] is True

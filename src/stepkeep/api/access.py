@@ -58,6 +58,7 @@ ROUTES: dict[str, str] = {
     "GET /runs/{run_id}/journal": "log",
     "GET /runs/{run_id}/log": "log",
     "GET /runs/{run_id}/cost": "show",
+    "GET /runs/{run_id}/past": "show",
     "GET /runs/{run_id}/explain": "explain",
     "GET /runs/{run_id}/certificate": "certify",
     "GET /runs/{run_id}/evidence": "evidence",

@@ -1,16 +1,18 @@
-"""The record of a run: result, journal, log, cost, explanation, certificate, evidence pack, replay of policies."""
+"""The record of a run: result, past, journal, log, cost, explanation, certificate, evidence pack, policy replay."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Query
-from pydantic import BaseModel
+from pydantic import AwareDatetime, BaseModel
 from starlette.responses import Response
 
 from stepkeep.api.bodies import Anything, As, Limit, Moment, Page
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.api.runs import RunId
+from stepkeep.errors import InvalidInput
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.following import JournalFollower
 
@@ -28,6 +30,57 @@ class ResultView(BaseModel):
     finished: bool
     output: Any
     error: str | None
+
+
+class PastEntry(BaseModel):
+    """The entry of the journal after which the run is shown, its cause, and the number of the last entry."""
+
+    seq: int
+    time: Moment
+    event: str
+    actor: str
+    last_seq: int
+
+
+class PastStepView(BaseModel):
+    """A step as it stood. `output_unknown` says why its output cannot be shown."""
+
+    no: int
+    name: str
+    phase: str
+    state: str
+    since: Moment
+    attempt: int | None
+    fence: int
+    holder: str | None
+    due_at: Moment | None
+    category: str | None
+    error: str | None
+    output: Any
+    output_unknown: str | None = None
+
+
+class PastRunView(BaseModel):
+    """A run as it stood."""
+
+    id: str
+    workflow: str
+    version: int
+    state: RunState
+    since: Moment
+    category: str | None
+    error: str | None
+    input: Any
+    input_unknown: str | None = None
+
+
+class PastView(BaseModel):
+    """A run and its steps after an entry of its journal, and what the judge found in the entries up to it."""
+
+    at: PastEntry
+    run: PastRunView
+    steps: list[PastStepView]
+    findings: list[Anything]
 
 
 class EntryView(BaseModel):
@@ -176,6 +229,25 @@ async def get_cost(engine: Engine, run_id: RunId) -> Answer:
     view = await engine.show(run_id)
     steps = [{"name": one["name"], "state": one["state"], "cost": one["cost"]} for one in view["steps"]]
     return Answer({"run_id": run_id, "cost": view["run"]["cost"], "steps": steps})
+
+
+@routes.get(
+    "/runs/{run_id}/past",
+    operation_id="show_past_run",
+    summary="Show a run as it stood",
+    response_model=None,
+    responses=answers(PastView),
+)
+async def show_past_run(
+    engine: Engine,
+    run_id: RunId,
+    seq: Annotated[int | None, Query(ge=1, le=2**31, description="After this entry of the journal.")] = None,
+    time: Annotated[AwareDatetime | None, Query(description="At this time.")] = None,
+) -> Answer:
+    """The run after an entry of its journal, or at a time, told from the journal alone; without both, at its end."""
+    if seq is not None and time is not None:
+        raise InvalidInput("give `seq` or `time`, not both.")
+    return Answer(await engine.show(run_id, at=seq or time or datetime.max.replace(tzinfo=UTC)))
 
 
 @routes.get(

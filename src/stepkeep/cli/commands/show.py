@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import As, RunId
+from stepkeep.cli.arguments import As, RunId, moment_of
 from stepkeep.cli.commands.quarantine import told
 from stepkeep.cli.hints import hints
 from stepkeep.cli.printer import answer, console, say
@@ -29,16 +29,28 @@ def show(
         str | None,
         typer.Option("--step", metavar="NAME", help="Only this step: its attempts with traceback, inputs and log."),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="SEQ|TIME",
+            help="As it stood after this entry of its journal, or at this time: 2026-11-03T10:15Z, or 2h ago.",
+        ),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on showing what happens until the run has ended.")
     ] = False,
 ) -> int:
     """Draw a run: its graph, its timeline, its attempts, who decided, what it waits for.
 
-    With --as, the run is told in a dialect's own words and shapes.
+    With --as, the run is told in a dialect's own words and shapes. With --at, it is told from its journal alone.
     """
-    if follow and (settings.json or as_ is not None or step is not None):
-        raise InvalidInput("--follow is for people: it goes with neither --json, --as nor --step.")
+    if follow and (settings.json or as_ is not None or step is not None or at is not None):
+        raise InvalidInput("--follow is for people: it goes with neither --json, --as, --at nor --step.")
+    if at is not None:
+        if as_ is not None or step is not None:
+            raise InvalidInput("--at goes with neither --as nor --step.")
+        return show_past(settings, run, at)
     if step is not None:
         return show_step(settings, run, step, as_)
     if follow:
@@ -56,6 +68,25 @@ def show(
         if why is not None:
             say(f"why: {sentence(why)}")
     return status_of_run(view["run"]["state"]) if follow else SUCCEEDED
+
+
+def show_past(settings: Settings, run: str, at: str) -> int:
+    """A run as it stood, on standard output."""
+    when = int(at) if at.isascii() and at.isdigit() else moment_of(at, "--at")
+
+    async def read() -> dict[str, Any]:
+        async with open_engine(settings) as engine:
+            return await engine.show(await find_run(engine, run), at=when)
+
+    view = asyncio.run(read())
+    if settings.json:
+        answer(view)
+    else:
+        from stepkeep.cli.render.past import past_lines
+
+        for line in past_lines(view):
+            say(line)
+    return SUCCEEDED
 
 
 def show_step(settings: Settings, run: str, step: str, as_: str | None) -> int:
