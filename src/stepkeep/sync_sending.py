@@ -39,8 +39,8 @@ class Sinks:
         """Add a sink for events whose type matches one of the patterns; `replace` changes one that exists.
 
         `kind` is `webhook`, `jsonl`, `handler`, `host` or one that another distribution adds; `options` are its own.
-        `events` says what they are derived from: `emitted`, `dialect`, `transitions`, `endings`. A sink gets what is
-        emitted after it was added; of the other sources, events of runs that start after it.
+        `events` says what they are derived from: `emitted`, `dialect`, `transitions`, `endings`, `workers`. A sink
+        gets what is emitted after it was added; of the other sources, events of runs that start after it.
 
         >>> added = engine.sinks.add("orders", "jsonl", on=["order.*"], options={"path": "/var/log/orders.jsonl"})
         >>> added["on"], added["events"]

@@ -373,7 +373,15 @@ async def _deliveries(bench: Bench) -> None:
         assert await store.read_actions(TENANT)
         await _deliver_all(bench, "shop")
         await _deliver_all(bench, "old")
-    for name in ("shop", "old"):
+    await _add_sink(bench, "watch", Takes.WORKERS)
+    worker = await workers.register(bench.store, tenant=TENANT, app="watched", capacity=1)
+    for _ in range(AGAIN):
+        worker = await workers.mark_idle(bench.store, await workers.mark_busy(bench.store, worker))
+        assert await store.read_worker_entries(TENANT, worker.id, worker.seq - 1, 10)
+    await _deliver_all(bench, "watch")
+    await workers.shut_down(bench.store, worker)
+    await _deliver_all(bench, "watch")
+    for name in ("shop", "old", "watch"):
         await sinks.remove_sink(bench.transactor, name, discard=True, reason="done", tenant=TENANT, actor=ACTOR)
 
 

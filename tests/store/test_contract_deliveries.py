@@ -12,6 +12,7 @@ from tests.store.values import (
     SECOND,
     TENANT,
     a_run,
+    a_worker,
     an_entry,
     key,
     new_run,
@@ -26,10 +27,22 @@ from stepkeep.kernel.rows import OutboxEntry, Run
 from stepkeep.kernel.states import RunState
 from stepkeep.store.bounds import INTEGERS
 from stepkeep.store.change import Basis, Loaded, RunChange, Write
-from stepkeep.store.deliveries import RUN_WEBHOOK, WHOLE, Action, DeliveryState, Lag, Report, Takes, state_of
+from stepkeep.store.deliveries import (
+    HOOK,
+    RUN_WEBHOOK,
+    WHOLE,
+    Action,
+    DeliveryState,
+    Lag,
+    Report,
+    Takes,
+    state_of,
+    worker_cursor,
+    worker_of,
+)
 from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.protocol import Store
-from stepkeep.store.records import FinishedFilter
+from stepkeep.store.records import FinishedFilter, WorkerChange
 
 LEASE = 30 * SECOND
 
@@ -404,3 +417,83 @@ async def test_retention_keeps_a_run_until_everything_is_delivered(store: Store)
     assert await store.deliveries.read_cursors(*key(1)) == []
     await store.deliveries.remove_sink(action("sink_removed"), discard=True)
     assert await store.delete_runs(TENANT, every) == [run_id(2)]
+
+
+# -- hooks of definitions, and transitions of workers ----------------------------------------------------------------
+
+
+async def test_a_cursor_that_a_run_brings_for_a_hook_is_found_claimed_and_keeps_the_run(store: Store) -> None:
+    hook = f"{HOOK}flow@1/told"
+    given = {"tenant": TENANT, "sink": hook, "takes": int(Takes.TRANSITIONS), "last": 1, "sent": 0}
+    brought = Delivery(run_id=run_id(1), sent_number=WHOLE, ready_at=1, **given)
+    await save(store, replace(new_run(1), deliveries=(brought,)), new_run(2))
+    assert await store.deliveries.find_due_sinks(TENANT) == [hook]
+    [one] = await claim(store, hook)
+    assert await store.deliveries.find_due_sinks(TENANT) == [], "the lease holds it"
+    assert await store.deliveries.report([report(one, 1)]) == [True]
+    await emit(store, 1, ended=True)
+    assert (await cursor(store, 1, hook)).last == 2
+    assert await store.find_finished(FinishedFilter(tenant=TENANT)) == []
+    assert await store.find_finished(FinishedFilter(tenant=TENANT, workflow="onboarding")) == []
+    assert await store.delete_runs(TENANT, [run_id(1)]) == []
+    [one] = await claim(store, hook)
+    await store.deliveries.report([report(one, 2)])
+    assert await store.find_finished(FinishedFilter(tenant=TENANT)) == [run_id(1)]
+    assert await store.delete_runs(TENANT, [run_id(1)]) == [run_id(1)]
+
+
+async def test_due_sinks_are_found_however_many_cursors_they_have(store: Store) -> None:
+    await add(store, a_sink("a"), a_sink("b", Takes.TRANSITIONS), a_sink("c", Takes.ENDINGS))
+    await save(store, *(new_run(number) for number in range(1, 6)))
+    for number in range(1, 6):
+        await emit(store, number, told(number, 2))
+    assert await store.deliveries.find_due_sinks(TENANT) == ["a", "b"]
+    await store.deliveries.claim(TENANT, [("a", 5)], "w", LEASE)
+    assert await store.deliveries.find_due_sinks(TENANT) == ["b"]
+
+
+async def watched(store: Store, worker: str = "w-1") -> list[Delivery]:
+    return await store.deliveries.read_cursors(TENANT, worker_cursor(worker))
+
+
+async def test_a_transition_of_a_worker_moves_the_cursors_of_sinks_for_workers(store: Store) -> None:
+    await add(store, a_sink(), a_sink("watch", Takes.WORKERS), a_sink("both", Takes.WORKERS | Takes.ENDINGS))
+    first = an_entry("w-1", 1)
+    worker = await store.add_worker(a_worker(head=first.hash), first)
+    both, watch = await watched(store)
+    assert (watch.sink, watch.last, watch.sent, watch.sent_number) == ("watch", 1, 0, WHOLE)
+    assert (worker_of(watch), worker_of(both), state_of(watch, await store.now())) == (
+        "w-1",
+        "w-1",
+        DeliveryState.READY,
+    )
+    second = an_entry("w-1", 2, first.hash)
+    moved = replace(worker, seq=2, head=second.hash)
+    late = WorkerChange(was=9, worker=moved, entry=second)
+    assert await store.change_workers([late]) == [False]
+    assert [one.last for one in await watched(store)] == [1, 1], "a change that is refused moves nothing"
+    assert await store.change_workers([replace(late, was=1)]) == [True]
+    assert [(one.last, one.sent) for one in await watched(store)] == [(2, 0), (2, 0)]
+    assert [one.seq for one in await store.deliveries.read_worker_entries(TENANT, "w-1", 1, 10)] == [2]
+    assert [one.seq for one in await store.deliveries.read_worker_entries(TENANT, "w-1", 0, 1)] == [1]
+    [one] = await claim(store, "watch")
+    assert await store.deliveries.report([report(one, 2)]) == [True]
+    assert [one.sink for one in await watched(store) if one.ready_at is None] == ["watch"]
+
+
+async def test_runs_have_no_cursor_for_what_a_sink_takes_of_workers(store: Store) -> None:
+    await add(store, a_sink("watch", Takes.WORKERS), a_sink("both", Takes.WORKERS | Takes.TRANSITIONS))
+    await save(store, new_run(1))
+    [one] = await store.deliveries.read_cursors(*key(1))
+    assert (one.sink, one.takes, worker_of(one)) == ("both", Takes.TRANSITIONS, None)
+
+
+async def test_a_sink_for_workers_gets_what_happens_after_it_was_added(store: Store) -> None:
+    first = an_entry("w-1", 1)
+    worker = await store.add_worker(a_worker(head=first.hash), first)
+    await add(store, a_sink("watch", Takes.WORKERS))
+    assert await watched(store) == []
+    second = an_entry("w-1", 2, first.hash)
+    await store.change_workers([WorkerChange(was=1, worker=replace(worker, seq=2, head=second.hash), entry=second)])
+    [one] = await watched(store)
+    assert (one.last, one.sent) == (2, 1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SOURCES = ("emitted", "dialect", "transitions", "endings")
+SOURCES = ("emitted", "dialect", "transitions", "endings", "workers")
 """What events are derived from; `sinks.event.Source` has the meanings."""
 
 
@@ -42,7 +42,7 @@ def on(
 
     The worker that has the function calls it, at least once for each event and in order for each run; an event is
     taken when the function returns. `events` says what they are derived from: `emitted` (by steps), `dialect`,
-    `transitions`, `endings`. The name is that of the function unless another is given.
+    `transitions`, `endings`, `workers`. The name is that of the function unless another is given.
 
     >>> import stepkeep as sk
     >>> @sk.on("order.*", name="docs.notify")

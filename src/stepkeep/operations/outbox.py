@@ -19,7 +19,7 @@ from stepkeep.operations.outgoing import Place, pending
 from stepkeep.operations.sinks import sources_of
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.sinks.event import OutgoingEvent
-from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, WHOLE, Action, DeliveryState, state_of
+from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, WHOLE, Action, DeliveryState, state_of, worker_of
 from stepkeep.store.delivery_rows import Delivery
 
 MOST_LISTED = 1000
@@ -70,6 +70,7 @@ def view(cursor: Delivery, now: int) -> dict[str, Any]:
     """A cursor as commands print it."""
     return {
         "run": cursor.run_id,
+        "worker": worker_of(cursor),
         "sink": cursor.sink,
         "state": str(state_of(cursor, now)),
         "events": sources_of(cursor.takes),

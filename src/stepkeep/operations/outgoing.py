@@ -14,17 +14,18 @@ import msgspec
 from stepkeep.dialects.registry import dialect as dialect_named
 from stepkeep.dialects.registry import names as dialect_names
 from stepkeep.errors import NotFound
-from stepkeep.kernel.journal import RUN_ENTITY, open_entry
+from stepkeep.kernel.journal import RUN_ENTITY, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Details, OutboxEntry
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.declared_hooks import Selection
+from stepkeep.operations.lines import severity_of
 from stepkeep.operations.log import lines_of
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import read_snapshot, view_of
 from stepkeep.sinks.event import OutgoingEvent, Source
-from stepkeep.store.deliveries import WHOLE, Takes
+from stepkeep.store.deliveries import WHOLE, Takes, worker_of
 from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.records import WholeRun
 
@@ -50,7 +51,9 @@ class Pending(msgspec.Struct, frozen=True):
 async def pending(transactor: Transactor, cursor: Delivery, which: Selection, limit: int = PAGE) -> Pending:
     """What a cursor has to deliver next. Raises Unreadable or PayloadSealed where the run cannot be read here."""
     after = (cursor.sent, cursor.sent_number)
-    if cursor.takes == Takes.EMITTED:
+    if (worker := worker_of(cursor)) is not None:
+        found, upto = await _of_worker(transactor, cursor, worker, limit)
+    elif cursor.takes == Takes.EMITTED:
         found, upto = await _emitted(transactor, cursor, after, limit)
     else:
         found, upto = await _derived(transactor, cursor, after)
@@ -59,6 +62,37 @@ async def pending(transactor: Transactor, cursor: Delivery, which: Selection, li
         last = wanted[limit - 1]
         return Pending(wanted[:limit], (last.seq, last.number))
     return Pending(wanted, upto)
+
+
+async def _of_worker(
+    transactor: Transactor, cursor: Delivery, worker: str, limit: int
+) -> tuple[list[OutgoingEvent], Place]:
+    """Transitions of a worker, from its journal."""
+    after = cursor.sent if cursor.sent_number == WHOLE else cursor.sent - 1
+    entries = await transactor.store.deliveries.read_worker_entries(cursor.tenant, worker, after, limit)
+    found = [event for entry in entries for event in _worker_events(cursor, worker, entry)]
+    ordered = [event for event in found if (event.seq, event.number) > (cursor.sent, cursor.sent_number)]
+    last = entries[-1].seq if len(entries) == limit else max(cursor.last, *(entry.seq for entry in entries), 0)
+    return ordered, (last, WHOLE)
+
+
+def _worker_events(cursor: Delivery, worker: str, sealed: SealedEntry) -> Iterator[OutgoingEvent]:
+    for number, hop in enumerate(open_entry(sealed.body).hops):
+        data = {"worker": worker, "from": hop.source, "to": hop.target, "trigger": hop.trigger}
+        yield OutgoingEvent(
+            tenant=cursor.tenant,
+            run_id=cursor.run_id,
+            seq=sealed.seq,
+            number=number,
+            type=f"worker.{hop.target}",
+            source=Source.WORKERS,
+            at=sealed.at,
+            data=_encode(data | {"severity": severity_of("worker", hop)}),
+            workflow="",
+            version=0,
+            correlation_id="",
+            worker=worker,
+        )
 
 
 async def _emitted(

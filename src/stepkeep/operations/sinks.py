@@ -34,6 +34,7 @@ _BITS = {
     Source.DIALECT: Takes.DIALECT,
     Source.TRANSITIONS: Takes.TRANSITIONS,
     Source.ENDINGS: Takes.ENDINGS,
+    Source.WORKERS: Takes.WORKERS,
 }
 
 

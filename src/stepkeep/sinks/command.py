@@ -36,9 +36,11 @@ class CommandSink:
         about = {
             "STEPKEEP_EVENT": event.type,
             "STEPKEEP_EVENT_ID": event.id,
-            "STEPKEEP_RUN_ID": event.run_id,
-            "STEPKEEP_WORKFLOW": event.workflow,
         }
+        if event.worker is None:
+            about |= {"STEPKEEP_RUN_ID": event.run_id, "STEPKEEP_WORKFLOW": event.workflow}
+        else:
+            about["STEPKEEP_WORKER"] = event.worker
         await self._run(self._options.argv, self._options.cwd, event.body(), about)
 
     async def close(self) -> None:

@@ -28,6 +28,8 @@ class Source(StrEnum):
     """Each change of state of a run or step: `run.running`, `step.failed`."""
     ENDINGS = "endings"
     """The end of a run alone: `run.succeeded`, `run.failed`."""
+    WORKERS = "workers"
+    """Each change of state of a worker: `worker.idle`, `worker.unresponsive`."""
 
 
 class OutgoingEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,8 @@ class OutgoingEvent(msgspec.Struct, frozen=True, kw_only=True):
     extensions: Mapping[str, str] = {}
     step: str | None = None
     """The step whose transition it is."""
+    worker: str | None = None
+    """The worker whose transition it is; `run_id` then stands for the worker, and is no run."""
 
     @property
     def id(self) -> str:
@@ -82,17 +86,19 @@ class OutgoingEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     def envelope(self) -> dict[str, Any]:
         """The event as CloudEvents 1.0."""
+        about = {"correlationid": self.correlation_id, "runid": self.run_id}
+        if self.worker is not None:
+            about = {"workerid": self.worker}
         return {
             "specversion": "1.0",
             "id": self.id,
-            "source": f"/stepkeep/{self.tenant}/{self.workflow}",
+            "source": f"/stepkeep/{self.tenant}/{self.workflow if self.worker is None else 'workers'}",
             "type": self.type,
-            "subject": self.run_id,
+            "subject": self.worker or self.run_id,
             "time": time_text(self.at),
             "datacontenttype": "application/json",
             "tenantid": self.tenant,
-            "correlationid": self.correlation_id,
-            "runid": self.run_id,
+            **about,
             "sequence": f"{self.seq:020d}",
             **self.extensions,
             "data": msgspec.Raw(self.data),

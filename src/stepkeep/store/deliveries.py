@@ -12,11 +12,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import IntFlag, StrEnum
 from types import SimpleNamespace
 from typing import Any, Protocol
+from uuid import UUID, uuid5
 
 import msgspec
 
+from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import OutboxEntry
-from stepkeep.store.columns import outbox_from, people_values, person_reader
+from stepkeep.store.columns import entry_from, outbox_from, people_values, person_reader
 from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.people import Read
 
@@ -39,9 +41,38 @@ class Takes(IntFlag):
     DIALECT = 2
     TRANSITIONS = 4
     ENDINGS = 8
+    WORKERS = 16
+
+    OF_RUNS = 15
+    """Everything but transitions of workers."""
 
     COURSE = 6
     """Events that are derived from every journal entry of a run."""
+
+
+def worker_cursor(worker_id: str) -> str:
+    """The id that stands for a worker in the place of a run.
+
+    >>> worker_cursor("app:host:1:aa") == worker_cursor("app:host:1:aa") != worker_cursor("app:host:1:ab")
+    True
+    """
+    return str(uuid5(_WORKERS, worker_id))
+
+
+_WORKERS = UUID("9a2f0a8e-5f0e-5d0b-8f0c-0b6d7f2e4c11")
+
+
+def worker_target(worker_id: str) -> bytes:
+    """The target of a cursor for transitions of a worker."""
+    return msgspec.json.encode({"worker": worker_id})
+
+
+def worker_of(cursor: Delivery) -> str | None:
+    """The worker whose transitions a cursor is for; None for one of a run."""
+    if cursor.target is None or cursor.sink == RUN_WEBHOOK:
+        return None
+    worker: str = msgspec.json.decode(cursor.target)["worker"]
+    return worker
 
 
 class DeliveryState(StrEnum):
@@ -152,6 +183,10 @@ class DeliveryStore(Protocol):
     async def count_cursors(self, tenant: str) -> list[Lag]: ...
     async def read_entries(self, tenant: str, run_id: str, after: tuple[int, int], limit: int) -> list[OutboxEntry]:
         """The outbox of a run after an entry (sequence and number)."""
+        ...
+
+    async def read_worker_entries(self, tenant: str, worker_id: str, after: int, limit: int) -> list[SealedEntry]:
+        """The journal of a worker after an entry."""
         ...
 
     async def read_actions(self, tenant: str, run_id: str | None = None, limit: int = 100) -> list[Action]:
@@ -298,6 +333,9 @@ class DeliveryTables:
 
     async def read_entries(self, tenant: str, run_id: str, after: tuple[int, int], limit: int) -> list[OutboxEntry]:
         return await self._read(outbox_from, self._sql.read_outbox_after, tenant, run_id, *after, limit)
+
+    async def read_worker_entries(self, tenant: str, worker_id: str, after: int, limit: int) -> list[SealedEntry]:
+        return await self._read(entry_from, self._sql.read_worker_entries, tenant, worker_id, after, limit)
 
     async def read_actions(self, tenant: str, run_id: str | None = None, limit: int = 100) -> list[Action]:
         if run_id is None:

@@ -12,9 +12,20 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec.structs import replace
 
 from stepkeep.errors import InvariantBroken, StoreUnavailable
+from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import OutboxEntry, Run
 from stepkeep.store.change import RunKey, Write
-from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, WHOLE, Action, Lag, Report, Takes
+from stepkeep.store.deliveries import (
+    HOOK,
+    RUN_WEBHOOK,
+    WHOLE,
+    Action,
+    Lag,
+    Report,
+    Takes,
+    worker_cursor,
+    worker_target,
+)
 from stepkeep.store.delivery_rows import Delivery, SinkRow
 
 if TYPE_CHECKING:
@@ -70,7 +81,7 @@ class DeliveryRows:
             for cursor in new.deliveries:
                 put(cursor)
             for sink in self.sinks_of(new.run.tenant):
-                if sink.takes > Takes.EMITTED:
+                if sink.takes & Takes.OF_RUNS > Takes.EMITTED:
                     put(_begun(new.run, sink, now))
         for change in what.runs:
             for cursor in self.of_run((change.run.tenant, change.run.id)):
@@ -84,6 +95,27 @@ class DeliveryRows:
                     put(_due(replace(cursor, last=max(cursor.last, entry.seq)), now))
         return list(moved.values())
 
+    def moved_by_worker(self, entry: SealedEntry, now: int) -> None:
+        """Create or advance the cursors of a worker whose journal has this new entry."""
+        for sink in self.sinks_of(entry.tenant):
+            if sink.takes & Takes.WORKERS:
+                key = (entry.tenant, worker_cursor(entry.run_id), sink.name)
+                there = self.cursors.get(key) or _of_worker(entry, sink)
+                self.cursors[key] = _due(replace(there, last=max(there.last, entry.seq)), now)
+
+
+def _of_worker(entry: SealedEntry, sink: SinkRow) -> Delivery:
+    return Delivery(
+        tenant=entry.tenant,
+        run_id=worker_cursor(entry.run_id),
+        sink=sink.name,
+        takes=int(Takes.TRANSITIONS),
+        last=entry.seq,
+        sent=entry.seq - 1,
+        sent_number=WHOLE,
+        target=worker_target(entry.run_id),
+    )
+
 
 def _begun(run: Run, sink: SinkRow, now: int) -> Delivery:
     is_due = bool(sink.takes & Takes.COURSE) or run.ended_at is not None
@@ -91,7 +123,7 @@ def _begun(run: Run, sink: SinkRow, now: int) -> Delivery:
         tenant=run.tenant,
         run_id=run.id,
         sink=sink.name,
-        takes=sink.takes,
+        takes=sink.takes & Takes.OF_RUNS,
         last=run.seq if is_due else 0,
         sent=0,
         sent_number=WHOLE,
@@ -308,6 +340,13 @@ class ModelDeliveries:
             return [entry for place, entry in sorted(rows.items()) if place > after][:limit]
 
         return await self._wire.ask("read outbox after", work)
+
+    async def read_worker_entries(self, tenant: str, worker_id: str, after: int, limit: int) -> list[SealedEntry]:
+        def work() -> list[SealedEntry]:
+            entries = self._database.tables.worker_journal.get((tenant, worker_id), [])
+            return [entry for entry in entries if entry.seq > after][:limit]
+
+        return await self._wire.ask("read worker entries", work)
 
     async def read_actions(self, tenant: str, run_id: str | None = None, limit: int = 100) -> list[Action]:
         def work() -> Iterable[Action]:

@@ -12,15 +12,18 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from stepkeep.errors import StepkeepError
+from stepkeep.kernel.definition import Definition, Hook
 from stepkeep.operations import outbox
-from stepkeep.operations.declared_hooks import Selection
+from stepkeep.operations.declared_hooks import Selection, hook_sink, sink_of
 from stepkeep.operations.outgoing import pending
 from stepkeep.operations.sinks import add_sink
 from stepkeep.operations.transact import Transactor
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import SEND_SECONDS, SinkFailed
-from stepkeep.store.deliveries import WHOLE, Takes
+from stepkeep.store.deliveries import HOOK, WHOLE, Takes, worker_cursor
 from stepkeep.store.delivery_rows import Delivery
 from stepkeep_lab.simulation.loop import Process
 from stepkeep_lab.simulation.store import ModelStore
@@ -28,12 +31,24 @@ from stepkeep_lab.simulation.store import ModelStore
 if TYPE_CHECKING:
     from stepkeep_lab.simulation.stage import Stage
 
-EVENTS = (("emitted",), ("emitted", "transitions"), ("endings",))
+EVENTS = (("emitted",), ("emitted", "transitions"), ("endings",), ("workers",))
 """What the sinks of a scenario take, one after the other."""
 
 REFUSE, REFUSE_FOR_GOOD, LOSE_ANSWER, HANG, KILL = 0.25, 0.03, 0.1, 0.02, 0.02
 DROP = 0.3
 SETTLED_WITHIN = 900.0
+
+
+def with_hooks(definition: Definition) -> Definition:
+    """The same workflow with hooks: on its end, and on every transition of its first step. The name of each function is
+    that of its sink, so that a receiver knows which cursor an event is of."""
+    first = definition.steps[0].name
+    hooks = [
+        Hook(name="end", on=("run.failed", "run.succeeded"), kind="handler", options={}),
+        Hook(name="first", on=("step.*",), kind="handler", options={}, step=first),
+    ]
+    named = (replace(hook, options={"handler": sink_of(definition, hook)}) for hook in hooks)
+    return replace(definition, hooks=tuple(named))
 
 
 class Receivers:
@@ -151,22 +166,43 @@ class Receivers:
 
     async def check(self) -> None:
         """Everything arrived or was dropped, and first arrivals are in order."""
-        transactor, tables = self._transactor(), self._stage.database.tables
+        tables = self._stage.database.tables
         for sink in tables.deliveries.sinks_of(self._tenant):
-            for tenant, run_id in tables.runs:
-                takes = sink.takes if sink.takes > Takes.EMITTED else int(Takes.EMITTED)
-                start = Delivery(
-                    tenant=tenant, run_id=run_id, sink=sink.name, takes=takes, last=0, sent=0, sent_number=WHOLE
-                )
-                found = await pending(transactor, start, Selection(sink.patterns), 1_000_000)
-                expected = [(event.seq, event.number) for event in found.events]
-                got = list(dict.fromkeys(self.arrived.get((sink.name, run_id), [])))
-                self._stage.ledger.met["events delivered"] += len(got)
-                if got != sorted(got):
-                    self._stage.ledger.violation(f"outbox: events of {run_id} came to {sink.name} out of order: {got}")
-                missing = [one for one in expected if one not in got and (sink.name, run_id, one) not in self._dropped]
-                if missing:
-                    self._stage.ledger.violation(f"outbox: events of {run_id} never came to {sink.name}: {missing}")
+            which = Selection(sink.patterns)
+            if takes := sink.takes & Takes.OF_RUNS:
+                for tenant, run_id in tables.runs:
+                    await self._compare(_whole(tenant, run_id, sink.name, takes), which)
+            if sink.takes & Takes.WORKERS:
+                for tenant, worker in tables.worker_journal:
+                    row = self._rows.get((tenant, worker_cursor(worker), sink.name))
+                    if row is None:
+                        self._stage.ledger.violation(f"outbox: {sink.name} has no cursor of the worker {worker}")
+                    else:
+                        # What the last worker did after its relay had stopped is left to the next one.
+                        await self._compare(replace(row, sent=0, sent_number=WHOLE), which, row.sent)
+        for tenant, run_id in tables.runs:
+            for row in tables.deliveries.of_run((tenant, run_id)):
+                if row.sink.startswith(HOOK):
+                    hook = await hook_sink(self._transactor(), tenant, row.sink)
+                    assert hook is not None, "definitions stay"
+                    await self._compare(_whole(tenant, run_id, row.sink, row.takes), hook[1])
+
+    async def _compare(self, start: Delivery, which: Selection, last: int | None = None) -> None:
+        found = await pending(self._transactor(), start, which, 1_000_000)
+        sink, run_id = start.sink, start.run_id
+        expected = [(event.seq, event.number) for event in found.events if last is None or event.seq <= last]
+        got = list(dict.fromkeys(self.arrived.get((sink, run_id), [])))
+        self._stage.ledger.met["events delivered"] += len(got)
+        if got != sorted(got):
+            self._stage.ledger.violation(f"outbox: events of {run_id} came to {sink} out of order: {got}")
+        missing = [one for one in expected if one not in got and (sink, run_id, one) not in self._dropped]
+        if missing:
+            self._stage.ledger.violation(f"outbox: events of {run_id} never came to {sink}: {missing}")
+
+
+def _whole(tenant: str, run_id: str, sink: str, takes: int) -> Delivery:
+    """A cursor that has delivered nothing yet."""
+    return Delivery(tenant=tenant, run_id=run_id, sink=sink, takes=takes, last=0, sent=0, sent_number=WHOLE)
 
 
 class ModelCalls:

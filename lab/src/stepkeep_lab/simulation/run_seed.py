@@ -34,6 +34,7 @@ from stepkeep_lab.simulation.handlers import make_registry
 from stepkeep_lab.simulation.loop import Stalled
 from stepkeep_lab.simulation.people import People
 from stepkeep_lab.simulation.processes import Server, Workplace
+from stepkeep_lab.simulation.receivers import with_hooks
 from stepkeep_lab.simulation.scenario import Scenario
 from stepkeep_lab.simulation.staff import Staff
 from stepkeep_lab.simulation.stage import TENANT, Stage
@@ -163,6 +164,8 @@ class _Simulation:
             drawn = self._draw(self._stage.random(f"definition:{place}"), f"w{place}")
             if scenario.letters and place == 0:
                 drawn = correspondence(drawn.name)
+            if scenario.sinks:
+                drawn = with_hooks(drawn)
             plan = await publish(transactor, drawn, tenant=TENANT, actor="ann")
             self._plans[plan.definition_id] = plan
             plans.append(plan)

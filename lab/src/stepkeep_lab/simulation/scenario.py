@@ -362,7 +362,7 @@ def draw(seed: int) -> Scenario:
 
 def with_sinks(seed: int) -> Scenario:
     """A scenario of this seed whose runs emit events to sinks. The others have none, and are the same as ever."""
-    return msgspec.structs.replace(draw(seed), sinks=1 + seed % 3, emit=0.7)
+    return msgspec.structs.replace(draw(seed), sinks=1 + seed % 4, emit=0.7)
 
 
 def _threads(seed: int) -> dict[str, Any]:

@@ -710,6 +710,7 @@ class ModelStore:
                 raise Contended(f"there is a worker {worker.id} already")
             added = workers[len(workers) + 1] = replace(worker, no=len(workers) + 1)
             self._tables.worker_journal[worker.tenant, worker.id] = [entry]
+            self._tables.deliveries.moved_by_worker(entry, self._clock())
             return added
 
         return await self.wire.ask("add worker", work)
@@ -728,6 +729,7 @@ class ModelStore:
                 self._tables.workers[no] = replace(new, no=no, heard_at=max(row.heard_at, new.heard_at))
                 if change.entry is not None:
                     self._tables.worker_journal[row.tenant, row.id].append(change.entry)
+                    self._tables.deliveries.moved_by_worker(change.entry, self._clock())
                 return True
         return False
 

@@ -34,7 +34,9 @@ def add(
     events: Annotated[
         list[str] | None,
         typer.Option(
-            "--events", metavar="SOURCE", help="emitted (default), dialect, transitions or endings; may be repeated."
+            "--events",
+            metavar="SOURCE",
+            help="emitted (default), dialect, transitions, endings or workers; may be repeated.",
         ),
     ] = None,
     option: Annotated[

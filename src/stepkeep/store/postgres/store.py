@@ -38,7 +38,7 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
-from stepkeep.store.deliveries import DeliveryTables, Rows, Statement
+from stepkeep.store.deliveries import DeliveryTables, Rows, Statement, worker_cursor, worker_target
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.people import PeopleTables
@@ -439,7 +439,7 @@ class PostgresStore(SharedReads):
         check_worker(worker, entry)
         async with self._transaction() as connection:
             [(no,)] = await fetch(connection, SQL.insert_worker, *columns.worker_values(worker))
-            await execute(connection, SQL.insert_worker_journal, *_fields(entry))
+            await self._extend_worker(connection, entry)
         return replace(worker, no=no)
 
     async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
@@ -453,8 +453,15 @@ class PostgresStore(SharedReads):
                 written = columns.worker_values(one.worker)
                 found[place] = await execute(connection, SQL.update_worker, *written, one.was) == "UPDATE 1"
                 if found[place] and one.entry is not None:
-                    await execute(connection, SQL.insert_worker_journal, *_fields(one.entry))
+                    await self._extend_worker(connection, one.entry)
         return list(found.values())
+
+    async def _extend_worker(self, connection: Connection, entry: SealedEntry) -> None:
+        """Continue the journal of a worker, and advance the cursors of sinks that take its transitions."""
+        await execute(connection, SQL.insert_worker_journal, *_fields(entry))
+        worker = entry.run_id
+        about = (worker_cursor(worker), entry.seq, self.clock_offset, worker_target(worker))
+        await execute(connection, SQL.emit_worker_deliveries, entry.tenant, *about)
 
     async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
         arguments = (tenant, worker_no, incarnation, self.clock_offset)

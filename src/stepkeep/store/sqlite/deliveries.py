@@ -1,4 +1,5 @@
-"""Creates and advances delivery cursors inside the transaction of a change. `change` calls it after the rows of runs.
+"""Creates and advances delivery cursors inside the transaction of a change. `change` calls it after the rows of runs,
+and the store for the journals of workers.
 
 A run without a sink costs one look at an empty index for each batch, and nothing is written.
 """
@@ -9,8 +10,11 @@ from collections.abc import Sequence
 
 import apsw
 
+from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import OutboxEntry
 from stepkeep.store.change import NewRun, RunChange
+from stepkeep.store.deliveries import worker_cursor, worker_target
+from stepkeep.store.sqlite import rows
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.sqlite")
@@ -35,3 +39,11 @@ def emit(connection: apsw.Connection, entries: Sequence[OutboxEntry], now: int) 
     """Advance or create the cursors of runs that emitted events."""
     given = [(entry.tenant, entry.run_id, entry.seq, entry.name, now) for entry in entries]
     connection.executemany(SQL.emit_deliveries, given)
+
+
+def extend_worker(connection: apsw.Connection, entry: SealedEntry, now: int) -> None:
+    """Continue the journal of a worker, and advance the cursors of sinks that take its transitions."""
+    connection.execute(SQL.insert_worker_journal, rows.row_of(entry))
+    worker = entry.run_id
+    about = (worker_cursor(worker), entry.seq, now, worker_target(worker))
+    connection.execute(SQL.emit_worker_deliveries, (entry.tenant, *about))

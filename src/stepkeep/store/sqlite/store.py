@@ -65,7 +65,7 @@ from stepkeep.store.records import (
     WholeRun,
     WorkerChange,
 )
-from stepkeep.store.sqlite import forks, retention, rows, schema
+from stepkeep.store.sqlite import deliveries, forks, retention, schema
 from stepkeep.store.sqlite.change import SQL, change, load_involved, load_proposals, record
 from stepkeep.store.sqlite.clock import Clock, machine_time_us
 from stepkeep.store.sqlite.file import DatabaseFile
@@ -400,7 +400,7 @@ class SqliteStore(SharedReads):
 
         def work(c: apsw.Connection) -> Worker:
             no = c.execute(SQL.insert_worker, columns.worker_values(worker)).get
-            c.execute(SQL.insert_worker_journal, rows.row_of(entry))
+            deliveries.extend_worker(c, entry, self._clock.now())
             return replace(worker, no=no)
 
         return await self._write(work)
@@ -415,7 +415,7 @@ class SqliteStore(SharedReads):
                 c.execute(SQL.update_worker, (*columns.worker_values(one.worker), one.was))
                 found.append(c.changes() == 1)
                 if found[-1] and one.entry is not None:
-                    c.execute(SQL.insert_worker_journal, rows.row_of(one.entry))
+                    deliveries.extend_worker(c, one.entry, self._clock.now())
             return found
 
         return await self._write(work)

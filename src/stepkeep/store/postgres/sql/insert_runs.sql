@@ -43,13 +43,13 @@ new_runs as (
 ),
 new_deliveries as (
     insert into deliveries (tenant, run_id, sink, takes, last, sent, sent_number, ready_at)
-    select sinks.tenant, run[n[i + 1]], sinks.name, sinks.takes,
+    select sinks.tenant, run[n[i + 1]], sinks.name, sinks.takes & 15,
         case when sinks.takes & 6 <> 0 or n[i + 20] <> -1 then n[i + 5] else 0 end, 0, 2147483647,
         case when sinks.takes & 6 <> 0 or n[i + 20] <> -1 then stepkeep_now() + $10::bigint end
     from (select $3::text::uuid[] as run, $5::text::bigint[] as n offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 22) as i
     cross join sinks
-    where sinks.tenant = $2::text and sinks.takes > 1
+    where sinks.tenant = $2::text and sinks.takes & 14 <> 0
 )
 select now, stepkeep_met(now < $9::bigint), case when $12::text is not null then pg_notify($11::text, $12::text) end
 from (select stepkeep_now() + $10::bigint as now offset 0) as clock
