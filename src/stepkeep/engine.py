@@ -52,6 +52,7 @@ from stepkeep.kernel.definition import Definition, digest_of, encode_definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.messages import AsyncMailbox, goes_with_key, one_target
+from stepkeep.metrics.embedded import exposition_of
 from stepkeep.operations import approvals, diagnosis, people, plans, policies, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.access import Access, Acting, Credential, Scope, guarded, parse_key
@@ -94,6 +95,7 @@ from stepkeep.worker.shared import NO_RUN
 if TYPE_CHECKING:
     from stepkeep.conformance.certificate import Certificate
     from stepkeep.definition.python import Workflow
+    from stepkeep.metrics.exposition import Exposition
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
     from stepkeep.worker.loop import Worker
@@ -129,6 +131,7 @@ class AsyncEngine:
 
     policies: dict[str, Any] = {}  # noqa: RUF012 - never changed; for engines over a store that is there already
     _hosted: Sequence[AsyncHostedWorker] = ()
+    _exposition: Exposition | None = None
     _home: HandlerLoop | None = None
     _lifespan: Lifespan | None = None
     _loop: Literal["own", "mine"] = "own"
@@ -254,6 +257,8 @@ class AsyncEngine:
         if home is not None:
             await home.aclose()
         await self._waiting.close()
+        if self._exposition is not None:
+            await self._exposition.close()
         await self.store.close()
 
     # -- definitions -------------------------------------------------------------------------------------------------
@@ -709,6 +714,16 @@ class AsyncEngine:
         counted. `problems` lists in sentences what needs attention.
         """
         return await read_status(self.transactor, tenant=self.tenant, window=duration("status: window", window))
+
+    async def metrics(self) -> str:
+        """The metrics of this process in the text format of Prometheus, for an endpoint of the host program.
+
+        Counting begins with the first call. It needs the extra `server`; docs/observing.md has every name.
+        """
+        if self._exposition is None:
+            self._exposition = exposition_of(self.transactor, self.tenant, lambda: self._hosted)
+        body, _ = await self._exposition.text()
+        return body.decode()
 
     async def definitions(self, *, name: str | None = None) -> dict[str, Any]:
         """Published workflows with their versions, by name and version."""

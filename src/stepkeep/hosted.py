@@ -18,6 +18,7 @@ from stepkeep.safe_text import exception_text
 if TYPE_CHECKING:
     from stepkeep.worker.loop import Worker
     from stepkeep.worker.pools.handler_loop import Lifespan
+    from stepkeep.worker.vitals import Vitals
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -84,6 +85,11 @@ class AsyncHostedWorker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop(None if kind is None else 0)
+
+
+def vitals_of(hosted: Iterable[AsyncHostedWorker]) -> list[Vitals]:
+    """How these workers are, as far as they run. Call it on their loop."""
+    return [one._worker.vitals() for one in hosted if one.is_running]
 
 
 class HostedWorker:

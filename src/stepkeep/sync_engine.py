@@ -525,6 +525,16 @@ class Engine:
         """
         return self._call(self._core.status(window=window))
 
+    def metrics(self) -> str:
+        """The metrics of this process in the text format of Prometheus, for an endpoint of the host program.
+
+        Counting begins with the first call. It needs the extra `server`; docs/observing.md has every name.
+
+        >>> "step_retries_total 0.0" in engine.metrics()
+        True
+        """
+        return self._call(self._core.metrics())
+
     def definitions(self, *, name: str | None = None) -> dict[str, Any]:
         """Published workflows with their versions, by name and version.
 

@@ -93,6 +93,7 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
             for path in ("/healthz", "/readyz", "/version"):
                 await tour("GET", path)
             await tour("GET", "/openapi.json")
+            assert b"runs_total" in await tour("GET", "/metrics")
             await _definitions(tour)
             await stage.engine.start_worker(concurrency=4)
             finished = await _runs(tour)

@@ -36,6 +36,7 @@ ROUTES: dict[str, str] = {
     "POST /session": OPEN,
     "GET /session": ANY_KEY,
     "DELETE /session": ANY_KEY,
+    "GET /metrics": "metrics",
     "POST /runs": "start",
     "GET /runs": "runs",
     "GET /runs/{run_id}": "show",

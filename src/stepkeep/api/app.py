@@ -7,6 +7,7 @@ host program may mount it. A new resource is one file with `routes`, a line in `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -22,6 +23,7 @@ from stepkeep.api import (
     hooks,
     keys,
     messages,
+    metrics,
     network,
     outbox,
     people,
@@ -46,10 +48,12 @@ from stepkeep.api.problems import METHOD, NOT_FOUND, UNEXPECTED, problem
 from stepkeep.api.routing import Route
 from stepkeep.api.service import Service
 from stepkeep.engine import AsyncEngine
+from stepkeep.hosted import AsyncHostedWorker
 
 RESOURCES = (
     health,
     session,
+    metrics,
     runs,
     run_actions,
     steps,
@@ -76,8 +80,10 @@ RESOURCES = (
 class Application:
     """An ASGI application with its service."""
 
-    def __init__(self, engine: AsyncEngine, browsers: Browsers | None = None) -> None:
-        self.service = Service(engine, browsers)
+    def __init__(
+        self, engine: AsyncEngine, browsers: Browsers | None = None, workers: Sequence[AsyncHostedWorker] = ()
+    ) -> None:
+        self.service = Service(engine, browsers, workers)
         self.http = _application(self.service)
         self._app: ASGIApp = Envelope(self.http, self.service)
 
@@ -85,9 +91,12 @@ class Application:
         await self._app(scope, receive, send)
 
 
-def create_app(engine: AsyncEngine, *, browsers: Browsers | None = None) -> Application:
-    """The service over this engine, which is open. `browsers` says under which address browsers reach it."""
-    return Application(engine, browsers)
+def create_app(
+    engine: AsyncEngine, *, browsers: Browsers | None = None, workers: Sequence[AsyncHostedWorker] = ()
+) -> Application:
+    """The service over this engine, which is open. `browsers` says under which address browsers reach it; metrics tell
+    of these workers of the process, too."""
+    return Application(engine, browsers, workers)
 
 
 def _application(service: Service) -> FastAPI:

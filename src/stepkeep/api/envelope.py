@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 from uuid import uuid4
 
+from stepkeep.api.measures import route_of
 from stepkeep.api.problems import problem_of
 from stepkeep.api.service import Service
 from stepkeep.safe_text import inert_line
@@ -49,12 +50,16 @@ class Envelope:
             return
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id.decode()
-        began, status = time.monotonic(), 0
+        began, status, is_stream = time.monotonic(), 0, False
+        measures = self._service.measures
+        measures.in_flight += 1
 
         async def wrapped(message: Message) -> None:
-            nonlocal status
+            nonlocal status, is_stream
             if message["type"] == "http.response.start":
                 status = message["status"]
+                is_stream = _is_stream(message)
+                measures.in_flight -= is_stream
                 message["headers"] = self._headers(message.get("headers", ()), request_id)
             await send(message)
 
@@ -65,12 +70,15 @@ class Envelope:
                 raise  # the answer has begun: the connection is cut, and the server logs why
             await problem_of(problem)(scope, receive, wrapped)
         finally:
+            seconds = time.monotonic() - began
+            measures.in_flight -= not is_stream
+            measures.answered(scope["method"], route_of(scope), status, seconds, is_stream)
             log.info(
                 "%s %s %d %.1f ms [request %s]",
                 scope["method"],
                 inert_line(scope["path"], 200),
                 status,
-                (time.monotonic() - began) * 1000,
+                seconds * 1000,
                 request_id.decode(),
             )
 
@@ -82,6 +90,10 @@ class Envelope:
         if self._service.stopping.is_set() and b"connection" not in names:
             own.append((b"connection", b"close"))
         return own
+
+
+def _is_stream(message: Message) -> bool:
+    return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in message["headers"])
 
 
 def _request_id(scope: MutableMapping[str, Any]) -> bytes:

@@ -8,20 +8,60 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.metadata import version as installed_version
 
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 
-from stepkeep.api.problems import STOPPING, ApiError
+from stepkeep.api.problems import STOPPING, ApiError, kind_of
 from stepkeep.api.routing import Answer, answers, router, service_of
-from stepkeep.errors import StoreUnavailable
+from stepkeep.api.service import Service
+from stepkeep.errors import StepkeepError, StoreUnavailable
+from stepkeep.metrics.port import Port, Told, open_port
 from stepkeep.store.migrations import require_migrated
 
 routes = router("Service")
 
 CHECK_SECONDS = 2.0
 """How long the database may take to answer a readiness check."""
+
+
+async def check_ready(service: Service) -> None:
+    """Raise what keeps the service from its work."""
+    if service.stopping.is_set():
+        raise ApiError(STOPPING, "stopping")
+    store = service.engine.store
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            require_migrated(await store.status())
+            await store.now()
+    except TimeoutError:
+        raise StoreUnavailable(f"the database did not answer within {CHECK_SECONDS:.0f} s") from None
+
+
+@asynccontextmanager
+async def open_metrics_port(listener: socket.socket | None, service: Service) -> AsyncIterator[None]:
+    """Show the metrics and the health of this service on a socket of their own inside the block, if there is one."""
+    if listener is None:
+        yield
+        return
+
+    async def healthy() -> Told:
+        return Told(True, {"status": "ok"})
+
+    async def ready() -> Told:
+        try:
+            await check_ready(service)
+        except (ApiError, StepkeepError) as problem:
+            kind = problem.kind if isinstance(problem, ApiError) else kind_of(problem)
+            return Told(False, {"status": "not ready", "code": kind.code})
+        return Told(True, {"status": "ready"})
+
+    async with open_port(listener, Port(service.metrics, healthy, ready), service.metrics):
+        yield
 
 
 class Health(BaseModel):
@@ -54,15 +94,8 @@ async def health() -> Answer:
 async def readiness(request: Request) -> Answer:
     """503 while the database is away or not migrated, and from the moment on at which the process is to stop."""
     service = service_of(request)
-    if service.stopping.is_set():
-        raise ApiError(STOPPING, "stopping")
+    await check_ready(service)
     store = service.engine.store
-    try:
-        async with asyncio.timeout(CHECK_SECONDS):
-            require_migrated(await store.status())
-            await store.now()
-    except TimeoutError:
-        raise StoreUnavailable(f"the database did not answer within {CHECK_SECONDS:.0f} s") from None
     return Answer({"status": "ready", "database": type(store).__name__.removesuffix("Store").lower()})
 
 

@@ -8,7 +8,6 @@ so that connections wait there for the next process. TLS is left to a proxy. `st
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 from collections.abc import Callable
@@ -17,9 +16,10 @@ from types import FrameType
 import uvicorn
 
 from stepkeep.api.app import Application
-from stepkeep.errors import InvalidInput
+from stepkeep.network.listening import BACKLOG, address_of, listen
 
-BACKLOG = 2048
+__all__ = ["Server", "address_of", "listen", "make_server", "serve"]
+
 KEEP_ALIVE_SECONDS = 75
 POLL_SECONDS = 0.02
 MAX_INCOMPLETE_BYTES = 64 * 1024
@@ -38,6 +38,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            self._application.service.metrics.begin()
             self.told()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -55,26 +56,6 @@ class Server(uvicorn.Server):
             await asyncio.sleep(POLL_SECONDS)
         await super().shutdown(sockets)
         await self._application.service.close()
-
-
-def listen(host: str, port: int, fd: int | None = None) -> socket.socket:
-    """The socket to serve on: a new one, or the one that a supervisor passed on."""
-    if fd is not None:
-        try:
-            return socket.socket(fileno=os.dup(fd))
-        except OSError as problem:
-            raise InvalidInput(f"--fd {fd} is no socket: {problem.strerror}.") from None
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        made = socket.socket(family, kind, protocol)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-    except (OSError, OverflowError, UnicodeError) as problem:
-        said = getattr(problem, "strerror", None) or problem
-        raise InvalidInput(f"the service cannot listen on {host}:{port}: {said}. Choose another --port.") from None
-    made.listen(BACKLOG)
-    return made
 
 
 def make_server(app: Application, *, drain_seconds: float = 0.0, grace_seconds: float = 1.0) -> Server:
@@ -110,11 +91,3 @@ async def serve(
     server = make_server(app, drain_seconds=drain_seconds, grace_seconds=grace_seconds)
     server.told = told
     await server.serve(sockets=[listener])
-
-
-def address_of(listener: socket.socket) -> str:
-    """The base address of the service on this socket."""
-    if listener.family == socket.AF_UNIX:
-        return f"unix:{listener.getsockname()}"
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,16 +1,20 @@
 """What all requests of one process share: the engine, the known keys, and whether the service stops.
 
-It opens and closes nothing by itself; `app` does so in its lifespan. Seams: metrics, quotas and the pools of roles are
+It opens and closes nothing by itself; `app` does so in its lifespan. Seams: quotas and the pools of roles are
 attributes here, made in `create_app` and read through `routing.service_of`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from stepkeep.api.access import Callers
 from stepkeep.api.browsers import Browsers
+from stepkeep.api.measures import HttpMeasures
 from stepkeep.engine import AsyncEngine
+from stepkeep.hosted import AsyncHostedWorker, vitals_of
+from stepkeep.metrics.exposition import Exposition
 from stepkeep.operations.tailing import Tailer
 from stepkeep.operations.watching import JournalWatch
 
@@ -18,13 +22,21 @@ from stepkeep.operations.watching import JournalWatch
 class Service:
     """The state of one process that serves."""
 
-    def __init__(self, engine: AsyncEngine, browsers: Browsers | None = None) -> None:
+    def __init__(
+        self, engine: AsyncEngine, browsers: Browsers | None = None, workers: Sequence[AsyncHostedWorker] = ()
+    ) -> None:
         self.engine = engine
         self.browsers = browsers or Browsers()
         """What is told about browsers, and their attempts to sign in."""
         self.callers = Callers(engine)
         self.watch = JournalWatch(engine.store)
         self.tailer = Tailer(engine.transactor)
+        self.measures = HttpMeasures(lambda: {"run": self.watch.readers, "tenant": self.tailer.listeners})
+        self.metrics = Exposition(
+            engine.transactor,
+            workers=lambda: vitals_of(workers),
+            more=[self.measures.families],
+        )
         self.in_flight: set[tuple[str, str, str]] = set()
         """Tenant, operation and idempotency key of the requests under way."""
         self.stopping = asyncio.Event()
@@ -32,5 +44,6 @@ class Service:
 
     async def close(self) -> None:
         """Stop what reads for streams. The engine is closed by its owner."""
+        await self.metrics.close()
         await self.watch.close()
         await self.tailer.close()

@@ -169,6 +169,7 @@ async def _follow_tenant(request: Request, engine: Engine, tail: TenantTail | No
             while not service.stopping.is_set():
                 told = await _next(service.stopping, listener)
                 if listener.is_cut:
+                    service.measures.cut += 1
                     log.warning("a stream of tenant %s is cut off: its client does not keep up", engine.tenant)
                     return
                 if told is not None and told["seq"] > known.get(told["run_id"], 0):

@@ -49,6 +49,7 @@ class Scope(StrEnum):
     WORK = "work"
     ADMIN = "admin"
     VOUCH = VOUCH
+    METRICS = "metrics"
 
 
 SCOPES: dict[Scope, str] = {
@@ -60,6 +61,7 @@ SCOPES: dict[Scope, str] = {
     Scope.WORK: "be a worker, take events for a host program",
     Scope.ADMIN: "change tenants, users, roles, delegations, keys, policies and sinks",
     Scope.VOUCH: "name another person than the owner of the key",
+    Scope.METRICS: "read the metrics of a process of the service; the key must belong to the tenant default",
 }
 """Every scope, and what it allows."""
 
@@ -101,6 +103,7 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("outbox.redrive", "outbox.drop"), O),
     **dict.fromkeys(("outbox.take", "outbox.ack", "outbox.fail"), W),
     **dict.fromkeys(("keys.rotate", "keys.revoke"), OWN),
+    "metrics": frozenset({Scope.METRICS}),
 }
 """The scopes that each operation of an engine needs. An operation without a row is refused."""
 

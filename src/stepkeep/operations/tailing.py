@@ -161,6 +161,11 @@ class Tailer:
             if not mine and (task := self._tasks.pop(tenant, None)) is not None:
                 task.cancel()
 
+    @property
+    def listeners(self) -> int:
+        """How many listen now."""
+        return sum(map(len, self._listeners.values()))
+
     async def close(self) -> None:
         """Stop reading."""
         unsubscribe, self._unsubscribe = self._unsubscribe, None

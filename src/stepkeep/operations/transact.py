@@ -10,7 +10,6 @@ import asyncio
 import logging
 import random
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
@@ -28,6 +27,7 @@ from stepkeep.kernel.states import RunState
 from stepkeep.operations.batch import Answer, DecisionBatch
 from stepkeep.operations.clock import Clock
 from stepkeep.operations.group_commit import Submissions, all_or_each
+from stepkeep.operations.measures import Measures
 from stepkeep.operations.memory import Memory
 from stepkeep.operations.payloads import Payloads
 from stepkeep.operations.plans import PlanCache
@@ -123,22 +123,6 @@ class Unlocked(msgspec.Struct, frozen=True):
     loaded: Loaded
 
 
-class BasisCounts:
-    """How many transactions of this process rest on which basis, and how often one without locks fell back to them."""
-
-    def __init__(self) -> None:
-        self.commits: Counter[Basis] = Counter()
-        self.fallbacks: Counter[Basis] = Counter()
-
-    def committed(self, basis: Basis) -> None:
-        self.commits[basis] += 1
-        log.debug("committed a decision on the basis %s", basis)
-
-    def fell_back(self, basis: Basis) -> None:
-        self.fallbacks[basis] += 1
-        log.debug("a decision on the basis %s cannot be written; deciding again with locks", basis)
-
-
 class Transactor:
     """One per process: the store, the plan cache, and the lanes that group requests of callers."""
 
@@ -155,7 +139,7 @@ class Transactor:
         self._memory = Memory(self.clock)
         self._hidden_steps = 0
         self.unreadable = UnreadableRuns()
-        self.tally = BasisCounts()
+        self.measures = Measures()
         self.succeeded: Succeeded = lambda key, plan, outputs: None
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
@@ -187,6 +171,7 @@ class Transactor:
         """Claim up to `limit` ready steps of the worker's queues; with `run`, of that run alone."""
         if limit <= 0 or not claimer.queues:
             return []
+        began = self._monotonic()
         while True:
             beyond = self._hidden_steps
             batch = await self._claim_beyond(claimer, limit, beyond, after, run)
@@ -194,6 +179,7 @@ class Transactor:
             claimed = claims_of(batch)
             # Steps of runs that cannot be read stay in front of the queue: the next claim reaches beyond them.
             if claimed or self._hidden_steps <= beyond:
+                self.measures.claim_seconds.observe(self._monotonic() - began)
                 return claimed
 
     async def _claim_beyond(
@@ -231,7 +217,9 @@ class Transactor:
         for key, decision in batch.decisions.items():
             if decision.run.state is RunState.SUCCEEDED:
                 self.succeeded(key, batch.plan_of(decision.run), given)
-        return answers(batch), claims_of(batch)
+        replies = answers(batch)
+        self.measures.replied(replies)
+        return replies, claims_of(batch)
 
     def remember(self, batch: DecisionBatch) -> None:
         """Remember the claims of a batch that another transaction has committed."""
@@ -242,10 +230,21 @@ class Transactor:
         [event], payloads = await self.payloads.reduced((event,))
         batch = DecisionBatch(self.plans, (event,), expect=self._memory.expect, payloads=payloads)
         batch.basis = Basis.USER_TRANSACTION
-        await transaction.change(batch.wants(), batch.decide)
-        self.tally.committed(batch.basis)
+        decided: list[tuple[Write, Loaded]] = []
+
+        def decide(loaded: Loaded) -> More | Write:
+            found = batch.decide(loaded)
+            if isinstance(found, Write):
+                decided[:] = [(found, loaded)]
+            return found
+
+        await transaction.change(batch.wants(), decide)
+        for write, loaded in decided:
+            self.measures.committed(batch.basis, write, loaded)
         self._memory.forget((event,))
-        return answers(batch)[0]
+        replies = answers(batch)
+        self.measures.replied(replies)
+        return replies[0]
 
     def forget(self, claim: Claim) -> None:
         """The worker lost this claim and will never report on it."""
@@ -262,10 +261,12 @@ class Transactor:
             batch = make_batch()
             if await self._write_if_unchanged(batch, unlocked):
                 return batch
-            self.tally.fell_back(unlocked.basis)
+            self.measures.fell_back(unlocked.basis)
             if unlocked.basis is Basis.READ:
                 self._locked_claims_until = self._monotonic() + LOCKED_CLAIM_SECONDS
-        return await again_if_contended(lambda: self._write_locked(make_batch(), propose))
+        return await again_if_contended(
+            lambda: self._write_locked(make_batch(), propose), lambda: self.measures.conflicted(Basis.LOCKED)
+        )
 
     async def _write_if_unchanged(self, batch: Batch, unlocked: Unlocked) -> bool:
         """Decide on rows that are not locked. Returns whether the database accepted the decision."""
@@ -273,27 +274,34 @@ class Transactor:
         write = batch.decide(unlocked.loaded)
         if not isinstance(write, Write) or not batch.is_certain():
             return False
+        began = self._monotonic()
         try:
             with commit_unknown(batch):
                 now = await self.store.write_if_unchanged(write, unlocked.loaded, unlocked.basis)
         except Contended:
+            self.measures.conflicted(unlocked.basis)
             return False
         self.clock.read(now - self.store.clock_offset)
-        self.tally.committed(unlocked.basis)
+        self.measures.committed(unlocked.basis, write, unlocked.loaded, self._monotonic() - began)
         return True
 
     async def _write_locked(self, batch: B, propose: Propose | None) -> B:
         """Load under locks, decide, write, commit."""
         batch.basis = Basis.LOCKED
-        offset = self.store.clock_offset
+        offset, began = self.store.clock_offset, self._monotonic()
+        write, known = Write(), Loaded(now=0)
 
         def decide(loaded: Loaded) -> More | Write:
+            nonlocal write, known
             self.clock.read(loaded.now - offset)
-            return batch.decide(loaded)
+            found = batch.decide(loaded)
+            if isinstance(found, Write):
+                write, known = found, loaded
+            return found
 
         with commit_unknown(batch):
             await self.store.change(batch.wants(), decide, propose)
-        self.tally.committed(Basis.LOCKED)
+        self.measures.committed(Basis.LOCKED, write, known, self._monotonic() - began)
         return batch
 
 
@@ -308,12 +316,15 @@ def commit_unknown(batch: Batch) -> Iterator[None]:
         raise
 
 
-async def again_if_contended(transaction: Callable[[], Awaitable[T]]) -> T:
-    """Run a whole transaction again after a conflict: it wrote nothing."""
+async def again_if_contended(
+    transaction: Callable[[], Awaitable[T]], conflicted: Callable[[], None] = lambda: None
+) -> T:
+    """Run a whole transaction again after a conflict: it wrote nothing. `conflicted` is called for each conflict."""
     for attempt in range(MAX_CONFLICT_RETRIES):
         try:
             return await transaction()
         except Contended:
+            conflicted()
             if attempt == MAX_CONFLICT_RETRIES - 1:
                 raise
             await asyncio.sleep(random.uniform(0, 0.002 * 2**attempt))  # noqa: S311

@@ -82,6 +82,11 @@ class JournalWatch:
             if not one.readers:
                 self._watched.pop(key, None)
 
+    @property
+    def readers(self) -> int:
+        """How many readers watch now."""
+        return sum(one.readers for one in self._watched.values())
+
     async def close(self) -> None:
         """Stop polling."""
         unsubscribe, self._unsubscribe = self._unsubscribe, None

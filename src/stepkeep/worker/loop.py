@@ -57,6 +57,7 @@ from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.secrets import Given, Secrets, as_secrets
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.shared import NO_RUN, Shared, Signals
+from stepkeep.worker.vitals import Vitals
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -205,6 +206,7 @@ class Worker:
         self._misfits_told = 0
         self._listeners_added = False
         self.loop_lag = 0.0
+        self._answered_at = self._claimed_at = self._runtime.monotonic()
 
     # -- what others call --------------------------------------------------------------------------------------------
     async def serve(self, *, signals: bool = False) -> None:
@@ -305,6 +307,24 @@ class Worker:
     def id(self) -> str | None:
         """Its name in the database, once it is registered."""
         return self._membership.row.id if self._membership.is_registered else None
+
+    def vitals(self) -> Vitals:
+        """How it is: for metrics and health checks. Call it on the worker's own loop."""
+        now = self._runtime.monotonic()
+        return Vitals(
+            app=self._membership.app,
+            id=self.id,
+            places=self._settings.concurrency,
+            held=self.held,
+            free=self.free_slots,
+            usage=self._shared.meter.usage(),
+            loop_lag_seconds=self.loop_lag,
+            answered_seconds_ago=now - self._answered_at,
+            claimed_seconds_ago=now - self._claimed_at,
+            is_store_up=not self._outage.lasts and self._outage.gone is None,
+            is_draining=self._stopping.is_set(),
+            relayed=self.relay.tally,
+        )
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def _work(self, end: Awaitable[object]) -> None:
@@ -492,6 +512,9 @@ class Worker:
             slots = max(0, min(self._shared.slots.free.of(kind), self._group(kind)))
             claims = await self._attempts.claim(kind, slots, poller.mark.after()) if may_find else []
         self._outage.over()
+        self._answered_at = self._runtime.monotonic()
+        if claims:
+            self._claimed_at = self._answered_at
         poller.mark.looked(len(claims), slots, claims[-1].claimed_at if claims else None)
         poller.pace.found(len(claims), slots, was_called=summoned)
         if self._shared.only_run is not None and not poller.pace.found_all:

@@ -33,7 +33,7 @@ class Membership:
         owner: str | None = None,
     ) -> None:
         self._store, self._owner = store, owner
-        self._tenant, self._app = tenant, app
+        self._tenant, self.app = tenant, app
         self._capacity, self._capabilities = capacity, capabilities
         self._queues: tuple[int, ...] = ()
         self._row: Worker | None = None
@@ -54,7 +54,7 @@ class Membership:
         self._row = await workers.register(
             self._store,
             tenant=self._tenant,
-            app=self._app,
+            app=self.app,
             capacity=self._capacity,
             capabilities=self._capabilities,
             queues=queues,

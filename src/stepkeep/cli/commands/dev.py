@@ -74,7 +74,7 @@ async def _dev(
     async with open_engine(settings, policies, creates=True) as engine:
         file = Path(settings.db.removeprefix("sqlite:///")).parent / KEY_FILE
         key = await _key(engine, file, new_key)
-        await engine.start_worker(app="dev", **options)  # type: ignore[arg-type]
+        worker = await engine.start_worker(app="dev", **options)  # type: ignore[arg-type]
         address = address_of(listener)
 
         def told() -> None:
@@ -85,7 +85,7 @@ async def _dev(
             say(f"key: {key} (kept in {file})")
             say(f"try: curl -H 'Authorization: Bearer {key}' {address}/status")
 
-        await serve(create_app(engine), listener, drain_seconds=drain, grace_seconds=grace, told=told)
+        await serve(create_app(engine, workers=[worker]), listener, drain_seconds=drain, grace_seconds=grace, told=told)
     warn("stopped")
 
 

@@ -56,6 +56,18 @@ PublicUrl = Annotated[
     ),
 ]
 LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        min=0,
+        max=65535,
+        help="Show metrics and health on this port, without a key; 0 takes a free one.",
+    ),
+]
+MetricsHost = Annotated[
+    str, typer.Option("--metrics-host", metavar="ADDRESS", help="The address of the port of metrics.")
+]
 LogFormat = Annotated[str, typer.Option("--log-format", metavar="FORMAT", help="text, or json: one object per line.")]
 
 
@@ -70,6 +82,8 @@ def serve(
     drain: Drain = 2.0,
     grace: Grace = 30.0,
     public_url: PublicUrl = None,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
 ) -> int:
@@ -82,27 +96,39 @@ def serve(
 
     browsers = Browsers(public_url)
     listener = listen(host, port, fd)
-    asyncio.run(_serve(settings, listener, browsers, drain, grace))
+    metrics = None if metrics_port is None else listen(metrics_host, metrics_port)
+    asyncio.run(_serve(settings, (listener, metrics), browsers, drain, grace))
     return SUCCEEDED
 
 
-async def _serve(settings: Settings, listener: socket.socket, browsers: Browsers, drain: float, grace: float) -> None:
+async def _serve(
+    settings: Settings,
+    sockets: tuple[socket.socket, socket.socket | None],
+    browsers: Browsers,
+    drain: float,
+    grace: float,
+) -> None:
     from stepkeep.api.app import create_app
+    from stepkeep.api.health import open_metrics_port
     from stepkeep.api.server import address_of
     from stepkeep.api.server import serve as run_server
 
+    listener, metrics = sockets
     async with open_engine(settings, wait_for_database=True, creates=True) as engine:
-        address = address_of(listener)
+        address, shown = address_of(listener), None if metrics is None else address_of(metrics)
 
         def told() -> None:
             if settings.json:
-                answer({"service": {"address": address}})
+                answer({"service": {"address": address, **({} if shown is None else {"metrics": f"{shown}/metrics"})}})
             else:
                 say(f"the service listens on {address}")
+                if shown is not None:
+                    say(f"metrics are on {shown}/metrics")
                 say(f"make a key with: {settings.command('keys', 'create', 'NAME', '--scope', 'read')}")
 
         app = create_app(engine, browsers=browsers)
-        await run_server(app, listener, drain_seconds=drain, grace_seconds=grace, told=told)
+        async with open_metrics_port(metrics, app.service):
+            await run_server(app, listener, drain_seconds=drain, grace_seconds=grace, told=told)
     warn("the service has drained and stopped")
 
 
@@ -110,7 +136,7 @@ def require_server() -> None:
     """Refuse the command where its libraries are not installed."""
     from importlib.util import find_spec
 
-    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+    if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "prometheus_client")):
         raise InvalidInput("the HTTP service needs more libraries. Install them: pip install 'stepkeep[server]'.")
 
 

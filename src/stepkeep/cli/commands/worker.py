@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Threads, finite
+from stepkeep.cli.commands.serve import MetricsHost, MetricsPort
 from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, quiet_stdout, warn
 from stepkeep.cli.session import load_handlers, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.errors import StepkeepError
+from stepkeep.errors import InvalidInput, StepkeepError
 
 if TYPE_CHECKING:
+    import socket
+
     from stepkeep.engine import AsyncEngine
+    from stepkeep.worker.loop import Worker
 
 
 def worker(
@@ -61,13 +65,18 @@ def worker(
         str | None,
         typer.Option("--state-dir", metavar="DIR", help="Keep the state files of workstreams in DIR current."),
     ] = None,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
 ) -> int:
     """Run steps until SIGTERM or SIGINT, then finish what runs and hand back the rest."""
     install_log(log_level, log_format)
+    metrics = None if metrics_port is None else _listen(metrics_host, metrics_port)
     load_handlers(app or [])
     with quiet_stdout(settings.json):
         limits = (concurrency, threads, grace, keep_log)
-        worker_id = asyncio.run(_serve(settings, policies, limits, capability or [], queue, name, app or [], state_dir))
+        worker_id = asyncio.run(
+            _serve(settings, policies, limits, capability or [], queue, name, app or [], state_dir, metrics)
+        )
     if settings.json:
         answer({"worker": {"id": worker_id, "state": "shutdown"}})
     return SUCCEEDED
@@ -82,6 +91,7 @@ async def _serve(
     name: str,
     apps: list[str],
     state_dir: str | None,
+    metrics: socket.socket | None,
 ) -> str | None:
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.settings import Settings as WorkerSettings
@@ -110,7 +120,7 @@ async def _serve(
                     f"worker of tenant {engine.tenant} serves with {places}; queues: {served}{skills}; "
                     f"handlers: {handlers}"
                 )
-                async with _state_files(engine, state_dir), _archives(engine):
+                async with _state_files(engine, state_dir), _archives(engine), _metrics(engine, worker, metrics):
                     await worker.serve(signals=True)
                 warn(f"worker {worker.id} has drained and stopped")
                 return worker.id
@@ -169,6 +179,30 @@ async def _archives(engine: AsyncEngine) -> AsyncIterator[None]:
         await asyncio.gather(keeping, return_exceptions=True)
         with suppress(StepkeepError):  # the database is away; another worker makes up for it
             tell(await sweeper.sweep())
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    from importlib.util import find_spec
+
+    if find_spec("prometheus_client") is None or find_spec("uvicorn") is None:
+        raise InvalidInput("--metrics-port needs more libraries. Install them: pip install 'stepkeep[server]'.")
+    from stepkeep.network.listening import listen
+
+    return listen(host, port)
+
+
+@asynccontextmanager
+async def _metrics(engine: AsyncEngine, worker: Worker, listener: socket.socket | None) -> AsyncIterator[None]:
+    """Show metrics and health on this socket meanwhile."""
+    if listener is None:
+        yield
+        return
+    from stepkeep.metrics.worker_port import open_worker_port
+    from stepkeep.network.listening import address_of
+
+    async with open_worker_port(listener, engine.transactor, worker, engine.tenant):
+        warn(f"metrics are on {address_of(listener)}/metrics")
+        yield
 
 
 @contextmanager

@@ -1,0 +1,49 @@
+"""The metrics of this process for Prometheus.
+
+They are numbers of all tenants together, so that only keys of the tenant `default` may read them. A port without a key
+(`serve --metrics-port`) shows the same.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Header
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stepkeep.api.routing import Engine, router, service_of
+from stepkeep.errors import NotAllowed
+
+routes = router("Service")
+
+OPERATORS = "default"
+"""The tenant whose keys may read numbers of the whole process."""
+
+TEXT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Metrics in the text format of Prometheus, or OpenMetrics if the client accepts it",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+}
+
+
+@routes.get(
+    "/metrics",
+    operation_id="get_metrics",
+    summary="The metrics of this process",
+    response_model=None,
+    responses=TEXT,
+)
+async def get_metrics(
+    request: Request, engine: Engine, accept: Annotated[str, Header(max_length=1000)] = ""
+) -> Response:
+    """Numbers of all tenants: the key belongs to the tenant `default`. Values from the database may be 10 s old."""
+    if engine.tenant != OPERATORS:
+        raise NotAllowed(
+            f"metrics are numbers of all tenants: use a key of the tenant {OPERATORS}, or the port of metrics.",
+            "tenant",
+            engine.actor,
+        )
+    body, media_type = await service_of(request).metrics.text(accept)
+    return Response(body, headers={"Content-Type": media_type})

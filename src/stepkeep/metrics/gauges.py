@@ -1,0 +1,157 @@
+"""Gauges that only the database knows: live runs, queues, workers, outbox. Read at most every `FRESH_SECONDS`.
+
+Each count reads a bounded part of an index. Scrapes that arrive together share one reading, and one that fails or
+takes too long leaves the last values with their age. It changes nothing. `exposition` asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
+
+from stepkeep.errors import StepkeepError
+from stepkeep.metrics.families import Family, gauge
+from stepkeep.operations.diagnosis import Staff, read_staff
+from stepkeep.operations.retention import first_id_at
+from stepkeep.operations.staffing import title
+from stepkeep.operations.status import LATE, LIMIT, MOST_STUCK
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.records import Backlog
+
+log = logging.getLogger("stepkeep.metrics")
+
+FRESH_SECONDS = 10.0
+READ_SECONDS = 5.0
+"""How long a reading may take in all."""
+MOST_TENANTS = 50
+MOST_QUEUES = 100
+MOST_SINKS = 50
+"""The most labels of each kind for one tenant. The rest is added up under `OTHER`."""
+OTHER = "(other)"
+SECOND = 1_000_000
+
+Rows = dict[str, dict[tuple[str, ...], float]]
+
+
+class StoreGauges:
+    """The gauges of some tenants: of all that exist, or of the one given."""
+
+    def __init__(
+        self, transactor: Transactor, tenant: str | None = None, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._transactor, self._tenant, self._monotonic = transactor, tenant, monotonic
+        self._rows: Rows = {}
+        self._read_at: float | None = None
+        self._tried_at = float("-inf")
+        self._is_up, self._took = False, 0.0
+        self._reading = asyncio.Lock()
+
+    async def families(self) -> list[Family]:
+        """The gauges, at most `FRESH_SECONDS` old while the database answers."""
+        async with self._reading:
+            if self._monotonic() - self._tried_at >= FRESH_SECONDS:
+                await self._read()
+        return [*(gauge(name, values) for name, values in self._rows.items()), *self._about()]
+
+    def _about(self) -> list[Family]:
+        told: list[Family] = [
+            gauge("stepkeep_store_up", {(): float(self._is_up)}),
+            gauge("stepkeep_store_read_seconds", {(): self._took}),
+        ]
+        if self._read_at is not None:
+            told.append(gauge("stepkeep_store_age_seconds", {(): self._monotonic() - self._read_at}))
+        return told
+
+    async def _read(self) -> None:
+        began = self._tried_at = self._monotonic()
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                self._rows = await self._collect()
+        except (StepkeepError, TimeoutError) as problem:
+            self._is_up = False
+            log.warning("the gauges of the database cannot be read: %s", str(problem) or "it took too long")
+        else:
+            self._is_up, self._read_at = True, self._monotonic()
+        self._took = self._monotonic() - began
+
+    async def _collect(self) -> Rows:
+        store, rows = self._transactor.store, Rows()
+        names, unmeasured = await self._tenants()
+        for tenant in names:
+            for read in (self._runs, self._queues, self._outbox):
+                await _merge(rows, read(tenant))
+        stuck = await store.stuck_runs(MOST_STUCK)
+        mine = [owner for owner, _ in stuck if self._tenant in (None, owner)]
+        rows["stepkeep_stuck_runs"] = {(): float(len(mine))}
+        rows["stepkeep_tenants_unmeasured"] = {(): float(unmeasured)}
+        rows["stepkeep_store_bytes"] = {(): float((await store.status()).size_bytes)}
+        return rows
+
+    async def _tenants(self) -> tuple[list[str], int]:
+        if self._tenant is not None:
+            return [self._tenant], 0
+        known = {"default", *(row.name for row in await self._transactor.store.people.list_tenants(limit=1000))}
+        names = sorted(known)
+        return names[:MOST_TENANTS], max(0, len(names) - MOST_TENANTS)
+
+    async def _runs(self, tenant: str) -> Rows:
+        store = self._transactor.store
+        now = await store.now()
+        tally = await store.tally(tenant, after=first_id_at(now), late_by=now - LATE, limit=LIMIT)
+        return {
+            "stepkeep_runs": {(tenant, str(state)): float(count) for state, count in tally.live.items()},
+            "stepkeep_late_timers": {(tenant,): float(tally.late)},
+        }
+
+    async def _queues(self, tenant: str) -> Rows:
+        staff = await read_staff(self._transactor.store, tenant)
+        backlog = await self._transactor.store.read_backlog(sorted(staff.specs), LIMIT)
+        states = Counter(
+            "silent" if one.is_silent(staff.now) else str(one.row.state)
+            for one in staff.workers
+            if one.row.state != "shutdown"
+        )
+        depth, oldest = queue_rows(tenant, backlog, staff)
+        return {
+            "stepkeep_queue_depth": depth,
+            "stepkeep_queue_oldest_seconds": oldest,
+            "stepkeep_workers": {(tenant, state): float(count) for state, count in states.items()},
+        }
+
+    async def _outbox(self, tenant: str) -> Rows:
+        store, rows = self._transactor.store, Rows()
+        now = await store.now()
+        for place, lag in enumerate(await store.deliveries.count_cursors(tenant)):
+            label = (tenant, lag.sink if place < MOST_SINKS else OTHER)
+            late = 0.0 if lag.oldest_at is None else max(0, now - lag.oldest_at) / SECOND
+            _add(rows, "stepkeep_outbox_waiting", label, lag.waiting)
+            _add(rows, "stepkeep_outbox_dead", label, lag.dead)
+            seen = rows.setdefault("stepkeep_outbox_lag_seconds", {})
+            seen[label] = max(seen.get(label, 0.0), late)
+        return rows
+
+
+def queue_rows(
+    tenant: str, backlog: list[Backlog], staff: Staff
+) -> tuple[dict[tuple[str, ...], float], dict[tuple[str, ...], float]]:
+    """Depth and oldest age of each queue with ready steps, deepest first up to the bound, the rest together."""
+    depth: dict[tuple[str, ...], float] = defaultdict(float)
+    oldest: dict[tuple[str, ...], float] = defaultdict(float)
+    for place, one in enumerate(sorted(backlog, key=lambda one: -one.depth)):
+        label = (tenant, title(staff.specs[one.queue]) if place < MOST_QUEUES else OTHER)
+        depth[label] += one.depth
+        oldest[label] = max(oldest[label], max(0, staff.now - one.oldest_at) / SECOND)
+    return depth, oldest
+
+
+def _add(rows: Rows, name: str, label: tuple[str, ...], value: float) -> None:
+    values = rows.setdefault(name, {})
+    values[label] = values.get(label, 0.0) + value
+
+
+async def _merge(rows: Rows, reading: Awaitable[Rows]) -> None:
+    for name, values in (await reading).items():
+        rows.setdefault(name, {}).update(values)

@@ -1,0 +1,95 @@
+"""A port of its own for metrics and health checks, without a key: `/metrics`, `/healthz` and `/readyz`.
+
+It answers on the loop of the process that it tells about, so that a loop that hangs does not answer. Nobody but the
+monitoring should reach it; by default it listens on loopback. `stepkeep worker` and `serve` open it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+import uvicorn
+
+from stepkeep.metrics.exposition import Exposition
+from stepkeep.network.listening import BACKLOG
+
+JSON = "application/json"
+
+
+class Told(NamedTuple):
+    """The answer to a health check."""
+
+    is_good: bool
+    body: dict[str, Any]
+
+
+Check = Callable[[], Awaitable[Told]]
+
+
+class Port:
+    """The application behind the port."""
+
+    def __init__(self, exposition: Exposition, healthy: Check, ready: Check) -> None:
+        self._exposition = exposition
+        self._checks = {"/healthz": healthy, "/readyz": ready}
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        status, body, media_type = await self._answer(scope)
+        headers = [(b"content-type", media_type.encode()), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, scope: MutableMapping[str, Any]) -> tuple[int, bytes, str]:
+        path = scope["path"]
+        if scope["method"] not in ("GET", "HEAD"):
+            return 405, msgspec.json.encode({"error": "only GET"}), JSON
+        if path == "/metrics":
+            accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
+            return 200, *await self._exposition.text(accept.decode("latin-1"))
+        check = self._checks.get(path)
+        if check is None:
+            known = ["/metrics", *self._checks]
+            return 404, msgspec.json.encode({"error": "not found", "there_is": known}), JSON
+        told = await check()
+        return 200 if told.is_good else 503, msgspec.json.encode(told.body), JSON
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # The process has its own way to stop.
+        yield
+
+
+@asynccontextmanager
+async def open_port(listener: socket.socket, app: Port, exposition: Exposition) -> AsyncIterator[None]:
+    """Answer on this socket inside the block."""
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        limit_concurrency=100,
+        timeout_graceful_shutdown=1,
+    )
+    server = _Server(config)
+    exposition.begin()
+    running = asyncio.create_task(server.serve(sockets=[listener]), name="metrics port")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await asyncio.gather(running, return_exceptions=True)
+        await exposition.close()
