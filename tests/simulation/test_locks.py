@@ -68,6 +68,49 @@ def test_who_is_granted_a_lock_and_ends_before_noticing_takes_it_from_nobody() -
     asyncio.run(body())
 
 
+def test_a_shared_lock_holds_up_one_that_wants_it_alone_and_no_other_sharer() -> None:
+    async def body() -> None:
+        locks, one, other, writer, late = Locks(), Owner(), Owner(), Owner(), Owner()
+        await locks.share(one, "a")
+        await locks.share(other, "a")
+        writing = asyncio.ensure_future(locks.take(writer, "a"))
+        await asyncio.sleep(0)
+        sharing = asyncio.ensure_future(locks.share(late, "a"))
+        await asyncio.sleep(0)
+        assert not writing.done()
+        assert not sharing.done(), "the writer came first"
+        locks.release(one)
+        await asyncio.sleep(0)
+        assert not writing.done()
+        locks.release(other)
+        await writing
+        assert not sharing.done()
+        locks.release(writer)
+        await sharing
+        assert (late.holds, locks.is_held("a")) == (["a"], True)
+        locks.release(late)
+        assert not locks.is_held("a")
+
+    asyncio.run(body())
+
+
+def test_sharers_that_wait_for_each_other_are_found() -> None:
+    async def body() -> None:
+        locks, one, other = Locks(), Owner(), Owner()
+        await locks.share(one, "a")
+        await locks.share(other, "a")
+        await locks.take(other, "b")
+        waiting = asyncio.ensure_future(locks.take(one, "b"))
+        await asyncio.sleep(0)
+        with pytest.raises(Contended):
+            await locks.take(other, "a")
+        locks.release(other)
+        await waiting
+        assert one.holds == ["a", "b"]
+
+    asyncio.run(body())
+
+
 def test_a_session_that_dies_while_it_waits_leaves_the_queue() -> None:
     async def body() -> None:
         database = Database()

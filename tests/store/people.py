@@ -91,6 +91,5 @@ async def change(store: Store, *, tenant: str = TENANT, subject: str = "x", **ro
     head = await store.people.read_head(tenant)
     seq = 1 if head is None else head.seq + 1
     entry = PeopleEntry(tenant, seq, seq, "changed", subject, "root", {"b": 1, "a": [2]})
-    await store.people.write(
-        PeopleChange(entry=seal_people_entry(entry, head), **{name: tuple(some) for name, some in rows.items()})  # type: ignore[arg-type]
-    )
+    made = PeopleChange(entry=seal_people_entry(entry, head), **{name: tuple(some) for name, some in rows.items()})  # type: ignore[arg-type]
+    await store.people.write(tenant, lambda now: made)

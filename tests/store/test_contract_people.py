@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 import pytest
@@ -14,10 +15,11 @@ from stepkeep.errors import Contended, InvalidInput, InvariantBroken
 from stepkeep.kernel.authority import Authority, Caller, KeyUsed, MembershipKind
 from stepkeep.kernel.journal import chain
 from stepkeep.store.bounds import INTEGERS
-from stepkeep.store.change import Loaded, Write
+from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.principals import (
     PeopleChange,
     PeopleEntry,
+    SealedPeopleEntry,
     SubjectKind,
     TenantRow,
     Vouching,
@@ -43,6 +45,10 @@ async def decided_with(store: Store, *callers: Caller) -> dict[Caller, Authority
     return seen[-1].authorities
 
 
+def changed(entry: SealedPeopleEntry, name: str, now: int) -> PeopleChange:
+    return PeopleChange(entry=entry, principals=(principal(name),))
+
+
 async def test_the_journal_of_people_is_a_chain_that_one_change_at_a_time_extends(store: Store, other: Store) -> None:
     assert await store.people.read_head(TENANT) is None
     await change(store, subject="ann", principals=[principal("ann")])
@@ -58,7 +64,7 @@ async def test_the_journal_of_people_is_a_chain_that_one_change_at_a_time_extend
     assert [one.seq for one in await store.people.read_journal(TENANT, after=1)] == [2]
     assert await store.people.read_journal(OTHER) == []
     with pytest.raises(Contended):
-        await other.people.write(PeopleChange(entry=entries[1], principals=(principal("cyd"),)))
+        await other.people.write(TENANT, lambda now: PeopleChange(entry=entries[1], principals=(principal("cyd"),)))
     assert [one.name for one in await store.people.list_principals(TENANT)] == ["ann", "bea"]
 
 
@@ -66,7 +72,7 @@ async def test_of_changes_on_the_same_head_one_is_written(store: Store, other: S
     entry = seal_people_entry(PeopleEntry(TENANT, 1, 1, "changed", "x", "root"), None)
     done = await asyncio.gather(
         *(
-            one.people.write(PeopleChange(entry=entry, principals=(principal(f"p{place}"),)))
+            one.people.write(TENANT, partial(changed, entry, f"p{place}"))
             for place, one in enumerate([store, other] * 3)
         ),
         return_exceptions=True,
@@ -74,6 +80,50 @@ async def test_of_changes_on_the_same_head_one_is_written(store: Store, other: S
     assert sum(one is None for one in done) == 1
     assert all(one is None or isinstance(one, Contended) for one in done), done
     assert len(await store.people.list_principals(TENANT)) == 1
+
+
+async def test_a_change_of_people_waits_for_decisions_that_have_read_them(store: Store, other: Store) -> None:
+    """So a decision by a right is never later than the end of that right, however long the two take."""
+    await save(store, new_run(1))
+    entry = seal_people_entry(PeopleEntry(TENANT, 1, 1, "disabled", "ann", "root"), None)
+    loop, ends, decided, changes = asyncio.get_running_loop(), list[int](), list[int](), list[asyncio.Task[None]]()
+
+    def end_at(now: int) -> PeopleChange:
+        ends.append(now)
+        return PeopleChange(entry=entry, principals=(principal("ann", disabled_at=now, disabled_by="root"),))
+
+    def begin() -> None:
+        changes.append(loop.create_task(other.people.write(TENANT, end_at)))
+
+    def decide(loaded: Loaded) -> More | Write:
+        if not decided:
+            loop.call_soon_threadsafe(begin)
+        assert not ends, "the change was made under a decision that had read what was before it"
+        decided.append(loaded.now)
+        return More(wants=(want(1),)) if len(decided) < 50 else Write()
+
+    await store.change([replace(want(1), people=(Caller(TENANT, "ann"),))], decide)
+    await asyncio.gather(*changes)
+    assert max(decided) <= ends[0]
+    assert decided == sorted(decided)
+
+
+async def test_changes_of_people_of_another_tenant_wait_for_nothing(store: Store, other: Store) -> None:
+    """Where decisions on one tenant's runs do not hold up all writes, as one database file does."""
+    if not store.url.startswith("postgres"):
+        return
+    await save(store, new_run(1))
+    entry = seal_people_entry(PeopleEntry(OTHER, 1, 1, "changed", "x", "root"), None)
+    changes: list[asyncio.Task[None]] = []
+
+    def decide(loaded: Loaded) -> More | Write:
+        if not changes:
+            work = other.people.write(OTHER, lambda now: PeopleChange(entry=entry))
+            changes.append(asyncio.get_running_loop().create_task(work))
+        return Write() if changes[0].done() else More(wants=(want(1),))
+
+    await store.change([replace(want(1), people=(Caller(TENANT, "ann"),))], decide)
+    assert await other.people.read_head(OTHER) is not None
 
 
 async def test_every_row_of_people_is_read_as_it_was_written(store: Store) -> None:
@@ -169,7 +219,7 @@ async def test_an_entry_of_the_journal_of_people_is_within_its_bounds(store: Sto
     entry = seal_people_entry(PeopleEntry(TENANT, 1, 1, "changed", "x", "root"), None)
     beyond = INTEGERS["people_journal"][column].high + 1
     with pytest.raises(InvalidInput, match=f"people_journal.{column}"):
-        await store.people.write(PeopleChange(entry=replace(entry, **{column: beyond})))
+        await store.people.write(TENANT, lambda now: PeopleChange(entry=replace(entry, **{column: beyond})))
 
 
 async def test_two_names_that_look_the_same_are_not_both_written(store: Store) -> None:

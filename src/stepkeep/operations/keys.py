@@ -16,7 +16,7 @@ from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.access import SCOPES, Access, Acting, Scope, key_text, secret_hash
 from stepkeep.operations.instants import instant
-from stepkeep.operations.people_journal import Change, record
+from stepkeep.operations.people_journal import Change, MakeAt, record
 from stepkeep.operations.principals import is_live, registered
 from stepkeep.secret_values import KNOWN
 from stepkeep.store.principals import ApiKey
@@ -39,16 +39,21 @@ async def create_key(
         raise InvalidInput("a key expires at a time or after a duration, not both.")
     key_id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         row = await registered(store, tenant, owner)
         if row.disabled_at is not None:
             raise Conflict(f"{row.name} is disabled and gets no key.")
         ends = expires_at if expires_in is None else now + expires_in
         if ends is not None and ends <= now:
             raise InvalidInput("the key would have expired already: name a time in the future.")
-        made = _made(tenant, key_id, row.name, secret, chosen, now, ends, acting)
-        detail = {"id": key_id, "scopes": list(chosen), **({} if ends is None else {"expires_at": ends})}
-        return Change(event="key_created", subject=row.name, detail=detail, keys=(made,))
+
+        def made(at: int) -> Change:
+            ends = expires_at if expires_in is None else at + expires_in
+            key = _made(tenant, key_id, row.name, secret, chosen, at, ends, acting)
+            detail = {"id": key_id, "scopes": list(chosen), **({} if ends is None else {"expires_at": ends})}
+            return Change(event="key_created", subject=row.name, detail=detail, keys=(key,))
+
+        return made
 
     change, now = await record(store, tenant, acting, decide)
     return _answer(change.keys[0], secret, now)
@@ -61,22 +66,25 @@ async def rotate_key(
     name, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
     wanted = validate.key("the id of the key", key_id)
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         old = await _find(store, tenant, wanted)
         _require_own(access, old, "keys.rotate")
         if not is_live(old, now):
             raise Conflict(f"key {old.id} has ended; create a new one for {old.owner}.")
         lifetime = None if old.expires_at is None else old.expires_at - old.created_at
-        new = _made(
-            tenant, name, old.owner, secret, old.scopes, now, None if lifetime is None else now + lifetime, acting
-        )
-        ends = now + overlap if old.expires_at is None else min(old.expires_at, now + overlap)
-        return Change(
-            event="key_rotated",
-            subject=old.owner,
-            detail={"id": name, "replaces": old.id, "old_ends_at": ends},
-            keys=(replace(new, replaces=old.id), replace(old, expires_at=ends)),
-        )
+
+        def made(at: int) -> Change:
+            new_ends = None if lifetime is None else at + lifetime
+            new = _made(tenant, name, old.owner, secret, old.scopes, at, new_ends, acting)
+            ends = at + overlap if old.expires_at is None else min(old.expires_at, at + overlap)
+            return Change(
+                event="key_rotated",
+                subject=old.owner,
+                detail={"id": name, "replaces": old.id, "old_ends_at": ends},
+                keys=(replace(new, replaces=old.id), replace(old, expires_at=ends)),
+            )
+
+        return made
 
     change, now = await record(store, tenant, acting, decide)
     return {**_answer(change.keys[0], secret, now), "replaced": key_view(change.keys[1], now)}
@@ -86,13 +94,17 @@ async def revoke_key(store: Store, tenant: str, access: Access, key_id: str, *, 
     """End a key now. Decisions refuse it from this moment on."""
     wanted = validate.key("the id of the key", key_id)
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         old = await _find(store, tenant, wanted)
         _require_own(access, old, "keys.revoke")
         if old.revoked_at is not None:
             raise Conflict(f"key {old.id} was revoked already, by {old.revoked_by}.")
-        ended = replace(old, revoked_at=now, revoked_by=acting["actor"])
-        return Change(event="key_revoked", subject=old.owner, detail={"id": old.id}, keys=(ended,))
+
+        def made(at: int) -> Change:
+            ended = replace(old, revoked_at=at, revoked_by=acting["actor"])
+            return Change(event="key_revoked", subject=old.owner, detail={"id": old.id}, keys=(ended,))
+
+        return made
 
     change, now = await record(store, tenant, acting, decide)
     return {"key": key_view(change.keys[0], now)}

@@ -1,5 +1,6 @@
-"""Changes of people, each with its entry in the tenant's journal: read the head, decide, write, and again if another
-change came first. Also reads the journal and verifies its chain. `principals` and `keys` make the changes.
+"""Changes of people, each with its entry in the tenant's journal: read the head, decide, and write at the time of the
+transaction that writes; again if another change came first. It also reads the journal and verifies its chain.
+`principals` and `keys` make the changes.
 """
 
 from __future__ import annotations
@@ -47,43 +48,57 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionRow, ...] = ()
 
 
+MakeAt = Callable[[int], Change]
+"""The change as it is at a time; pure."""
+
+
 async def record(
-    store: Store, tenant: str, acting: Acting, decide: Callable[[int], Awaitable[Change]]
+    store: Store, tenant: str, acting: Acting, decide: Callable[[int], Awaitable[MakeAt]]
 ) -> tuple[Change, int]:
     """Decide at the present time and write the change with its entry; returns it and its time.
 
-    The rows that `decide` reads are read after the head, so that any change to them makes the write conflict.
+    The rows that `decide` reads are read after the head, so that any change to them makes the write conflict. What it
+    returns is dated by the transaction that writes: a vote until then counts, so the change must not be earlier.
     """
 
     async def once() -> tuple[Change, int]:
         head = await store.people.read_head(tenant)
-        now = max(await store.now(), 0 if head is None else head.at)
-        change = await decide(now)
-        detail = change.detail if acting["key"] is None else {**change.detail, "key": acting["key"]}
-        entry = PeopleEntry(
-            tenant=tenant,
-            seq=1 if head is None else head.seq + 1,
-            at=now,
-            event=change.event,
-            subject=change.subject,
-            actor=acting["actor"],
-            detail=detail,
-            vouched_by=acting["vouched_by"],
-        )
-        await store.people.write(
-            PeopleChange(
-                entry=seal_people_entry(entry, head),
-                tenants=change.tenants,
-                principals=change.principals,
-                memberships=change.memberships,
-                delegations=change.delegations,
-                keys=change.keys,
-                sessions=change.sessions,
-            )
-        )
-        return change, now
+        earliest = 0 if head is None else head.at
+        make = await decide(max(await store.now(), earliest))
+        made: list[tuple[Change, int]] = []
+
+        def change_at(now: int) -> PeopleChange:
+            at = max(now, earliest)
+            change = make(at)
+            made.append((change, at))
+            return _sealed(tenant, acting, change, at, head)
+
+        await store.people.write(tenant, change_at)
+        return made[-1]
 
     return await again_if_contended(once)
+
+
+def _sealed(tenant: str, acting: Acting, change: Change, at: int, head: SealedPeopleEntry | None) -> PeopleChange:
+    entry = PeopleEntry(
+        tenant=tenant,
+        seq=1 if head is None else head.seq + 1,
+        at=at,
+        event=change.event,
+        subject=change.subject,
+        actor=acting["actor"],
+        detail=change.detail if acting["key"] is None else {**change.detail, "key": acting["key"]},
+        vouched_by=acting["vouched_by"],
+    )
+    return PeopleChange(
+        entry=seal_people_entry(entry, head),
+        tenants=change.tenants,
+        principals=change.principals,
+        memberships=change.memberships,
+        delegations=change.delegations,
+        keys=change.keys,
+        sessions=change.sessions,
+    )
 
 
 async def history(store: Store, tenant: str, subject: str | None, *, after: int, limit: int) -> dict[str, Any]:

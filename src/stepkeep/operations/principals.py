@@ -19,7 +19,7 @@ from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Acting, Scope
 from stepkeep.operations.directory import Directory, StoreDirectory
 from stepkeep.operations.instants import instant
-from stepkeep.operations.people_journal import Change, record
+from stepkeep.operations.people_journal import Change, MakeAt, record
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,
@@ -41,12 +41,16 @@ async def create_tenant(store: Store, access: Access, name: str, *, vouching: st
     chosen, name = _vouching(vouching), validate.key("the tenant", name)
     _require_own(access, name)
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         if await store.people.read_tenant(name) is not None:
             raise Conflict(f"there is a tenant {name} already. Change it with set_vouching.")
         await _require_admin_key(store, name, chosen, now)
-        row = TenantRow(name=name, vouching=chosen, created_at=now, created_by=acting["actor"])
-        return Change(event="tenant_created", subject=name, detail={"vouching": chosen}, tenants=(row,))
+
+        def made(at: int) -> Change:
+            row = TenantRow(name=name, vouching=chosen, created_at=at, created_by=acting["actor"])
+            return Change(event="tenant_created", subject=name, detail={"vouching": chosen}, tenants=(row,))
+
+        return made
 
     change, _ = await record(store, name, acting, decide)
     return {"tenant": tenant_view(change.tenants[0])}
@@ -57,7 +61,7 @@ async def set_vouching(store: Store, access: Access, name: str, vouching: str, *
     chosen, name = _vouching(vouching), validate.key("the tenant", name)
     _require_own(access, name)
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         row = await store.people.read_tenant(name)
         if row is None:
             raise NotFound(f"there is no tenant {name}. Create it first.")
@@ -69,7 +73,8 @@ async def set_vouching(store: Store, access: Access, name: str, vouching: str, *
             )
         await _require_admin_key(store, name, chosen, now)
         detail = {"vouching": chosen, "was": row.vouching}
-        return Change(event="tenant_changed", subject=name, detail=detail, tenants=(replace(row, vouching=chosen),))
+        changed = replace(row, vouching=chosen)
+        return lambda at: Change(event="tenant_changed", subject=name, detail=detail, tenants=(changed,))
 
     change, _ = await record(store, name, acting, decide)
     return {"tenant": tenant_view(change.tenants[0])}
@@ -128,7 +133,7 @@ async def create_user(
     except ValueError:
         raise InvalidInput(f"a principal is a user or a service, not {kind!a:.40}.") from None
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         folded = fold_name(name)
         other = await store.people.find_principal(tenant, folded)
         if other is not None and other.name == name:
@@ -139,16 +144,20 @@ async def create_user(
                 "Choose another name.",
                 {"user": other.name},
             )
-        row = Principal(
-            tenant=tenant,
-            name=name,
-            kind=chosen,
-            display=shown,
-            folded=folded,
-            created_at=now,
-            created_by=acting["actor"],
-        )
-        return Change(event="user_created", subject=name, detail={"kind": chosen}, principals=(row,))
+
+        def made(at: int) -> Change:
+            row = Principal(
+                tenant=tenant,
+                name=name,
+                kind=chosen,
+                display=shown,
+                folded=folded,
+                created_at=at,
+                created_by=acting["actor"],
+            )
+            return Change(event="user_created", subject=name, detail={"kind": chosen}, principals=(row,))
+
+        return made
 
     change, _ = await record(store, tenant, acting, decide)
     return {"user": user_view(change.principals[0])}
@@ -157,18 +166,18 @@ async def create_user(
 async def disable_user(store: Store, tenant: str, name: str, *, acting: Acting) -> dict[str, Any]:
     """Let a principal act no more: it is refused in every decision from now on, and its keys are revoked."""
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         row = await registered(store, tenant, name)
         if row.disabled_at is not None:
             raise Conflict(f"{row.name} is disabled already, by {row.disabled_by}.")
         by = acting["actor"]
         keys = [one for one in await store.people.list_keys(tenant) if one.owner == row.name and one.revoked_at is None]
-        return Change(
+        return lambda at: Change(
             event="user_disabled",
             subject=row.name,
             detail={"keys": [one.id for one in keys]},
-            principals=(replace(row, disabled_at=now, disabled_by=by),),
-            keys=tuple(replace(one, revoked_at=now, revoked_by=by) for one in keys),
+            principals=(replace(row, disabled_at=at, disabled_by=by),),
+            keys=tuple(replace(one, revoked_at=at, revoked_by=by) for one in keys),
         )
 
     change, _ = await record(store, tenant, acting, decide)
@@ -178,13 +187,12 @@ async def disable_user(store: Store, tenant: str, name: str, *, acting: Acting) 
 async def enable_user(store: Store, tenant: str, name: str, *, acting: Acting) -> dict[str, Any]:
     """Let a disabled principal act again. Its revoked keys stay revoked."""
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         row = await registered(store, tenant, name)
         if row.disabled_at is None:
             raise Conflict(f"{row.name} is not disabled.")
-        return Change(
-            event="user_enabled", subject=row.name, principals=(replace(row, disabled_at=None, disabled_by=None),)
-        )
+        enabled = replace(row, disabled_at=None, disabled_by=None)
+        return lambda at: Change(event="user_enabled", subject=row.name, principals=(enabled,))
 
     change, _ = await record(store, tenant, acting, decide)
     return {"user": user_view(change.principals[0])}
@@ -268,7 +276,7 @@ async def grant(
     if to_group and kind is MembershipKind.GROUP:
         raise InvalidInput("a group is given roles, not groups: give each member the group.")
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         _check_dates(valid_from, valid_to, now)
         who = subject if to_group else (await _active(store, tenant, subject)).name
         for old in await store.people.read_memberships(tenant, holder, who):
@@ -277,19 +285,24 @@ async def grant(
                     f"{who} has the {kind} {name} already, from {old.granted_by}. Revoke it first to change its dates.",
                     {"membership": old.id},
                 )
-        row = MembershipRow(
-            tenant=tenant,
-            id=str(uuid7()),
-            subject=who,
-            subject_kind=holder,
-            kind=kind,
-            name=name,
-            granted_at=now,
-            granted_by=acting["actor"],
-            valid_from=valid_from,
-            valid_to=valid_to,
-        )
-        return Change(event="granted", subject=who, detail=_given(row), memberships=(row,))
+        new_id = str(uuid7())
+
+        def made(at: int) -> Change:
+            row = MembershipRow(
+                tenant=tenant,
+                id=new_id,
+                subject=who,
+                subject_kind=holder,
+                kind=kind,
+                name=name,
+                granted_at=at,
+                granted_by=acting["actor"],
+                valid_from=valid_from,
+                valid_to=valid_to,
+            )
+            return Change(event="granted", subject=who, detail=_given(row), memberships=(row,))
+
+        return made
 
     change, _ = await record(store, tenant, acting, decide)
     return {"membership": membership_view(change.memberships[0])}
@@ -303,7 +316,7 @@ async def revoke(
     who = _title("the group" if from_group else "the name", subject)
     name = _title(f"the {kind}", name)
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         found = [
             old
             for old in await store.people.read_memberships(tenant, holder, who)
@@ -311,8 +324,12 @@ async def revoke(
         ]
         if not found:
             raise NotFound(f"{who} does not have the {kind} {name}.")
-        ended = tuple(replace(old, revoked_at=now, revoked_by=acting["actor"]) for old in found)
-        return Change(event="revoked", subject=who, detail=_given(ended[0]), memberships=ended)
+
+        def made(at: int) -> Change:
+            ended = tuple(replace(old, revoked_at=at, revoked_by=acting["actor"]) for old in found)
+            return Change(event="revoked", subject=who, detail=_given(ended[0]), memberships=ended)
+
+        return made
 
     change, _ = await record(store, tenant, acting, decide)
     return {"membership": membership_view(change.memberships[0])}
@@ -353,7 +370,7 @@ async def delegate(
         raise NotAllowed(f"{delegator} cannot delegate to themselves.", "delegation_to_oneself", delegator)
     _require_self(access, delegator, acting, "users.delegate")
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         _check_dates(valid_from, valid_to, now)
         source, target = await _active(store, tenant, delegator), await _active(store, tenant, to)
         for one in (source, target):
@@ -366,20 +383,25 @@ async def delegate(
                     f"{target.name} decides on behalf of {source.name} already. Undelegate first to change the dates.",
                     {"delegation": old.id},
                 )
-        row = DelegationRow(
-            tenant=tenant,
-            id=str(uuid7()),
-            delegator=source.name,
-            delegate=target.name,
-            granted_at=now,
-            granted_by=acting["actor"],
-            reason=why,
-            valid_from=valid_from,
-            valid_to=valid_to,
-        )
-        detail = {"id": row.id, "to": target.name, "valid_from": valid_from, "valid_to": valid_to, "reason": why}
+        new_id = str(uuid7())
+        detail = {"id": new_id, "to": target.name, "valid_from": valid_from, "valid_to": valid_to, "reason": why}
         kept = {name: value for name, value in detail.items() if value not in (None, "")}
-        return Change(event="delegated", subject=source.name, detail=kept, delegations=(row,))
+
+        def made(at: int) -> Change:
+            row = DelegationRow(
+                tenant=tenant,
+                id=new_id,
+                delegator=source.name,
+                delegate=target.name,
+                granted_at=at,
+                granted_by=acting["actor"],
+                reason=why,
+                valid_from=valid_from,
+                valid_to=valid_to,
+            )
+            return Change(event="delegated", subject=source.name, detail=kept, delegations=(row,))
+
+        return made
 
     change, _ = await record(store, tenant, acting, decide)
     return {"delegation": delegation_view(change.delegations[0])}
@@ -392,7 +414,7 @@ async def undelegate(
     source, target = validate.key("the delegator", delegator), validate.key("the delegate", to)
     _require_self(access, source, acting, "users.undelegate")
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         found = [
             old
             for old in await store.people.read_delegations(tenant, source)
@@ -400,8 +422,13 @@ async def undelegate(
         ]
         if not found:
             raise NotFound(f"{target} does not decide on behalf of {source}.")
-        ended = tuple(replace(old, revoked_at=now, revoked_by=acting["actor"]) for old in found)
-        return Change(event="undelegated", subject=source, detail={"id": ended[0].id, "to": target}, delegations=ended)
+
+        def made(at: int) -> Change:
+            ended = tuple(replace(old, revoked_at=at, revoked_by=acting["actor"]) for old in found)
+            detail = {"id": ended[0].id, "to": target}
+            return Change(event="undelegated", subject=source, detail=detail, delegations=ended)
+
+        return made
 
     change, _ = await record(store, tenant, acting, decide)
     return {"delegation": delegation_view(change.delegations[0])}

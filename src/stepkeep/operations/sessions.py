@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from stepkeep.errors import InvalidInput, NotAllowed
 from stepkeep.operations.access import NO_SECRET, Access, Acting, Credential, secret_hash
 from stepkeep.operations.instants import instant
-from stepkeep.operations.people_journal import Change, record
+from stepkeep.operations.people_journal import Change, MakeAt, record
 from stepkeep.secret_values import KNOWN
 from stepkeep.store.principals import SessionRow
 from stepkeep.store.protocol import Store
@@ -90,19 +90,22 @@ async def sign_in(store: Store, access: Access, *, lifetime: int = LIFETIME) -> 
     made = Credential(secrets.token_hex(8), secrets.token_urlsafe(32))
     KNOWN.remember({f"of session {made.id}": made.secret})
 
-    async def decide(now: int) -> Change:
-        ends = now + lifetime if key.expires_at is None else min(key.expires_at, now + lifetime)
-        row = SessionRow(
-            tenant=key.tenant,
-            id=made.id,
-            owner=key.owner,
-            key=key.id,
-            secret_hash=secret_hash(made.secret),
-            created_at=now,
-            expires_at=ends,
-        )
-        detail = {"session": made.id, "expires_at": ends}
-        return Change(event="signed_in", subject=key.owner, detail=detail, sessions=(row,))
+    async def decide(now: int) -> MakeAt:
+        def signed_in(at: int) -> Change:
+            ends = at + lifetime if key.expires_at is None else min(key.expires_at, at + lifetime)
+            row = SessionRow(
+                tenant=key.tenant,
+                id=made.id,
+                owner=key.owner,
+                key=key.id,
+                secret_hash=secret_hash(made.secret),
+                created_at=at,
+                expires_at=ends,
+            )
+            detail = {"session": made.id, "expires_at": ends}
+            return Change(event="signed_in", subject=key.owner, detail=detail, sessions=(row,))
+
+        return signed_in
 
     change, _ = await record(store, key.tenant, _own(access), decide)
     return made, change.sessions[0]
@@ -113,12 +116,16 @@ async def sign_out(store: Store, access: SessionAccess) -> None:
     row = access.session
     assert row is not None, "the session was opened"
 
-    async def decide(now: int) -> Change:
+    async def decide(now: int) -> MakeAt:
         found = await store.people.find_session(row.id)
         if found is None or found.ended_at is not None:
             raise NotAllowed("the session has ended already.", "session_ended", row.owner)
-        ended = replace(found, ended_at=now)
-        return Change(event="signed_out", subject=row.owner, detail={"session": row.id}, sessions=(ended,))
+
+        def signed_out(at: int) -> Change:
+            ended = replace(found, ended_at=at)
+            return Change(event="signed_out", subject=row.owner, detail={"session": row.id}, sessions=(ended,))
+
+        return signed_out
 
     await record(store, row.tenant, _own(access), decide)
 

@@ -14,8 +14,8 @@ from stepkeep.store.columns import person_reader
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,
+    MakeChange,
     MembershipRow,
-    PeopleChange,
     Principal,
     SealedPeopleEntry,
     SessionRow,
@@ -81,13 +81,13 @@ class PeopleTables:
         self,
         statements: SimpleNamespace,
         read: Read,
-        write: Callable[[PeopleChange], Awaitable[None]],
+        write: Callable[[str, MakeChange], Awaitable[None]],
         read_authorities: Callable[[Sequence[Caller]], Awaitable[dict[Caller, Authority]]],
     ) -> None:
         self._sql, self._read, self._write, self._authorities = statements, read, write, read_authorities
 
-    async def write(self, change: PeopleChange) -> None:
-        await self._write(change)
+    async def write(self, tenant: str, make: MakeChange) -> None:
+        await self._write(tenant, make)
 
     async def read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
         return await self._authorities(callers)

@@ -6,7 +6,7 @@ is refused with Contended if the journal has grown since it was read. It decides
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -185,11 +185,19 @@ class PeopleChange(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+MakeChange = Callable[[int], PeopleChange]
+"""The change as it is at a time; pure, called inside the transaction that writes it."""
+
+
 class PeopleStore(Protocol):
     """The tables of people. Lists are in the order of names, or of time."""
 
-    async def write(self, change: PeopleChange) -> None:
-        """Write a change. Raises Contended if another entry has its sequence number: read again and decide again."""
+    async def write(self, tenant: str, make: MakeChange) -> None:
+        """Lock the people of a tenant, read the clock, and write what `make` returns for that time.
+
+        Decisions that read people share the lock until they commit. So no decision that counts a right is later than
+        the end of that right. Raises Contended if another entry has the sequence number: read and decide again.
+        """
         ...
 
     async def read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Contended, StoreUnavailable
+from stepkeep.errors import Contended, StepkeepError, StoreUnavailable
 from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.states import STEP_WAITING
@@ -127,12 +127,15 @@ class Session(Owner):
         self._database.locks.release(self)
 
     # -- statements --------------------------------------------------------------------------------------------------
-    async def lock_runs(self, keys: Sequence[RunKey]) -> tuple[dict[RunKey, Run], int]:
-        """Lock runs one after the other in the order given; read them, and the clock, when all are held."""
+    async def lock_runs(self, keys: Sequence[RunKey], tenants: Iterable[str] = ()) -> tuple[dict[RunKey, Run], int]:
+        """Lock runs one after the other in the order given, then share the people of tenants; read the runs, and the
+        clock, when all are held."""
         tables = self._live()
         there = [key for key in keys if key in tables.runs]
         for key in there:
             await self._database.locks.take(self, ("run", key))
+        for tenant in sorted(tenants):
+            await self._database.locks.share(self, ("people", tenant))
         tables = self._live()
         return {key: tables.runs[key] for key in there if key in tables.runs}, self._database.clock()
 
@@ -188,6 +191,18 @@ class Session(Owner):
                 loaded.costs[key] = tuple(attempt.cost for _, attempt in sorted(tables.attempts[key].items()))
             if want.duties:
                 loaded.involved[key] = Involved(tables.requesters(key), tables.executors(key))
+
+    async def write_people(self, tenant: str, work: Callable[[int], None], offset: int) -> None:
+        """Change people under their lock, at the time at which it is held, and commit."""
+        self._live()
+        try:
+            await self._database.locks.take(self, ("people", tenant))
+            self._live()
+            work(self._database.clock() + offset)
+        except StepkeepError:
+            self._finish("aborted")
+            raise
+        self._finish("committed")
 
     def load_claimable(self, propose: Propose, shares: Iterable[RunKey], loaded: Loaded) -> None:
         """Read the steps to propose: of each run the claimable ones with the lowest numbers."""

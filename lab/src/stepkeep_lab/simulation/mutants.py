@@ -575,6 +575,25 @@ MUTANTS: tuple[Mutant, ...] = (
         "if authority.disabled:",
         "if authority.disabled and key is not None:",
     ),
+    _one(
+        "people-unshared",
+        "a decision does not hold up changes of the people whose rights it has read",
+        "simulation.database:Session.lock_runs",
+        'await self._database.locks.share(self, ("people", tenant))',
+        "pass",
+    ),
+    Mutant(
+        "revocation-predated",
+        "the end of a right has the time of its request, and votes came after it",
+        (
+            Edit(
+                "operations.people_journal:record",
+                "make = await decide(max(await store.now(), earliest))",
+                "asked_at = max(await store.now(), earliest)\n        make = await decide(asked_at)",
+            ),
+            Edit("operations.people_journal:record", "at = max(now, earliest)", "at = asked_at"),
+        ),
+    ),
     _in_kernel(
         "reminder-postpones",
         "a reminder moves the deadline of its gate away",

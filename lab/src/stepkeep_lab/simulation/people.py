@@ -54,6 +54,7 @@ class People:
         self._alarms = stage.random("alarms")
         self._services = stage.random("services")
         self._staffing = stage.random("standing")
+        self._hurries = stage.random("hurries")
         self._ledger = stage.ledger
         self._fourth = len(plans) // ONE_IN
         self._clicks = 0
@@ -232,6 +233,22 @@ class People:
         actor, key, on_behalf_of = self._standing(actor)
         if maybe(self._services, 0.15):
             actor, key, on_behalf_of = SERVICE, None, None
+        self._cast(run, name, actor, key, on_behalf_of, approve=approve)
+
+    def hurry(self, actor: str) -> None:
+        """A person whose right is about to end decides what waits, just before it, with it or after it."""
+        for run in list(self._stage.database.tables.runs.values()):
+            for step in self._waiting(run):
+                if step.state is StepState.AWAITING_APPROVAL and not is_exhausted(step) and maybe(self._hurries, 0.4):
+                    self._spawn(self._cast_later(run, self._name(run, step.no), actor))
+
+    async def _cast_later(self, run: Run, name: str, actor: str) -> None:
+        await asyncio.sleep(self._hurries.random() * 2 * self._stage.scenario.latency)
+        self._cast(run, name, actor, None, None, approve=True)
+
+    def _cast(
+        self, run: Run, name: str, actor: str, key: str | None, on_behalf_of: str | None, *, approve: bool
+    ) -> None:
         self._spawn(
             self._decide(
                 run.id,

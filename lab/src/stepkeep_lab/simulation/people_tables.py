@@ -5,7 +5,7 @@ Rows are frozen values under their keys. A change is one round trip, because it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from stepkeep.store.bounds import check_people
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,
+    MakeChange,
     MembershipRow,
     PeopleChange,
     Principal,
@@ -31,6 +32,9 @@ from stepkeep.store.principals import (
 T = TypeVar("T")
 Key = tuple[str, str]
 
+WriteNow = Callable[[str, Callable[[int], None]], Awaitable[None]]
+"""Locks the people of a tenant in a transaction of its own, and calls the function with the time."""
+
 
 class Wire(Protocol):
     """The way to the database and back."""
@@ -39,11 +43,9 @@ class Wire(Protocol):
 
 
 class PeopleRows:
-    """Every committed row of people. `ended` has the moment at which the end of a row was committed."""
+    """Every committed row of people."""
 
-    def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
-        self.clock = clock
-        self.ended: dict[str, int] = {}
+    def __init__(self) -> None:
         self._disabled: dict[Key, list[tuple[int, bool]]] = {}
         self.tenants: dict[str, TenantRow] = {}
         self.principals: dict[Key, Principal] = {}
@@ -89,16 +91,12 @@ class PeopleRows:
         self.delegations |= {(one.tenant, one.id): one for one in change.delegations}
         self.keys |= {(one.tenant, one.id): one for one in change.keys}
         self.sessions |= {(one.tenant, one.id): one for one in change.sessions}
-        self._note_ends(change)
+        self._note_disabled(change)
 
-    def _note_ends(self, change: PeopleChange) -> None:
-        rows: list[MembershipRow | DelegationRow | ApiKey] = [*change.memberships, *change.delegations, *change.keys]
-        for row in rows:
-            if row.revoked_at is not None:
-                self.ended.setdefault(row.id, self.clock())
+    def _note_disabled(self, change: PeopleChange) -> None:
         for who in change.principals:
             told = self._disabled.setdefault((who.tenant, who.name), [])
-            told.append((self.clock(), who.disabled_at is not None))
+            told.append((change.entry.at, who.disabled_at is not None))
 
     def disabled_at(self, tenant: str, name: str, at: int) -> bool:
         """Whether an account was disabled on record throughout this moment."""
@@ -139,11 +137,11 @@ def _ends_later(new: ApiKey, old: ApiKey | None) -> bool:
 class ModelPeople:
     """`PeopleStore` on the rows of a model database."""
 
-    def __init__(self, rows: PeopleRows, wire: Wire) -> None:
-        self._rows, self._wire = rows, wire
+    def __init__(self, rows: PeopleRows, wire: Wire, write_now: WriteNow) -> None:
+        self._rows, self._wire, self._write_now = rows, wire, write_now
 
-    async def write(self, change: PeopleChange) -> None:
-        await self._wire.ask("write people", lambda: self._rows.write(change))
+    async def write(self, tenant: str, make: MakeChange) -> None:
+        await self._write_now(tenant, lambda now: self._rows.write(make(now)))
 
     async def read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
         return await self._read(lambda: self._rows.authorities(callers))

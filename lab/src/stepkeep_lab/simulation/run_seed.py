@@ -129,7 +129,7 @@ class _Simulation:
         for place in places:
             place.open()
         work = [people.start_all(), people.meddle(), people.set_aside(), self._harm(places, server)]
-        work.append(Staff(stage, server).change())
+        work.append(Staff(stage, server, people.hurry).change())
         if scenario.letters:
             work.append(people.write_letters(scenario.letters))
         if maybe(stage.random("messages by key"), SENT_BY_KEY):

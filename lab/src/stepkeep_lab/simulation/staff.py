@@ -65,8 +65,9 @@ BUDGETS = (
 class Staff:
     """The administrator of the tenant. `keys` are the ids that people decide with, also after their end."""
 
-    def __init__(self, stage: Stage, server: Server) -> None:
-        self._stage, self._server = stage, server
+    def __init__(self, stage: Stage, server: Server, hurry: Callable[[str], None]) -> None:
+        """`hurry` lets a person decide at once whose right is about to end."""
+        self._stage, self._server, self._hurry = stage, server, hurry
         self._random = stage.random("staff")
         self._ledger = stage.ledger
 
@@ -119,6 +120,7 @@ class Staff:
 
     async def _revoke(self) -> None:
         name = self._random.choice(CHANGED)
+        self._hurry(name)
         await self._ask(
             "revoked",
             lambda server: principals.revoke(
@@ -182,6 +184,7 @@ class Staff:
 
     async def _disable(self) -> None:
         name = self._random.choice(CHANGED)
+        self._hurry(name)
         await self._ask(
             "disabled",
             lambda server: principals.disable_user(server.transactor.store, TENANT, name, acting=ROOT),

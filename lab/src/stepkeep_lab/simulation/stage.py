@@ -34,7 +34,6 @@ class Stage:
         self.scenario = scenario
         self.loop = VirtualLoop(self.random("scheduler"))  # type: ignore[abstract]
         self.database = Database(self.now)
-        self.database.tables.people.clock = self.now
         self.log = FaultLog(self.loop.time)
         self.ledger = Ledger()
         self.receivers: Receivers | None = Receivers(self, TENANT) if scenario.sinks else None

@@ -1,7 +1,7 @@
 """The final check of decisions by people and by rules: each rests on what was on record when it was made.
 
 It compares votes with the rows of people, and verdicts with the revisions of the live policy, and has the verdicts
-replayed. A change counts from its commit: a vote that read a role just before its end is right. `verdict.py` calls it.
+replayed. A vote is never later than the end of a right that it counts. `verdict.py` calls it.
 """
 
 from __future__ import annotations
@@ -70,34 +70,21 @@ class Standing:
         for right in vote.held_roles:
             kind, _, name = right.partition(":")
             for at in (opened_at, vote.at) if kind == "role" else ():
-                held = any(self._holds(row, subject, name, at, vote.at) for row in self._rows.memberships.values())
+                held = any(_holds(row, subject, name, at) for row in self._rows.memberships.values())
                 self._must(held, f"{said} by the role {name} that {subject} did not have at {at}")
         if vote.key_id is not None:
             key = self._rows.keys.get((TENANT, vote.key_id))
-            live = key is not None and not self._is_over(key.id, key.expires_at, vote.at, vote.at)
+            live = key is not None and not _is_over(key.revoked_at, key.expires_at, vote.at)
             self._must(live and key is not None and key.owner == vote.person, f"{said} with the key {vote.key_id}")
         if vote.on_behalf_of is not None:
             row = self._rows.delegations.get((TENANT, vote.delegation_id or ""))
             fits = row is not None and (row.delegator, row.delegate) == (subject, vote.person)
             self._must(
-                fits and row is not None and not self._is_over(row.id, row.valid_to, vote.at, vote.at),
+                fits and row is not None and not _is_over(row.revoked_at, row.valid_to, vote.at),
                 f"{said} for {subject} without a delegation",
             )
         gone = self._rows.disabled_at(TENANT, vote.person, vote.at)
         self._must(not gone, f"{said} although the account was disabled")
-
-    def _holds(self, row: MembershipRow, subject: str, role: str, at: int, read_at: int) -> bool:
-        if (row.subject, row.kind, row.name) != (subject, MembershipKind.ROLE, role):
-            return False
-        return row.granted_at <= at and not self._is_over(row.id, row.valid_to, at, read_at, row.revoked_at)
-
-    def _is_over(self, row_id: str, ends_at: int | None, at: int, read_at: int, revoked_at: int | None = None) -> bool:
-        """Whether a row had ended at this moment, for a decision that read it at `read_at`."""
-        written_at = self._rows.ended.get(row_id)
-        was_read = written_at is not None and written_at < read_at
-        if was_read and (revoked_at is None or revoked_at <= at):
-            return True
-        return ends_at is not None and ends_at <= at
 
     def _changes_are_kept(self) -> None:
         """Promise 2: a change of people that was acknowledged is on record."""
@@ -195,3 +182,14 @@ class Standing:
         told = await replay_policy(transactor, run_id, tenant=TENANT)
         for one in told["verdicts"]:
             self._must(one["ok"], f"the verdict on {one['step']} of {run_id} (entry {one['entry']}) is another: {one}")
+
+
+def _holds(row: MembershipRow, subject: str, role: str, at: int) -> bool:
+    if (row.subject, row.kind, row.name) != (subject, MembershipKind.ROLE, role):
+        return False
+    return row.granted_at <= at and not _is_over(row.revoked_at, row.valid_to, at)
+
+
+def _is_over(revoked_at: int | None, ends_at: int | None, at: int) -> bool:
+    """Whether a right had ended at this moment. The virtual clock may give a vote the same time as a later change."""
+    return (revoked_at is not None and revoked_at < at) or (ends_at is not None and ends_at <= at)

@@ -178,7 +178,8 @@ class _Change:
             if self._holds_keys or lock_order(ordered[0]) < self._last:
                 raise StartAgain(asked)
             self._last = lock_order(ordered[-1])
-        runs, now = await self._wait("lock", lambda: self._session.lock_runs(ordered))
+        tenants = {one.tenant for want in wants for one in want.people if one not in self.loaded.authorities}
+        runs, now = await self._wait("lock", lambda: self._session.lock_runs(ordered, tenants))
         self._keep(runs, now)
 
     async def _lock_shares(self, propose: Propose) -> list[RunKey]:
@@ -253,7 +254,7 @@ class ModelStore:
         self.clock_offset = 0
         self.notifier = ModelNotifier(database, self.wire.notification)
         self._tables = database.tables
-        self.people = ModelPeople(database.tables.people, self.wire)
+        self.people = ModelPeople(database.tables.people, self.wire, self._write_people)
         tables = database.tables
         self.triggers = ModelTriggers(tables.triggers, tables.runs, tables.details, self.wire, self._clock)
         self.deliveries = ModelDeliveries(database, self.wire, self._clock)
@@ -304,6 +305,13 @@ class ModelStore:
             self.wire.abandon(session)
         self.notifier.publish(notification_of(what))
         return now
+
+    async def _write_people(self, tenant: str, work: Callable[[int], None]) -> None:
+        session = self.database.begin()
+        try:
+            await self.wire.wait("write people", lambda: session.write_people(tenant, work, self.clock_offset), session)
+        finally:
+            self.wire.abandon(session)
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:

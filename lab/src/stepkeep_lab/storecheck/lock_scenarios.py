@@ -16,13 +16,15 @@ import asyncpg
 from msgspec.structs import replace
 
 from stepkeep.kernel import outcomes
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Definition
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.states import Category
 from stepkeep.operations.transact import Claim
-from stepkeep.store.change import IdempotencyKey, Lease, NewRun, Write
+from stepkeep.store.change import IdempotencyKey, Lease, Loaded, NewRun, Want, Write
 from stepkeep.store.postgres.store import PostgresStore
+from stepkeep.store.principals import PeopleChange, PeopleEntry, seal_people_entry
 from stepkeep_lab.storecheck.bench import TENANT, Bench, still_bench, task
 from stepkeep_lab.storecheck.databases import BASE, REAL_CLOCK, SET_CLOCK, PostgresDatabases, opened
 from stepkeep_lab.storecheck.invalid_writes import newborn
@@ -225,6 +227,64 @@ async def _keys_in_order(scene: Scene, taken: str, born: Callable[[str, str], Ne
     require(free and problem is None, "two transactions that take the same keys wait for each other")
 
 
+# -- people -----------------------------------------------------------------------------------------------------------
+
+SCHEMA = "(select relnamespace::regnamespace from pg_class where oid = 'people_journal'::regclass)"
+PEOPLE = f"hashtextextended(format('people %s %L', {SCHEMA}, $1::text), 1701)"
+SHARE_PEOPLE = f"select pg_advisory_xact_lock_shared({PEOPLE})"
+LOCK_PEOPLE = f"select pg_advisory_xact_lock({PEOPLE})"
+
+
+async def change_of_people_waits(scene: Scene) -> None:
+    """A change of people waits for a decision that has read them, and is later than it."""
+    times: list[int] = []
+    entry = seal_people_entry(PeopleEntry(TENANT, 1, BASE, "changed", "ann", "root"), None)
+
+    def make(now: int) -> PeopleChange:
+        times.append(now)
+        return PeopleChange(entry=entry)
+
+    async with scene.rival.transaction():
+        await scene.rival.execute(SHARE_PEOPLE, TENANT)
+        work = asyncio.create_task(scene.bench.store.people.write(TENANT, make))
+        require(await scene.waits(work), "a change of people did not wait for a decision that has read them")
+        await scene.time_passes(SECOND)
+    await work
+    require(times == [BASE + SECOND], "a change of people is dated before the decision for which it waited")
+
+
+async def decision_waits_for_people(scene: Scene) -> None:
+    """A decision waits for a change of the people whose rights it reads, and goes by the time after it."""
+    async with scene.rival.transaction():
+        await scene.rival.execute(LOCK_PEOPLE, TENANT)
+        work = asyncio.create_task(_decided_at(scene))
+        require(await scene.waits(work), "a decision did not wait for a change of the people whose rights it reads")
+        await scene.time_passes(SECOND)
+    require(await work == BASE + SECOND, "a decision is dated before the change of people for which it waited")
+
+
+async def decisions_share_people(scene: Scene) -> None:
+    """Two decisions read the same people without waiting for each other."""
+    async with scene.rival.transaction():
+        await scene.rival.execute(SHARE_PEOPLE, TENANT)
+        work = asyncio.create_task(_decided_at(scene))
+        require(not await scene.waits(work), "a decision waited for another one that reads the same people")
+    await work
+
+
+async def _decided_at(scene: Scene) -> int:
+    """The time of a decision by ann."""
+    times: list[int] = []
+
+    def decide(loaded: Loaded) -> Write:
+        times.append(loaded.now)
+        return Write()
+
+    wants = [Want(tenant=TENANT, run_id=scene.claims[0].run_id, people=(Caller(TENANT, "ann"),))]
+    await scene.bench.store.change(wants, decide)
+    return times[-1]
+
+
 Play = Callable[[Scene], Awaitable[None]]
 
 SCENES: tuple[Play, ...] = (
@@ -240,6 +300,9 @@ SCENES: tuple[Play, ...] = (
     renewal_in_order,
     business_keys_in_order,
     idempotency_keys_in_order,
+    change_of_people_waits,
+    decision_waits_for_people,
+    decisions_share_people,
 )
 
 

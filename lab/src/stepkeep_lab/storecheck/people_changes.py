@@ -131,7 +131,7 @@ async def write_change(store: Store, tenant: str, kind: str, row: msgspec.Struct
     seq = 1 if head is None else head.seq + 1
     entry = seal_people_entry(PeopleEntry(tenant, seq, 1_000 + seq, kind, "x", "root"), head)
     try:
-        await store.people.write(replace(PeopleChange(entry=entry), **{kind: (row,)}))
+        await store.people.write(tenant, lambda now: replace(PeopleChange(entry=entry), **{kind: (row,)}))
     except StepkeepError as refused:
         return type(refused).__name__
     return "written"

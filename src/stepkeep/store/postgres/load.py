@@ -19,7 +19,7 @@ from stepkeep.store.change import Loaded, More, Propose, RunKey, Spent, Want
 from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
-from stepkeep.store.postgres.people import load_authorities
+from stepkeep.store.postgres.people import load_authorities, share_people
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.statements import load_statements
 
@@ -258,6 +258,7 @@ class Loading:
             for place, cost in await self._fetch(SQL.load_costs, costs):
                 loaded.costs[costs[place - 1]] += (cost,)
         if callers := [one for want in wants for one in want.people if one not in loaded.authorities]:
+            loaded.now = await share_people(self.connection, callers, self.clock_offset)
             loaded.authorities.update(await load_authorities(self.connection, callers))
         if duties := [want.key for want in there if want.duties and want.key not in loaded.involved]:
             asked = await self._fetch(SQL.load_requesters, duties)

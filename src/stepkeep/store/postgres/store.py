@@ -22,7 +22,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
-from stepkeep.store.bounds import check_people, check_revision, check_version, check_worker, check_write
+from stepkeep.store.bounds import check_revision, check_version, check_worker, check_write
 from stepkeep.store.change import (
     Basis,
     Decide,
@@ -62,7 +62,7 @@ from stepkeep.store.postgres.notifications import PostgresNotifier
 from stepkeep.store.postgres.people import load_authorities, write_people
 from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.postgres.write import record
-from stepkeep.store.principals import PeopleChange
+from stepkeep.store.principals import MakeChange
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import read_row, tally_from
 from stepkeep.store.reads import Convert, SharedReads, added_policy, added_setting, first, only
@@ -477,10 +477,9 @@ class PostgresStore(SharedReads):
         return [worker for worker in found if worker is not None]
 
     # -- people ----------------------------------------------------------------------------------------------
-    async def _write_people(self, change: PeopleChange) -> None:
-        check_people(change)
+    async def _write_people(self, tenant: str, make: MakeChange) -> None:
         async with self._transaction() as connection:
-            await write_people(connection, change)
+            await write_people(connection, tenant, make, self.clock_offset)
 
     async def _read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
         pool = self._live(self._readers)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import apsw
 
 from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.store.bounds import check_people
 from stepkeep.store.columns import json_text, people_values
 from stepkeep.store.people import SAVES, loading
-from stepkeep.store.principals import PeopleChange
+from stepkeep.store.principals import MakeChange
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.sqlite")
@@ -28,8 +29,11 @@ def load_authorities(connection: apsw.Connection, callers: Sequence[Caller]) -> 
         return authorities
 
 
-def write_people(connection: apsw.Connection, change: PeopleChange) -> None:
-    """Write the entry first: its sequence number may be taken."""
+def write_people(connection: apsw.Connection, clock: Callable[[], int], make: MakeChange) -> None:
+    """Write at the time of this transaction, which no other one shares. The entry comes first: its sequence number may
+    be taken."""
+    change = make(clock())
+    check_people(change)
     connection.execute(SQL.insert_people_journal, people_values(change.entry))
     for row in change.rows():
         connection.execute(getattr(SQL, SAVES[type(row)]), people_values(row))

@@ -24,7 +24,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
-from stepkeep.store.bounds import check_people, check_revision, check_version, check_worker, check_write
+from stepkeep.store.bounds import check_revision, check_version, check_worker, check_write
 from stepkeep.store.change import (
     Basis,
     Decide,
@@ -46,7 +46,7 @@ from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.people import PeopleTables
 from stepkeep.store.positions import position_number
-from stepkeep.store.principals import PeopleChange
+from stepkeep.store.principals import MakeChange
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import read_row, tally_from
 from stepkeep.store.reading import unreadable as unreadable_row
@@ -437,9 +437,8 @@ class SqliteStore(SharedReads):
         return [worker for worker in found if worker is not None]
 
     # -- people ----------------------------------------------------------------------------------------------
-    async def _write_people(self, change: PeopleChange) -> None:
-        check_people(change)
-        await self._write(lambda c: write_people(c, change))
+    async def _write_people(self, tenant: str, make: MakeChange) -> None:
+        await self._write(lambda c: write_people(c, self._clock.now, make))
 
     async def _read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
         def look(c: apsw.Connection) -> dict[Caller, Authority]:
