@@ -20,6 +20,8 @@ MISSING = {
     "version": "1",
     "revision": "1",
     "key_id": "0" * 16,
+    "worker_id": "nothing",
+    "definition_id": "999999",
 }
 """Values of parameters of paths that name nothing. A parameter that is not here has the value `nothing`."""
 
@@ -172,12 +174,14 @@ async def _furnish(stage: Stage) -> dict[str, str]:
         await host.publish_schema("order", {"type": "object"})
         await host.publish_policy({"policy": "p", "rules": [{"name": "r", "then": "allow"}]})
         await host.users.create("ann")
-        key = await host.keys.create("ann", scopes=["read"])
+        key = await host.keys.create("ann", scopes=["read", "work"])
         await host.sinks.add("ann", "host")
         await host.triggers.add("ann", "hello", every="1h")
         await host.hooks.add({"hook": "ann", "scheme": "github", "secrets": ["HOOK"], "start": {"workflow": "hello"}})
         await host.send(None, "paid", key="k-1", message_id="m-1")
         await host.network.allow("search.internal")
+    async with stage.client(key["secret"]) as client:
+        worker = (await client.post("/work/workers", json={"app": "w", "instance": "0" * 8})).json()["worker"]["id"]
     return {
         "run_id": run,
         "step": "sign",
@@ -187,4 +191,6 @@ async def _furnish(stage: Stage) -> dict[str, str]:
         "revision": "1",
         "key_id": key["key"]["id"],
         "business_key": "k-1",
+        "worker_id": worker,
+        "definition_id": "1",
     }

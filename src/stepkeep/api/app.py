@@ -39,6 +39,8 @@ from stepkeep.api import (
     stream,
     system,
     triggers,
+    work,
+    work_data,
 )
 from stepkeep.api.access import ROUTES
 from stepkeep.api.browsers import Browsers
@@ -72,6 +74,8 @@ RESOURCES = (
     policies,
     people,
     keys,
+    work,
+    work_data,
     run_service,
 )
 """One module per resource, in the order of the document."""

@@ -17,6 +17,7 @@ from stepkeep.hosted import AsyncHostedWorker, vitals_of
 from stepkeep.metrics.exposition import Exposition
 from stepkeep.operations.tailing import Tailer
 from stepkeep.operations.watching import JournalWatch
+from stepkeep.operations.work_state import WorkState
 
 
 class Service:
@@ -39,6 +40,8 @@ class Service:
         )
         self.in_flight: set[tuple[str, str, str]] = set()
         """Tenant, operation and idempotency key of the requests under way."""
+        self.work = WorkState()
+        """What this process remembers about remote workers."""
         self.stopping = asyncio.Event()
         """Set when the process is asked to stop: it is not ready, and streams end so that clients resume elsewhere."""
 

@@ -124,7 +124,12 @@ class Unlocked(msgspec.Struct, frozen=True):
 
 
 class Transactor:
-    """One per process: the store, the plan cache, and the lanes that group requests of callers."""
+    """One per process: the store, the plan cache, and the lanes that group requests of callers.
+
+    `has_database` is False where another process does what needs one: sweeps, events, maintenance, transactional steps.
+    """
+
+    has_database = True
 
     def __init__(
         self, store: Store, plans: PlanCache | None = None, *, monotonic: Callable[[], float] = time.monotonic

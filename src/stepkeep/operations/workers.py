@@ -27,7 +27,7 @@ MISSED_BEATS = 3
 GIVE_UP_AFTER = 180 * SECOND
 
 
-def worker_id(app: str) -> str:
+def new_id(app: str) -> str:
     """`app:host:pid:random`: readable and unique."""
     parts = (app, socket.gethostname(), str(os.getpid()), secrets.token_hex(4))
     return ":".join(re.sub(r"[^a-z0-9_.-]", "-", part.lower()) for part in parts)
@@ -42,12 +42,13 @@ async def register(
     capabilities: tuple[str, ...] = (),
     queues: tuple[int, ...] = (),
     owner: str | None = None,
+    worker_id: str | None = None,
 ) -> Worker:
-    """Register a process with its capabilities, and with the owner of its key."""
+    """Register a process with its capabilities, and with the owner of its key. Raises Contended if the id exists."""
     now = await store.now()
     blank = Worker(
         tenant=tenant,
-        id=worker_id(app),
+        id=worker_id or new_id(app),
         no=0,
         state=WorkerState.INITIALIZING,
         incarnation=1,

@@ -125,6 +125,7 @@ class Worker:
         only_run: str | None = None,
         owner: str | None = None,
         calls: Calls | None = None,
+        membership: Callable[..., Membership] = Membership,
     ) -> None:
         asked = {"concurrency": concurrency, "threads": threads}
         policies = {
@@ -144,13 +145,13 @@ class Worker:
         self._capabilities = frozenset(validate.names("the capabilities of a worker", capabilities))
         self._groups = None if queues is None else frozenset(validate.names("the queues of a worker", queues))
         self._apps = tuple(validate.names("the apps of a worker", apps))
-        self._outage = Outage(self._runtime)
+        self._outage = Outage(self._runtime, "the database" if transactor.has_database else "the service")
         self._home, self._owns_home = home or handler_loop(registry, lifespan, loop), home is None
         self._prepared = PreparedSteps(registry, self._settings, self._home.shared)
         self._runner = runner or PooledRunner(
             self._settings, home=self._home, on_close=[self._prepared.aclose], on_replaced=[self._prepared.forget_loop]
         )
-        self._membership = Membership(
+        self._membership = membership(
             transactor.store,
             tenant=tenant,
             app=validate.key("the name of a worker", app, LONGEST_NAME),
@@ -343,9 +344,11 @@ class Worker:
                     "beat": self._beat,
                     "sweep": self._sweep,
                 }
-                if self._settings.relay_seconds > 0:
+                if self._settings.relay_seconds > 0 and self._transactor.has_database:
                     work["relay"] = self._relay
-                work |= {"maintain": self._maintain, "publish": self._publish, "tell progress": self._tell_progress}
+                if self._transactor.has_database:
+                    work["maintain"] = self._maintain
+                work |= {"publish": self._publish, "tell progress": self._tell_progress}
                 work |= {f"search for {kind} work": partial(self._poll, kind) for kind in Kind}
                 chores = [asyncio.create_task(self._chore(name, each), name=name) for name, each in work.items()]
             await self._until(ending)
@@ -624,7 +627,8 @@ class Worker:
             self._attempts.keeper.lose_all("this worker had been given up for lost")
         if not self.held and not self._stopping.is_set():
             await self._membership.mark(busy=False)
-        await retire_silent(self._transactor.store, actor="sweep")
+        if self._transactor.has_database:
+            await retire_silent(self._transactor.store, actor="sweep")
 
     async def _mark_busy(self) -> None:
         try:
@@ -655,6 +659,8 @@ class Worker:
         if self.loop_lag > LAG_WORTH_TELLING:
             log.warning("the worker's event loop was held up for %.1f s", self.loop_lag)
         self._runner.check()
+        if not self._transactor.has_database:
+            return
         if await sweep_timers(self._transactor) + await self._triggers.sweep():
             self.wake()
 
@@ -670,7 +676,7 @@ class Worker:
 
     async def _end_relay(self, seconds: float) -> None:
         """Send what the last steps emitted, once; then report what was acknowledged."""
-        if self._settings.relay_seconds <= 0:
+        if self._settings.relay_seconds <= 0 or not self._transactor.has_database:
             return
         with suppress(StoreError):
             await self.relay.stop(seconds, flush=True)

@@ -65,7 +65,7 @@ class Membership:
         """Send a heartbeat. Returns False if this worker had been given up: its earlier claims are lost."""
         async with self._one_at_a_time:
             before = self.row
-            self._row = await workers.beat(self._store, before)
+            self._row = await self._beaten(before)
             if self._row.state is WorkerState.SHUTDOWN:
                 log.warning("worker %s was silent for so long that it was given up; registering anew", before.id)
                 await self.join(self._queues)
@@ -74,6 +74,9 @@ class Membership:
                 log.warning("worker %s was given up for lost and is back; it drops what it held", before.id)
                 return False
             return True
+
+    async def _beaten(self, before: Worker) -> Worker:
+        return await workers.beat(self._store, before)
 
     async def publish(self, offer: Service) -> None:
         """Publish what this worker serves and how much it holds."""

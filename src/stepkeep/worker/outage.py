@@ -20,8 +20,8 @@ LONGEST_PAUSE = 5.0
 class Outage:
     """Whether the database answers, as far as this worker knows."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: Runtime, of: str = "the database") -> None:
+        self._runtime, self._of = runtime, of
         self._since: float | None = None
         self.gone: DatabaseGone | None = None
         self.give_up: Callable[[], object] = lambda: None
@@ -39,11 +39,11 @@ class Outage:
                 self.give_up()
         elif self._since is None:
             self._since = self._runtime.monotonic()
-            log.warning("the database does not answer; trying again until it does: %s", problem)
+            log.warning("%s does not answer; trying again until it does: %s", self._of, problem)
 
     def over(self) -> None:
         if self._since is not None:
-            log.info("the database answers again after %.1f s", self._runtime.monotonic() - self._since)
+            log.info("%s answers again after %.1f s", self._of, self._runtime.monotonic() - self._since)
             self._since = None
 
     async def pause(self, tries: int) -> None:

@@ -72,6 +72,8 @@ class Running:
                 continue
             try:
                 prepared = self._prepared.of(claim)
+                if prepared.is_transactional and not self._shared.transactor.has_database:
+                    raise MisfitError(claim.planned.name, "a transactional step needs a worker with the database")
             except MisfitError as problem:
                 self._misfit(self._held_unprepared(claim, now), problem)
                 continue

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Threads, finite
+from stepkeep.cli.commands.remote_worker import interrupted_by_signals, require_remote, serve_remote
 from stepkeep.cli.commands.serve import MetricsHost, MetricsPort
 from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.policies import Policies
@@ -67,16 +67,31 @@ def worker(
     ] = None,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            envvar="STEPKEEP_SERVER",
+            metavar="URL",
+            help="Work over the HTTP API of this service instead of the database (key: --key-file or STEPKEEP_KEY).",
+        ),
+    ] = None,
 ) -> int:
     """Run steps until SIGTERM or SIGINT, then finish what runs and hand back the rest."""
     install_log(log_level, log_format)
+    if server is not None:
+        require_remote(settings, state_dir, metrics_port)
     metrics = None if metrics_port is None else _listen(metrics_host, metrics_port)
     load_handlers(app or [])
     with quiet_stdout(settings.json):
         limits = (concurrency, threads, grace, keep_log)
-        worker_id = asyncio.run(
-            _serve(settings, policies, limits, capability or [], queue, name, app or [], state_dir, metrics)
-        )
+        if server is not None:
+            options = {"capabilities": capability or [], "queues": queue or None, "app": name, "apps": app or []}
+            worker_id = asyncio.run(serve_remote(settings, policies, server, limits, options))
+        else:
+            worker_id = asyncio.run(
+                _serve(settings, policies, limits, capability or [], queue, name, app or [], state_dir, metrics)
+            )
     if settings.json:
         answer({"worker": {"id": worker_id, "state": "shutdown"}})
     return SUCCEEDED
@@ -97,7 +112,7 @@ async def _serve(
     from stepkeep.worker.settings import Settings as WorkerSettings
 
     concurrency, threads, grace, keep_log = limits
-    with _interrupted_by_signals():
+    with interrupted_by_signals():
         try:
             async with open_engine(
                 settings, policies, wait_for_database=True, creates=True, operation="serve"
@@ -203,17 +218,3 @@ async def _metrics(engine: AsyncEngine, worker: Worker, listener: socket.socket 
     async with open_worker_port(listener, engine.transactor, worker, engine.tenant):
         warn(f"metrics are on {address_of(listener)}/metrics")
         yield
-
-
-@contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """Until the worker heeds signals itself, one ends the task: nothing is held yet that would have to be drained."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    for which in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(which, task.cancel)
-    try:
-        yield
-    finally:
-        for which in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(which)

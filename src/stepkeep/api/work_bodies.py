@@ -1,0 +1,268 @@
+"""The bodies of the routes of remote workers: requests, and the JSON of workers, claims and replies to reports.
+
+It calls nothing. `work` and `work_data` use it; docs/remote-workers.md has every field with an example.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from stepkeep.api.bodies import RUN_ID, Anything, Body
+from stepkeep.errors import StepkeepError, Unreadable
+from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.definition import SECOND, Handler
+from stepkeep.kernel.rows import Step, Worker
+from stepkeep.operations.batch import Answer as Reply
+from stepkeep.operations.remote_work import LONGEST_WAIT_SECONDS, MOST_AT_ONCE, Wanted
+from stepkeep.operations.transact import Claim
+from stepkeep.operations.work_outcomes import KINDS
+from stepkeep.safe_text import exception_message, inert
+from stepkeep.store.change import StoredDefinition
+
+LARGEST = 2**53
+HEARTBEAT_SECONDS = 10.0
+Number = Field(ge=0, le=LARGEST)
+
+
+class Registration(Body):
+    """A new worker."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"app": "billing", "instance": "9f86d081884c7d65", "host": "b1", "pid": 71, "capacity": 8}]
+        }
+    )
+
+    app: str = Field(max_length=100, description="What its id begins with.")
+    instance: str = Field(
+        max_length=32, pattern="^[0-9a-f]{8,32}$", description="Random, once per process: the same again is the same."
+    )
+    host: str = Field(default="remote", min_length=1, max_length=100)
+    pid: int = Field(default=0, ge=0, le=LARGEST)
+    capacity: int = Field(default=1, ge=1, le=1_000_000, description="How many steps it runs at once.")
+    capabilities: list[str] = Field(
+        default=[], max_length=100, description="What it can do; the owner needs the role `capability:NAME` for each."
+    )
+
+
+class Heartbeat(Body):
+    """A sign of life, at least every ten seconds."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"busy": True}]})
+
+    busy: bool | None = Field(default=None, description="Whether it runs steps.")
+    report: Anything | None = Field(default=None, description="What it serves, for `explain` and `status`.")
+
+
+class Claiming(Body):
+    """How many steps of which queues a worker takes."""
+
+    slots: int = Field(default=1, ge=0, le=MOST_AT_ONCE, description="How many at most.")
+    queues: list[int] | None = Field(default=None, max_length=100_000, description="By number, of GET /work/queues.")
+    handlers: list[str] | None = Field(default=None, max_length=10_000, description="Or by the names of handlers.")
+    groups: list[str] | None = Field(
+        default=None, max_length=1000, description="With `handlers`: only these named queues."
+    )
+    blocking: list[int] = Field(default=[], max_length=100_000, description="Queues with a limit of their own.")
+    blocking_slots: int = Field(default=0, ge=0, le=LARGEST)
+    lease_us: int | None = Field(default=None, ge=1, le=LARGEST, description="Another lease than the definition's.")
+    give: Literal["inputs", "rows"] = Field(
+        default="inputs", description="With `rows`: the stored row, for workers that render inputs by themselves."
+    )
+
+    def wanted(self, after: int | None = None, run: str | None = None) -> Wanted:
+        return Wanted(
+            slots=self.slots,
+            queues=None if self.queues is None else tuple(self.queues),
+            handlers=None if self.handlers is None else tuple(self.handlers),
+            groups=None if self.groups is None else tuple(self.groups),
+            blocking=tuple(self.blocking),
+            blocking_slots=self.blocking_slots,
+            lease_us=self.lease_us,
+            after=after,
+            run=run,
+        )
+
+
+class ClaimRequest(Claiming):
+    """A claim."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"slots": 4, "handlers": ["billing.charge"], "wait_seconds": 0}]}
+    )
+
+    request_id: str | None = Field(
+        default=None, max_length=100, description="The same id again gets the same steps, and claims no others."
+    )
+    wait_seconds: float = Field(
+        default=0, ge=0, le=LONGEST_WAIT_SECONDS, description="How long to wait if there is nothing to claim."
+    )
+    after: int | None = Field(default=None, ge=0, le=LARGEST, description="Steps that became ready earlier are left.")
+    run_id: str | None = Field(default=None, max_length=36, description="Only steps of this run.")
+
+
+class Emitted(Body):
+    """An event for the outbox."""
+
+    name: str = Field(max_length=255)
+    payload: Any = None
+
+
+class OutcomeBody(Body):
+    """How an attempt ended. Which fields there are depends on `kind`."""
+
+    kind: Literal[tuple(KINDS)]  # type: ignore[valid-type]
+    output: Any = None
+    token_sha256: str | None = Field(default=None, max_length=64)
+    error: str | None = Field(default=None, max_length=20_000)
+    category: str | None = Field(default=None, max_length=50)
+    delay_us: int | None = Field(default=None, ge=0, le=LARGEST)
+    final: bool = False
+    unrun: bool = False
+    error_class: str | None = Field(default=None, max_length=50)
+    event: str | None = Field(default=None, max_length=255)
+    timeout_us: int | None = Field(default=None, ge=0, le=LARGEST)
+    takes_timeouts: bool = True
+    reason: str | None = Field(default=None, max_length=20_000)
+    cost: Any = None
+    emit: list[Emitted] = Field(default=[], max_length=1000)
+
+    def given(self) -> dict[str, Any]:
+        """The fields that the client sent."""
+        return self.model_dump(exclude_unset=True)
+
+
+class OneReport(Body):
+    """The outcome of one attempt."""
+
+    run_id: str = Field(max_length=36)
+    no: int = Number
+    fence: int = Number
+    outcome: OutcomeBody
+
+
+class ReportRequest(Body):
+    """Outcomes, and a claim of the steps that they make ready."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"reports": [{"run_id": RUN_ID, "no": 0, "fence": 1, "outcome": {"kind": "completed", "output": 7}}]}
+            ]
+        }
+    )
+
+    reports: list[OneReport] = Field(min_length=1, max_length=MOST_AT_ONCE)
+    request_id: str | None = Field(default=None, max_length=100, description="The same id again gets the same reply.")
+    claim: Claiming | None = None
+
+
+class OneLease(Body):
+    """A lease, and how long it shall last from now."""
+
+    run_id: str = Field(max_length=36)
+    no: int = Number
+    fence: int = Number
+    lease_us: int = Field(ge=1, le=LARGEST)
+
+
+class RenewRequest(Body):
+    """Leases to renew."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"leases": [{"run_id": RUN_ID, "no": 0, "fence": 1, "lease_us": 60_000_000}]}]}
+    )
+
+    leases: list[OneLease] = Field(min_length=1, max_length=10_000)
+
+
+class Registered(BaseModel):
+    """A worker as the service knows it."""
+
+    worker: Anything
+
+
+class Claims(BaseModel):
+    """The steps that the worker holds from now on."""
+
+    claims: list[Anything]
+
+
+class Replies(BaseModel):
+    """One reply for each report, in order, and the steps that were claimed with them."""
+
+    replies: list[Anything]
+    claims: list[Anything]
+
+
+class Renewals(BaseModel):
+    """The leases that are still valid. A claim that is not among them is lost."""
+
+    renewed: list[Anything]
+
+
+def worker_json(row: Worker) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "no": row.no,
+        "state": row.state.value,
+        "incarnation": row.incarnation,
+        "capacity": row.capacity,
+        "capabilities": list(row.capabilities),
+        "owner": row.owner,
+        "tenant": row.tenant,
+        "heartbeat_seconds": HEARTBEAT_SECONDS,
+    }
+
+
+def claim_json(claim: Claim, lease_us: int | None) -> dict[str, Any]:
+    """What every claim tells."""
+    planned, step = claim.planned, claim.step
+    return {
+        "run_id": claim.run_id,
+        "step": planned.name,
+        "no": step.no,
+        "fence": step.fence,
+        "attempt": step.attempts + 1,
+        "handler": planned.executor.name if isinstance(planned.executor, Handler) else None,
+        "workflow": claim.plan.definition.name,
+        "version": claim.plan.definition.version,
+        "definition_id": claim.plan.definition_id,
+        "lease_us": lease_us or claim.plan.definition.lease,
+        "timeout_seconds": planned.timeout / SECOND,
+        "claimed_at": claim.claimed_at,
+        "run_due_at": claim.run_due_at,
+    }
+
+
+def row_json(claim: Claim, step: Step, lease_us: int | None) -> dict[str, Any]:
+    """The same with the stored row."""
+    return {**claim_json(claim, lease_us), "row": msgspec.to_builtins(step)}
+
+
+def reply_json(reply: Reply) -> dict[str, Any]:
+    """The reply to one report: accepted, or why not. Unexpected errors are told by their code alone."""
+    if isinstance(reply, Accepted):
+        return {"accepted": True, "repeated": reply.repeated, **dict(reply.record)}
+    if isinstance(reply, Unreadable) or not isinstance(reply, StepkeepError):
+        return {"accepted": False, "code": "unreadable" if isinstance(reply, Unreadable) else "unexpected"}
+    return {
+        "accepted": False,
+        "code": getattr(reply, "code", "broken"),
+        "detail": inert(exception_message(reply) or ""),
+    }
+
+
+def definition_json(stored: StoredDefinition) -> dict[str, Any]:
+    return {
+        "id": stored.id,
+        "name": stored.name,
+        "version": stored.version,
+        "dialect": stored.dialect,
+        "digest": stored.digest,
+        "queues": list(stored.queues),
+        "document": stored.document.decode(),
+    }

@@ -1,0 +1,503 @@
+"""Everything that a worker without a database does over HTTP: register, claim, renew, read inputs, report, leave.
+
+Each call runs the operation that a worker with a database runs, in the tenant of the key, for a worker that the owner
+of the key registered. Rows, leases and fences decide in the same way. Data of a run is given only to the worker that
+holds a step of it. `api.work` calls it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.definition.rule_words import given_words
+from stepkeep.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed
+from stepkeep.kernel.authority import Caller, MembershipKind
+from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.definition import SECOND, QueueSpec
+from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.outcomes import Outcome
+from stepkeep.kernel.rows import Details, Step, Worker
+from stepkeep.kernel.states import WorkerState
+from stepkeep.operations import validate, workers
+from stepkeep.operations.access import Access, guarded
+from stepkeep.operations.batch import Answer
+from stepkeep.operations.codec import SEALED_QUEUE
+from stepkeep.operations.expire import sweep_timers
+from stepkeep.operations.network import list_allowed
+from stepkeep.operations.services import read_service
+from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.work_state import Held, WorkState
+from stepkeep.store.change import Lease, Renewed, RunKey, StoredDefinition
+from stepkeep.store.protocol import RUNS_STOPPED, Notification
+from stepkeep.store.records import Evidence
+
+CAPABILITY_ROLE = "capability:"
+"""The owner of a key needs the role `capability:gpu` for a remote worker with the capability gpu."""
+
+SWEEP_SECONDS = 1.0
+QUEUES_SECONDS = 1.0
+LOOK_SECONDS = 1.0
+"""How often a waiting claim looks again, in case a notification was lost."""
+
+LONGEST_WAIT_SECONDS = 50.0
+MOST_AT_ONCE = 1000
+SHORTEST_LEASE_US, LONGEST_LEASE_US = SECOND, 24 * 3600 * SECOND
+UNFIT_SECONDS = 60.0
+
+_unsafe = re.compile(r"[^a-z0-9_.-]")
+_is_instance = re.compile(r"[0-9a-f]{8,32}").fullmatch
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker claims: from these queues, or from those of these handlers; `run` limits it to one run."""
+
+    slots: int
+    queues: tuple[int, ...] | None = None
+    handlers: tuple[str, ...] | None = None
+    groups: tuple[str, ...] | None = None
+    blocking: tuple[int, ...] = ()
+    blocking_slots: int = 0
+    lease_us: int | None = None
+    after: int | None = None
+    run: str | None = None
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of one attempt."""
+
+    run_id: str
+    no: int
+    fence: int
+    outcome: Outcome
+
+
+@guarded("work.")
+class RemoteWork:
+    """The remote workers of one caller. `state` is shared by all callers of the process."""
+
+    def __init__(
+        self,
+        transactor: Transactor,
+        access: Access,
+        state: WorkState,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.access = access
+        self._transactor, self._store, self._state, self._monotonic = transactor, transactor.store, state, monotonic
+        self._tenant = access.tenant
+
+    # -- life --------------------------------------------------------------------------------------------------------
+    async def register(
+        self, *, app: str, instance: str, host: str, pid: int, capacity: int, capabilities: Sequence[str]
+    ) -> Worker:
+        """Register a worker. The same instance again is the same worker, as long as it is not shut down."""
+        if _is_instance(instance) is None:
+            raise InvalidInput("the instance of a worker has 8 to 32 hexadecimal digits, chosen at random.")
+        words = tuple(sorted(set(validate.names("the capabilities of a worker", capabilities))))
+        await self._require_capabilities(words)
+        parts = (validate.key("the name of a worker", app, 100), validate.key("the host", host, 100), str(pid))
+        worker_id = ":".join([_unsafe.sub("-", part.lower()) for part in parts] + [instance])
+        try:
+            row = await workers.register(
+                self._store,
+                tenant=self._tenant,
+                app=app,
+                capacity=capacity,
+                capabilities=words,
+                owner=self.access.owner,
+                worker_id=worker_id,
+            )
+        except Contended:
+            known = await self._store.find_worker(self._tenant, worker_id)
+            if known is None or known.owner != self.access.owner or known.state is WorkerState.SHUTDOWN:
+                raise Conflict(f"the worker {worker_id} was there before. Choose another instance.") from None
+            row = known
+        self._state.note_worker(row)
+        return row
+
+    async def beat(self, worker_id: str, *, busy: bool | None, report: Any = None) -> Worker:
+        """Record a heartbeat, and what the worker says about itself. One that is shut down must register anew."""
+        row = await self._fresh(worker_id)
+        row = await workers.beat(self._store, row)
+        if row.state is not WorkerState.SHUTDOWN:
+            if busy is not None:
+                row = await (workers.mark_busy if busy else workers.mark_idle)(self._store, row)
+            if report is not None:
+                await self._publish(row, report)
+        self._state.note_worker(row)
+        await self._sweep()
+        return row
+
+    async def drain(self, worker_id: str) -> Worker:
+        """The worker claims no more."""
+        return await workers.drain(self._store, await self._fresh(worker_id))
+
+    async def leave(self, worker_id: str) -> Worker:
+        """Deregister the worker. What it still holds waits for its leases."""
+        return await workers.shut_down(self._store, await self._fresh(worker_id))
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+    async def queues(self) -> dict[int, QueueSpec]:
+        """The queues of the tenant by number. That sealed runs exist is told only where this process cannot open
+        them."""
+        known = await self._queues()
+        if self._transactor.payloads.seal.is_on:
+            return {number: spec for number, spec in known.items() if spec != SEALED_QUEUE}
+        return known
+
+    async def definition(self, definition_id: int) -> StoredDefinition:
+        """A published definition by its number."""
+        stored = (await self._store.read_definitions([definition_id])).get(definition_id)
+        if stored is None or stored.tenant != self._tenant:
+            raise NotFound(f"there is no definition {definition_id}")
+        return stored
+
+    async def network(self) -> list[str]:
+        """The allow list of the tenant, which HTTP steps need."""
+        allowed: list[str] = (await list_allowed(self._store, self._tenant))["allow"]
+        return allowed
+
+    # -- work --------------------------------------------------------------------------------------------------------
+    async def claim(
+        self, worker_id: str, wanted: Wanted, *, request: str | None, wait_seconds: float, is_gone: Any = None
+    ) -> list[Claim]:
+        """Claim ready steps; if there are none, wait for some. `is_gone` tells that nobody waits for the answer."""
+        row = await self._worker(worker_id)
+        await self._sweep()
+        until = self._monotonic() + min(wait_seconds, LONGEST_WAIT_SECONDS)
+
+        async def work() -> list[Claim]:
+            return await self._claim_until(row, wanted, until, is_gone)
+
+        found: list[Claim] = await self._state.once(self._request(row, request), self._monotonic(), work)
+        return found
+
+    async def renew(self, worker_id: str, leases: Sequence[Lease]) -> list[Renewed]:
+        """Renew leases that this worker holds; those that it lost are left out."""
+        row = await self._worker(worker_id)
+        await self._sweep()
+        own = await self._held_by(row, [(one.run_id, one.no, one.fence) for one in leases])
+        mine = [
+            replace(one, tenant=self._tenant, lease=_lease(one.lease))
+            for one in leases
+            if (one.run_id, one.no, one.fence) in own
+        ]
+        renewed = await self._store.renew(mine) if mine else []
+        still = {(one.run_id, one.no, one.fence) for one in renewed}
+        now = self._monotonic()
+        for lease in mine:
+            name = (self._tenant, lease.run_id, lease.no, lease.fence)
+            if name[1:] in still:
+                before = self._state.held.get(name)
+                claim = None if before is None else before.claim
+                self._state.hold(name, Held(row.no, now + lease.lease / SECOND, claim))
+            else:
+                self._drop(name)
+        return renewed
+
+    async def report(
+        self, worker_id: str, reports: Sequence[Report], wanted: Wanted | None, *, request: str | None
+    ) -> tuple[list[Answer], list[Claim]]:
+        """Report outcomes in one transaction and claim the steps they made ready, like any other worker."""
+        row = await self._worker(worker_id)
+        claimer = None if wanted is None or wanted.slots == 0 else await self._claimer(row, wanted)
+
+        async def work() -> tuple[list[Answer], list[Claim]]:
+            events = [
+                StepReported(
+                    tenant=self._tenant,
+                    run_id=validate.run_id(one.run_id),
+                    actor=row.id,
+                    no=one.no,
+                    fence=one.fence,
+                    worker=row.no,
+                    outcome=one.outcome,
+                )
+                for one in reports
+            ]
+            answers, claims = await self._transactor.report(events, claimer)
+            for event, answer in zip(events, answers, strict=True):
+                if isinstance(answer, Accepted) and answer.record.get("state") != "validating":
+                    self._drop((self._tenant, event.run_id, event.no, event.fence))
+            self._hold(row, claims, None if wanted is None else wanted.lease_us)
+            return answers, claims
+
+        found: tuple[list[Answer], list[Claim]] = await self._state.once(
+            self._request(row, request), self._monotonic(), work
+        )
+        return found
+
+    async def evidence(self, worker_id: str, found: Sequence[tuple[str, int, int, bytes]]) -> int:
+        """Keep the evidence of attempts that this worker has ended; returns of how many."""
+        row = await self._worker(worker_id)
+        seal, kept = self._transactor.payloads.seal, []
+        for run_id in {one[0] for one in found}:
+            ended = {
+                (attempt.no, attempt.fence)
+                for attempt in await self._store.read_attempts(self._tenant, validate.run_id(run_id))
+                if attempt.worker == row.no
+            }
+            kept += [
+                Evidence(self._tenant, run_id, no, fence, seal.seal(body))
+                for of, no, fence, body in found
+                if of == run_id and (no, fence) in ended
+            ]
+        if kept:
+            await self._store.add_evidence(kept)
+        return len(kept)
+
+    # -- data of runs ------------------------------------------------------------------------------------------------
+    async def details(self, worker_id: str, run_ids: Iterable[str]) -> dict[str, Details]:
+        """The immutable data of runs of which the worker holds a step, with inputs as they were given."""
+        keys = await self._readable(worker_id, run_ids)
+        found = await self._store.read_details(keys)
+        return {key[1]: replace(one, input=await self._value(key, one.input)) for key, one in found.items()}
+
+    async def outputs(self, worker_id: str, wants: Sequence[tuple[str, int]]) -> dict[tuple[str, int], bytes | None]:
+        """Outputs of steps of runs of which the worker holds a step."""
+        await self._readable(worker_id, {run_id for run_id, _ in wants})
+        found = await self._store.read_outputs([(self._tenant, run_id, no) for run_id, no in wants])
+        return {
+            (run_id, no): None if output is None else await self._value((self._tenant, run_id), output)
+            for (_, run_id, no), output in found.items()
+        }
+
+    async def states(self, worker_id: str, run_id: str) -> list[Step]:
+        """The steps of a run of which the worker holds one."""
+        await self._readable(worker_id, [run_id])
+        return await self._store.read_steps(self._tenant, run_id)
+
+    def opened(self, claim: Claim) -> Step:
+        """The row of a claimed step, with the message that woke it opened where this process can."""
+        step, seal = claim.step, self._transactor.payloads.seal
+        if not seal.is_on or step.note is None or step.note.woken_by is None:
+            return step
+        record = msgspec.json.decode(step.note.woken_by)
+        message = record.get("message")
+        if message is None:
+            return step
+        record["message"] = {**message, "payload": seal.opened_value(message["payload"])}
+        return replace(step, note=replace(step.note, woken_by=msgspec.json.encode(record).decode()))
+
+    # -- notices -----------------------------------------------------------------------------------------------------
+    async def listen(self, worker_id: str) -> Worker:
+        """Check that the worker may listen."""
+        return await self._worker(worker_id)
+
+    def notice(self, row: Worker, notification: Notification) -> dict[str, Any] | None:
+        """What of a notification concerns this worker: queues of its tenant with ready steps (null: any), and held
+        runs whose attempts must end (null: any)."""
+        _, known = self._state.queues.get(self._tenant, (0.0, {}))
+        queues = None if notification.topics is None else sorted(notification.topics & known.keys())
+        if notification.topics is not None and (unknown := notification.topics - known.keys()) and max(unknown) > 0:
+            # A queue that is new, or of another tenant: the worker reads its queues again.
+            queues = None if max(unknown) > max(known, default=0) else queues
+        stopped = notification.runs_of(RUNS_STOPPED)
+        if stopped is not None:
+            now = self._monotonic()
+            stopped = frozenset(
+                run_id for run_id in stopped if self._state.holds_run(self._tenant, run_id, row.no, now)
+            )
+        if queues == [] and stopped is not None and not stopped:
+            return None
+        return {"queues": queues, "stopped": None if stopped is None else sorted(stopped)}
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+    async def _claim_until(self, row: Worker, wanted: Wanted, until: float, is_gone: Any) -> list[Claim]:
+        ready = asyncio.Event()
+        unsubscribe = self._store.notifier.listen(lambda notification: ready.set())
+        try:
+            while True:
+                ready.clear()
+                claims = await self._claim_now(row, wanted)
+                left = until - self._monotonic()
+                if claims or left <= 0 or (is_gone is not None and await is_gone()):
+                    return claims
+                try:
+                    async with asyncio.timeout(min(left, LOOK_SECONDS)):
+                        await ready.wait()
+                except TimeoutError:
+                    await self._sweep()
+                await self.access.admit("work.claim")
+        finally:
+            unsubscribe()
+
+    async def _claim_now(self, row: Worker, wanted: Wanted) -> list[Claim]:
+        claimer = await self._claimer(row, wanted)
+        if not claimer.queues or not wanted.slots:
+            return []
+        run: RunKey | None = None if wanted.run is None else (self._tenant, validate.run_id(wanted.run))
+        claims = await self._transactor.claim(claimer, limit=wanted.slots, after=wanted.after, run=run)
+        self._hold(row, claims, wanted.lease_us)
+        return claims
+
+    async def _claimer(self, row: Worker, wanted: Wanted) -> Claimer:
+        known = await self._queues()
+        if wanted.queues is not None and set(wanted.queues) - known.keys():
+            known = await self._queues(anew=True)
+        if wanted.queues is None:
+            chosen = self._of_handlers(row, wanted, known)
+        else:
+            chosen = frozenset(wanted.queues)
+            if unknown := sorted(chosen - known.keys()):
+                raise InvalidInput(f"there is no queue {unknown[0]}. GET /work/queues lists those there are.")
+            for number in chosen:
+                if lacks := [word for word in given_words(known[number].capabilities) if word not in row.capabilities]:
+                    raise NotAllowed(
+                        f"queue {number} needs the capability {lacks[0]}, which worker {row.id} was not registered "
+                        "with.",
+                        "capability",
+                        self.access.actor,
+                    )
+        return Claimer(
+            actor=row.id,
+            worker=row.no,
+            lease=None if wanted.lease_us is None else _lease(wanted.lease_us),
+            slots=min(wanted.slots, MOST_AT_ONCE),
+            queues=chosen,
+            blocking=frozenset(wanted.blocking) & chosen,
+            blocking_slots=wanted.blocking_slots,
+        )
+
+    def _of_handlers(self, row: Worker, wanted: Wanted, known: Mapping[int, QueueSpec]) -> frozenset[int]:
+        """The queues of these handlers that the worker can serve, as far as the service can tell."""
+        now, names = self._monotonic(), frozenset(wanted.handlers or ())
+        return frozenset(
+            number
+            for number, spec in known.items()
+            if spec.kind == "python"
+            and spec.name in names
+            and (wanted.groups is None or spec.group in wanted.groups)
+            and all(word in row.capabilities for word in given_words(spec.capabilities))
+            and self._state.unfit.get((self._tenant, row.no, number), 0.0) <= now
+        )
+
+    def set_unfit(self, worker_id: str, queue: int) -> None:
+        """Offer the worker no step of this queue for a while."""
+        row = self._state.workers.get((self._tenant, worker_id))
+        if row is not None:
+            self._state.unfit[self._tenant, row.no, queue] = self._monotonic() + UNFIT_SECONDS
+
+    def opened_value(self, value: Any) -> Any:
+        """A payload inside other JSON, opened where this process can."""
+        seal = self._transactor.payloads.seal
+        return seal.opened_value(value) if seal.is_on else value
+
+    async def _require_capabilities(self, words: Sequence[str]) -> None:
+        if not words:
+            return
+        caller = Caller(self._tenant, self.access.actor, None if self.access.key is None else self.access.key.id)
+        authority = (await self._store.people.read_authorities([caller]))[caller]
+        now = await self._store.now()
+        for word in words:
+            if not authority.has(MembershipKind.ROLE, f"{CAPABILITY_ROLE}{word}", now):
+                raise NotAllowed(
+                    f"{self.access.actor} may not work with the capability {word}: it lacks the role "
+                    f"{CAPABILITY_ROLE}{word}. An administrator gives it: stepkeep users grant.",
+                    "capability",
+                    self.access.actor,
+                )
+
+    async def _worker(self, worker_id: str) -> Worker:
+        """The worker of this id, if the owner of the key registered it. Its number and its owner never change."""
+        known = self._state.workers.get((self._tenant, worker_id))
+        row = known or await self._store.find_worker(self._tenant, validate.key("the id of a worker", worker_id))
+        if row is None or row.owner is None or row.owner != self.access.owner:
+            raise NotFound(f"there is no worker {worker_id}")
+        if known is None:
+            self._state.note_worker(row)
+        return row
+
+    async def _fresh(self, worker_id: str) -> Worker:
+        await self._worker(worker_id)
+        row = await self._store.find_worker(self._tenant, worker_id)
+        if row is None:
+            raise NotFound(f"there is no worker {worker_id}")
+        return row
+
+    async def _publish(self, row: Worker, report: Any) -> None:
+        body = msgspec.json.encode(report)
+        if read_service(body) is None:
+            raise InvalidInput("`report` is not what a worker says about itself: see the docs on remote workers.")
+        await self._store.report_worker(self._tenant, row.no, body)
+
+    async def _queues(self, *, anew: bool = False) -> dict[int, QueueSpec]:
+        now = self._monotonic()
+        read_at, known = self._state.queues.get(self._tenant, (float("-inf"), {}))
+        if anew or now - read_at >= QUEUES_SECONDS:
+            known = dict(await self._store.list_queues(self._tenant))
+            self._state.queues[self._tenant] = (now, known)
+        return known
+
+    async def _sweep(self) -> None:
+        """Fire due timers about once a second, because a tenant may have no other worker than remote ones."""
+        now = self._monotonic()
+        if now - self._state.swept_at.get(self._tenant, float("-inf")) < SWEEP_SECONDS:
+            return
+        self._state.swept_at[self._tenant] = now
+        for name, held in list(self._state.held.items()):
+            if held.until < now - SWEEP_SECONDS:
+                self._drop(name)
+        await sweep_timers(self._transactor)
+        await workers.retire_silent(self._store, actor="sweep")
+
+    def _hold(self, row: Worker, claims: Iterable[Claim], lease_us: int | None) -> None:
+        now = self._monotonic()
+        for claim in claims:
+            lease = lease_us or claim.plan.definition.lease
+            name = (claim.tenant, claim.run_id, claim.step.no, claim.step.fence)
+            self._state.hold(name, Held(row.no, now + lease / SECOND, claim))
+
+    def _drop(self, name: tuple[str, str, int, int]) -> None:
+        claim = self._state.drop(name)
+        if claim is not None:
+            self._transactor.forget(claim)
+
+    async def _held_by(self, row: Worker, names: Sequence[tuple[str, int, int]]) -> set[tuple[str, int, int]]:
+        """Those of these claims that the worker holds. What this process does not know, it reads."""
+        now = self._monotonic()
+        found, unknown = set(), []
+        for name in names:
+            held = self._state.held.get((self._tenant, *name))
+            if held is not None and held.until >= now:
+                found |= {name} if held.worker == row.no else set()
+            else:
+                unknown.append(name)
+        for run_id in {name[0] for name in unknown}:
+            steps = await self._store.read_steps(self._tenant, validate.run_id(run_id))
+            mine = {(run_id, step.no, step.fence) for step in steps if step.worker == row.no}
+            found |= mine.intersection(unknown)
+        return found
+
+    async def _readable(self, worker_id: str, run_ids: Iterable[str]) -> list[RunKey]:
+        """These runs, if the worker holds a step of each; otherwise they are not there."""
+        row, keys = await self._worker(worker_id), []
+        now = self._monotonic()
+        for run_id in run_ids:
+            if not self._state.holds_run(self._tenant, run_id, row.no, now):
+                steps = await self._store.read_steps(self._tenant, validate.run_id(run_id))
+                if not any(step.worker == row.no for step in steps):
+                    raise NotFound(f"worker {worker_id} holds no step of run {run_id}")
+            keys.append((self._tenant, run_id))
+        return keys
+
+    async def _value(self, key: RunKey, payload: bytes) -> bytes:
+        """A payload as it was given; one that this process cannot open stays sealed."""
+        try:
+            return await self._transactor.payloads.value(*key, payload)
+        except PayloadSealed:
+            return payload
+
+    def _request(self, row: Worker, request: str | None) -> tuple[str, int, str | None]:
+        return (self._tenant, row.no, request)
+
+
+def _lease(given: int) -> int:
+    return max(SHORTEST_LEASE_US, min(LONGEST_LEASE_US, given))

@@ -1,0 +1,99 @@
+"""The registration of a remote worker: the same states as with a database, moved by the service.
+
+Its id is made by the service from a random instance, so that a registration whose answer was lost is not made twice.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.kernel.rows import Worker
+from stepkeep.kernel.states import WorkerState
+from stepkeep.operations.services import Service as Offer
+from stepkeep.store.protocol import Store
+from stepkeep.worker.membership import Membership
+from stepkeep.worker.remote.channel import Channel, WorkerForgotten
+from stepkeep.worker.remote.notices import Notices
+
+
+class RemoteMembership(Membership):
+    """One registration over HTTP."""
+
+    def __init__(self, channel: Channel, notices: Notices, store: Store, **given: Any) -> None:
+        super().__init__(store, **given)
+        self._channel, self._notices = channel, notices
+        self._instance = ""
+
+    async def join(self, queues: tuple[int, ...]) -> None:
+        self._queues = queues
+        self._instance = self._instance or secrets.token_hex(8)
+        body = {
+            "app": self._app,
+            "instance": self._instance,
+            "host": socket.gethostname()[:100] or "remote",
+            "pid": os.getpid(),
+            "capacity": self._capacity,
+            "capabilities": list(self._capabilities),
+        }
+        told = await self._channel.ask("POST", "/work/workers", body)
+        self._row = _row(told, queues)
+        self._instance = ""
+        self._channel.worker_id = self._row.id
+        self._notices.start(self._row.id)
+
+    async def beat(self) -> bool:
+        try:
+            return await super().beat()
+        except WorkerForgotten:
+            await self.join(self._queues)
+            return False
+
+    async def _beaten(self, before: Worker) -> Worker:
+        return await self._tell("heartbeat", {})
+
+    async def publish(self, offer: Offer) -> None:
+        await self._tell("heartbeat", {"report": msgspec.to_builtins(offer)})
+
+    async def mark(self, busy: bool) -> None:
+        if (self.row.state is WorkerState.BUSY) is busy or self.row.state not in (WorkerState.IDLE, WorkerState.BUSY):
+            return
+        async with self._one_at_a_time:
+            told = await self._tell("heartbeat", {"busy": busy})
+            # The incarnation stays: the next heartbeat must see that it is another one.
+            self._row = replace(self.row, state=told.state)
+
+    async def drain(self) -> None:
+        async with self._one_at_a_time:
+            self._row = await self._tell("drain", None)
+
+    async def leave(self) -> None:
+        self._notices.stop()
+        async with self._one_at_a_time:
+            told = await self._channel.ask("DELETE", f"/work/workers/{self.row.id}")
+            self._row = _row(told, self._queues)
+
+    async def _tell(self, what: str, body: Any) -> Worker:
+        return _row(await self._channel.ask("POST", self._channel.path(what), body), self._queues)
+
+
+def _row(told: Any, queues: tuple[int, ...]) -> Worker:
+    worker = told["worker"]
+    return Worker(
+        tenant=worker["tenant"],
+        id=worker["id"],
+        no=worker["no"],
+        state=WorkerState(worker["state"]),
+        incarnation=worker["incarnation"],
+        capacity=worker["capacity"],
+        capabilities=tuple(worker["capabilities"]),
+        queues=queues,
+        heard_at=0,
+        started_at=0,
+        owner=worker["owner"],
+    )

@@ -1,0 +1,337 @@
+"""What a worker reads and writes, over HTTP: the part of a store and of a transactor that workers use.
+
+The service decides and writes; here nothing is decided. A request whose answer was lost is sent again under the same
+id, so that the service answers it again instead of doing it twice. Where that is impossible, leases protect.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from stepkeep import errors
+from stepkeep.errors import Broken, Refused, StoreError, Unreadable
+from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.events import Event, StepReported
+from stepkeep.kernel.fitting import outcome_bytes
+from stepkeep.kernel.outcomes import Released
+from stepkeep.kernel.rows import Details, Step
+from stepkeep.kernel.states import RunState
+from stepkeep.network.service import CODES
+from stepkeep.operations.batch import Answer
+from stepkeep.operations.network import NAME
+from stepkeep.operations.payloads import OutputKey, Payloads
+from stepkeep.operations.plans import PlanCache
+from stepkeep.operations.settings import SettingKind
+from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.work_outcomes import outcome_json
+from stepkeep.store.change import Lease, Renewed, RunKey, StoredDefinition, StoredSetting
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import Evidence
+from stepkeep.worker.remote.channel import Channel
+from stepkeep.worker.remote.notices import Notices
+
+log = logging.getLogger("stepkeep.worker")
+
+LARGEST_RESULT = 3 * 1024 * 1024
+"""A request has at most 4 MiB."""
+
+MOST_REPORTS = 500
+TRIES = 3
+
+
+class RunAnswer(msgspec.Struct, frozen=True):
+    """What was read of one run. Payloads keep their bytes."""
+
+    run_id: str
+    details: dict[str, msgspec.Raw] | None = None
+    outputs: list[OutputAnswer] = []
+    steps: list[Step] = []
+
+
+class OutputAnswer(msgspec.Struct, frozen=True):
+    """One output; `absent` where the step has none."""
+
+    no: int
+    output: msgspec.Raw
+    absent: bool = False
+
+
+class RemoteStore:
+    """The part of a store that workers use."""
+
+    clock_offset = 0
+    parallel_commits = 2
+
+    def __init__(self, channel: Channel, tenant: str) -> None:
+        self._channel, self._tenant = channel, tenant
+        self.notifier = Notices(channel)
+
+    async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
+        told = await self._channel.ask("GET", "/work/queues")
+        return [
+            (
+                one["number"],
+                QueueSpec(
+                    kind=one["kind"],
+                    name=one["name"],
+                    capabilities=tuple(one["capabilities"]),
+                    group=one["group"],
+                ),
+            )
+            for one in told["queues"]
+        ]
+
+    async def has_ready(self, queues: Collection[int]) -> bool:
+        # A claim costs no more requests than this question.
+        return True
+
+    async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
+        body = {
+            "leases": [
+                {"run_id": one.run_id, "no": one.no, "fence": one.fence, "lease_us": one.lease} for one in leases
+            ]
+        }
+        told = await self._channel.ask("POST", self._channel.path("renew"), body, tries=TRIES, seconds=10)
+        return [Renewed(one["run_id"], one["no"], one["fence"], RunState(one["run_state"])) for one in told["renewed"]]
+
+    async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
+        found = await self._read([{"run_id": run_id, "details": True} for _, run_id in keys])
+        return {(self._tenant, one.run_id): _details(one.details) for one in found if one.details is not None}
+
+    async def read_outputs(self, wants: Sequence[OutputKey]) -> dict[OutputKey, bytes | None]:
+        by_run: dict[str, list[int]] = {}
+        for _, run_id, no in wants:
+            by_run.setdefault(run_id, []).append(no)
+        found = await self._read([{"run_id": run_id, "outputs": numbers} for run_id, numbers in by_run.items()])
+        return {
+            (self._tenant, one.run_id, each.no): None if each.absent else bytes(each.output)
+            for one in found
+            for each in one.outputs
+        }
+
+    async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
+        found = await self._read([{"run_id": run_id, "states": True}])
+        return found[0].steps if found else []
+
+    async def read_setting(
+        self, tenant: str, kind: str, name: str, revision: int | None = None
+    ) -> StoredSetting | None:
+        if (kind, name) != (SettingKind.NETWORK, NAME):
+            raise Broken(f"a remote worker reads no setting {kind} {name}")
+        told = await self._channel.ask("GET", "/work/network")
+        document = msgspec.json.encode(told["allow"])
+        return StoredSetting(
+            tenant=tenant, kind=kind, name=name, revision=1, document=document, saved_at=0, saved_by=""
+        )
+
+    async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
+        told = [
+            {"run_id": one.run_id, "no": one.no, "fence": one.fence, "evidence": msgspec.Raw(one.body)}
+            for one in evidence
+        ]
+        await self._channel.ask("POST", self._channel.path("evidence"), {"evidence": told}, tries=TRIES)
+
+    async def _read(self, runs: list[dict[str, Any]]) -> list[RunAnswer]:
+        answer = await self._channel.read("POST", self._channel.path("inputs"), {"runs": runs})
+        return msgspec.json.decode(answer, type=dict[str, list[RunAnswer]])["runs"]
+
+
+class RemotePayloads(Payloads):
+    """Payloads as the service gives them: whole, and opened where the service can open them."""
+
+    async def value(self, tenant: str, run_id: str, payload: bytes) -> bytes:
+        return self.seal.opened(payload)
+
+    async def detail(self, one: Details) -> Details:
+        return msgspec.structs.replace(one, input=self.seal.opened(one.input))
+
+
+class RemoteTransactor(Transactor):
+    """Claims and reports over HTTP."""
+
+    has_database = False
+
+    def __init__(self, channel: Channel, tenant: str) -> None:
+        self.remote = RemoteStore(channel, tenant)
+        super().__init__(cast(Store, self.remote), PlanCache())
+        self._channel, self._tenant = channel, tenant
+        self.payloads = RemotePayloads(self.store)
+        self.payloads.max_bytes = LARGEST_RESULT
+        self._unanswered: dict[str, Any] | None = None
+
+    async def submit_all(self, events: Sequence[Event]) -> list[Answer]:
+        """Report these outcomes. Timers are left to the service, which sweeps."""
+        reports = [event for event in events if isinstance(event, StepReported)]
+        replies = iter((await self.report(reports, None))[0]) if reports else iter(())
+        return [next(replies) if isinstance(event, StepReported) else Accepted() for event in events]
+
+    async def claim(
+        self, claimer: Claimer, *, limit: int, after: int | None = None, run: RunKey | None = None
+    ) -> list[Claim]:
+        if limit <= 0 or not claimer.queues:
+            return []
+        surplus: list[Claim] = []
+        if self._unanswered is not None:
+            # What that request has claimed is ours: it is taken now, as far as there are slots.
+            claims = await self._send_claim(self._unanswered)
+            claims, surplus = claims[:limit], claims[limit:]
+        else:
+            claims = []
+        if not claims and not surplus:
+            body = {
+                **self._wanted(claimer, min(limit, claimer.slots)),
+                "request_id": secrets.token_hex(8),
+                "after": after,
+                "run_id": None if run is None else run[1],
+            }
+            claims = await self._send_claim(body)
+        if surplus:
+            await self._release(claimer, surplus, "it was claimed by a request whose answer was lost")
+        return claims
+
+    async def _send_claim(self, body: dict[str, Any]) -> list[Claim]:
+        self._unanswered = body
+        try:
+            told = await self._channel.ask("POST", self._channel.path("claim"), body, tries=TRIES)
+        except StoreError:
+            raise
+        except errors.StepkeepError:
+            self._unanswered = None
+            raise
+        self._unanswered = None
+        return await self._claims(told["claims"])
+
+    async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
+        replies: list[Answer] = []
+        claims: list[Claim] = []
+        portions = _portions(events)
+        for place, portion in enumerate(portions):
+            body: dict[str, Any] = {
+                "reports": [
+                    {"run_id": one.run_id, "no": one.no, "fence": one.fence, "outcome": outcome_json(one.outcome)}
+                    for one in portion
+                ],
+                "request_id": _name_of(portion),
+            }
+            if claimer is not None and place == len(portions) - 1:
+                body["claim"] = self._wanted(claimer, claimer.slots)
+            told = await self._channel.ask("POST", self._channel.path("report"), body, tries=TRIES)
+            replies += [_reply(one) for one in told["replies"]]
+            claims += await self._claims(told["claims"])
+        return replies, claims
+
+    def forget(self, claim: Claim) -> None:
+        """Nothing is remembered here."""
+
+    def _wanted(self, claimer: Claimer, slots: int) -> dict[str, Any]:
+        return {
+            "slots": min(slots, 1000),
+            "queues": sorted(claimer.queues),
+            "blocking": sorted(claimer.blocking & claimer.queues),
+            "blocking_slots": max(0, claimer.blocking_slots),
+            "lease_us": claimer.lease,
+            "give": "rows",
+        }
+
+    async def _claims(self, told: Sequence[Mapping[str, Any]]) -> list[Claim]:
+        claims = []
+        for one in told:
+            step = msgspec.convert(one["row"], Step)
+            plan = await self._plan(one["definition_id"])
+            if plan is None:
+                # Its lease is left to expire; another worker may have the version that reads it.
+                log.error("step %s of run %s cannot be run here: its definition is unreadable", step.no, step.run_id)
+                continue
+            claims.append(
+                Claim(
+                    tenant=self._tenant,
+                    run_id=step.run_id,
+                    step=step,
+                    planned=plan.at(step.no),
+                    plan=plan,
+                    claimed_at=one["claimed_at"],
+                    run_due_at=one["run_due_at"],
+                )
+            )
+        return claims
+
+    async def _plan(self, definition_id: int) -> Any:
+        if not self.plans.knows(definition_id):
+            told = (await self._channel.ask("GET", f"/work/definitions/{definition_id}", tries=TRIES))["definition"]
+            stored = StoredDefinition(
+                tenant=self._tenant,
+                id=told["id"],
+                name=told["name"],
+                version=told["version"],
+                dialect=told["dialect"],
+                digest=told["digest"],
+                document=told["document"].encode(),
+                queues=tuple(told["queues"]),
+                published_at=0,
+                published_by="",
+            )
+            self.plans.learn([stored])
+        return self.plans.get(definition_id)
+
+    async def _release(self, claimer: Claimer, claims: Sequence[Claim], why: str) -> None:
+        await self.report(
+            [
+                StepReported(
+                    tenant=self._tenant,
+                    run_id=one.run_id,
+                    actor=claimer.actor,
+                    no=one.step.no,
+                    fence=one.step.fence,
+                    worker=claimer.worker,
+                    outcome=Released(reason=why),
+                )
+                for one in claims
+            ],
+            None,
+        )
+
+
+def _details(told: Mapping[str, msgspec.Raw]) -> Details:
+    plain = {name: msgspec.json.decode(value) for name, value in told.items() if name != "input"}
+    # No worker reads these two.
+    return Details(**{**plain, "labels": None, "asked_before": None}, input=bytes(told["input"]))
+
+
+def _portions(events: Sequence[StepReported]) -> list[list[StepReported]]:
+    """The events in requests that are not too large."""
+    portions: list[list[StepReported]] = [[]]
+    size = 0
+    for event in events:
+        own = outcome_bytes(event.outcome) + 2048
+        if portions[-1] and (size + own > LARGEST_RESULT or len(portions[-1]) >= MOST_REPORTS):
+            portions.append([])
+            size = 0
+        portions[-1].append(event)
+        size += own
+    return portions
+
+
+def _name_of(events: Sequence[StepReported]) -> str:
+    """The same for the same reports, so that a repetition is recognised."""
+    named = [f"{one.run_id} {one.no} {one.fence} {type(one.outcome).__name__}" for one in events]
+    return hashlib.sha256("\n".join(named).encode()).hexdigest()[:32]
+
+
+def _reply(told: Mapping[str, Any]) -> Answer:
+    if told["accepted"]:
+        record = {name: value for name, value in told.items() if name not in ("accepted", "repeated")}
+        return Accepted(record, repeated=told["repeated"])
+    code = told["code"]
+    if code == "unreadable":
+        return Unreadable("steps", reason="the service cannot read it")
+    kind = CODES.get(code)
+    if kind is not None and issubclass(kind, Refused):
+        return kind(told.get("detail", code))
+    return Broken(f"the service could not record it: {told.get('detail', code)}")

@@ -1,0 +1,1 @@
+"""Remote workers, the client and the MCP server, against a real service."""

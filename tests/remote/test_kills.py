@@ -1,0 +1,70 @@
+"""`kill -9` of the service and of remote workers: nothing is lost, nothing counts twice."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.remote.processes import outcome, site, started
+from tests.suites import first_on
+
+
+def wait_for(path: Path, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < deadline, f"waited in vain for {path.name}"
+        time.sleep(0.02)
+
+
+@first_on("postgres")
+def test_runs_end_once_although_the_service_and_a_worker_are_killed(database_url: str, tmp_path: Path) -> None:
+    with site(database_url, tmp_path) as place:
+        service, address = place.serve()
+        first = place.worker(address)
+        with place.client(address) as client:
+            held = started(client, "gated")
+            wait_for(place.marks / f"wait-{held}")
+            runs = [started(client, "quick", key=f"k-{number}") for number in range(4)]
+            assert outcome(client, runs[0])["state"] == "succeeded"
+        service.kill()
+        first.says("the service does not answer")
+        # While the service is away, the handler of the first worker returns: its report must wait for the next one.
+        (place.marks / "go").touch()
+        service, again = place.serve(urlsplit(address).port or 0)
+        assert again == address
+        with place.client(address) as client:
+            first.says("the service answers again")
+            ends = [outcome(client, run) for run in (held, *runs)]
+            assert [one["state"] for one in ends] == ["succeeded"] * 5
+            # One worker alone, killed while it holds a step: another takes the step over after its lease.
+            (place.marks / "go").unlink()
+            orphan = started(client, "gated")
+            wait_for(place.marks / f"wait-{orphan}")
+            first.kill()
+            (place.marks / "go").touch()
+            place.worker(address)
+            assert outcome(client, orphan)["state"] == "succeeded"
+            attempts = client.get(f"/runs/{orphan}/steps/wait/attempts").json()["attempts"]
+            assert [one["state"] for one in attempts] == ["lost", "succeeded"]
+            for run in (held, *runs, orphan):
+                verdict = client.get(f"/runs/{run}/certificate").json()
+                assert verdict["ok"], verdict
+
+
+@first_on("sqlite")
+def test_a_signal_lets_a_remote_worker_drain_and_hand_back(database_url: str, tmp_path: Path) -> None:
+    with site(database_url, tmp_path) as place:
+        _, address = place.serve()
+        worker = place.worker(address, "--grace", "0")
+        with place.client(address) as client:
+            held = started(client, "gated")
+            wait_for(place.marks / f"wait-{held}")
+            worker.process.terminate()
+            assert worker.process.wait(60) == 0
+            worker.says("has drained and stopped")
+            attempts = client.get(f"/runs/{held}/steps/wait/attempts").json()["attempts"]
+            assert [one["state"] for one in attempts] == ["released"]
+            (place.marks / "go").touch()
+            place.worker(address)
+            assert outcome(client, held)["state"] == "succeeded"
