@@ -40,7 +40,8 @@ class Program:
         )
         self.lines: list[str] = []
         self._heard = threading.Condition()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -72,6 +73,10 @@ class Program:
         """kill -9."""
         self.process.kill()
         self.process.wait()
+        self._reader.join(10)
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
 
 
 class Site:
