@@ -34,7 +34,7 @@ class RemoteMembership(Membership):
         self._queues = queues
         self._instance = self._instance or secrets.token_hex(8)
         body = {
-            "app": self._app,
+            "app": self.app,
             "instance": self._instance,
             "host": socket.gethostname()[:100] or "remote",
             "pid": os.getpid(),
