@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
 from stepkeep.definition import arguments
-from stepkeep.definition.bounds import MESSAGE_TTL, START_DELAY
+from stepkeep.definition.bounds import MAX_VERSION, MESSAGE_TTL, START_DELAY
 from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.hooks import Decision, ToSend, ToStart
 from stepkeep.definition.registry import Registry, default_registry
@@ -66,6 +66,7 @@ from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
 from stepkeep.operations.publish import find_plan, list_published, publish
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.results import RunResult
+from stepkeep.operations.run_differences import compare_runs
 from stepkeep.operations.schemas import list_schemas, publish_schema, resolve_schemas, show_schema
 from stepkeep.operations.search import Terms, search_runs
 from stepkeep.operations.start import Started, StartedHere, Starter, StartRequest, start_idle
@@ -73,6 +74,7 @@ from stepkeep.operations.status import list_workers, read_status
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.triggers.firing import Firer
 from stepkeep.operations.triggers.manage import install
+from stepkeep.operations.versions import compare_versions
 from stepkeep.operations.waiting import RunWaiter
 from stepkeep.outside import AsyncHooks, AsyncNetwork
 from stepkeep.result import Result, settled_states
@@ -729,6 +731,21 @@ class AsyncEngine:
         """Published workflows with their versions, by name and version."""
         wanted = optional_key("the name of a workflow", name)
         return await list_published(self.transactor, wanted, tenant=self.tenant)
+
+    async def compare_versions(self, workflow: str, old: int, new: int, *, live: bool = False) -> dict[str, Any]:
+        """What differs between two versions of a workflow, and what it means for runs of the old one.
+
+        With `live`, also how many of its live runs could continue under the new version, and why others could not.
+        """
+        name = validate.key("the name of a workflow", workflow)
+        was, now = [arguments.whole("compare_versions: a version", one, 1, MAX_VERSION) for one in (old, new)]
+        wanted = arguments.flag("compare_versions: live", live)
+        return await compare_versions(self.transactor, name, was, now, tenant=self.tenant, live=wanted)
+
+    async def compare_runs(self, first: str, second: str) -> dict[str, Any]:
+        """What differs between two runs: states, errors, outputs, attempts and costs, step by step."""
+        one, other = validate.run_id(first), validate.run_id(second)
+        return await compare_runs(self.transactor, one, other, tenant=self.tenant)
 
     async def workers(self, *, live_only: bool = True) -> dict[str, Any]:
         """What each worker serves and how much it holds."""

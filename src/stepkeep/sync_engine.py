@@ -544,6 +544,26 @@ class Engine:
         """
         return self._call(self._core.definitions(name=name))
 
+    def compare_versions(self, workflow: str, old: int, new: int, *, live: bool = False) -> dict[str, Any]:
+        """What differs between two versions of a workflow, and what it means for runs of the old one.
+
+        With `live`, also how many of its live runs could continue under the new version, and why others could not.
+
+        >>> _ = engine.publish(hello)
+        >>> engine.compare_versions("hello", 1, 1)["same"]
+        True
+        """
+        return self._call(self._core.compare_versions(workflow, old, new, live=live))
+
+    def compare_runs(self, first: str, second: str) -> dict[str, Any]:
+        """What differs between two runs: states, errors, outputs, attempts and costs, step by step.
+
+        >>> one, other = (engine.run(hello, {"name": name}).run_id for name in ("Ada", "Bea"))
+        >>> [difference["field"] for difference in engine.compare_runs(one, other)["run"]]
+        ['input', 'output']
+        """
+        return self._call(self._core.compare_runs(first, second))
+
     def workers(self, *, live_only: bool = True) -> dict[str, Any]:
         """What each worker serves and how much it holds.
 

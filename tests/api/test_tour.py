@@ -185,6 +185,8 @@ async def _records(tour: Tour, run: str) -> None:
     assert (await tour("GET", f"/runs/{run}/cost"))["cost"] == {}
     assert (await tour("GET", f"/runs/{run}/past?seq=1"))["run"]["state"] == "queued"
     assert (await tour("GET", f"/runs/{run}/past?time=2100-01-01T00:00:00Z"))["run"]["state"] == "succeeded"
+    assert (await tour("GET", f"/runs/{run}/compare?other={run}"))["same"] is True
+    assert (await tour("GET", "/workflows/hello/compare?live=true"))["live"]["examined"] == 0
     assert (await tour("GET", f"/runs/{run}/explain"))["causes"]
     assert (await tour("GET", f"/explain?what={run}"))["state"] == "succeeded"
     assert (await tour("GET", f"/runs/{run}/certificate"))["ok"] is True

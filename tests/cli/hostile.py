@@ -209,6 +209,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             [runs["fail"], HOSTILE],
         ],
         ("definitions",): [[], [HOSTILE]],
+        ("diff",): [[runs["fail"], runs["fail"]], [HOSTILE, HOSTILE], [f"{HOSTILE}@1", f"{HOSTILE}@2"]],
         ("publish",): [["bad.json"], [HOSTILE], ["gate.json"]],
         ("completion",): [[HOSTILE], ["bash"]],
         ("dialects",): [[], ["ioa"], ["ioa", "--mermaid"], [HOSTILE]],

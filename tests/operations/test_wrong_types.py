@@ -173,6 +173,8 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
         "explain": {"what": run},
         "status": {},
         "definitions": {},
+        "compare_versions": {"workflow": "w", "old": 1, "new": 1},
+        "compare_runs": {"first": run, "second": run},
         "workers": {},
         "publish_schema": {"ref": "invoice/v1", "schema": {}},
         "schema": {"ref": "invoice/v1"},

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import Path, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 
 from stepkeep.api.bodies import DIALECTS, Anything, Cursor, Limit, Moment, Page, page
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import Answer, Engine, answers, router
+from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import CheckReport, accepted
 from stepkeep.dialects.registry import examine
@@ -69,6 +70,67 @@ class Published(BaseModel):
 
     definition: DefinitionSummary
     warnings: list[Anything]
+
+
+class FieldDifference(BaseModel):
+    """A field that differs. Its `kind` is `meaning`, `setting` or `edge`."""
+
+    field: str
+    kind: str
+    old: Any = None
+    new: Any = None
+
+
+class StepDifference(BaseModel):
+    """A step that was `added`, `removed` or `changed`."""
+
+    name: str
+    change: str
+    differences: list[FieldDifference]
+
+
+class VersionName(BaseModel):
+    """A version of a workflow."""
+
+    workflow: str
+    version: int
+
+
+class ReasonToStay(BaseModel):
+    """Why runs could not continue under the new version, and how many."""
+
+    reason: str
+    runs: int
+
+
+class StayingRun(BaseModel):
+    """A run that could not continue under the new version."""
+
+    run_id: str
+    reasons: list[str]
+
+
+class LiveRuns(BaseModel):
+    """The live runs of the old version."""
+
+    examined: int
+    is_complete: bool
+    could_continue: int
+    must_stay: int
+    reasons: list[ReasonToStay]
+    examples: list[StayingRun]
+
+
+class VersionDifferences(BaseModel):
+    """What differs between two versions."""
+
+    from_: VersionName = Field(alias="from")
+    to: VersionName
+    same: bool
+    workflow: list[FieldDifference]
+    steps: list[StepDifference]
+    consequences: list[str]
+    live: LiveRuns | None = None
 
 
 class DefinitionView(BaseModel):
@@ -158,6 +220,30 @@ async def list_workflows(
     found = (await engine.definitions(name=name))["definitions"]
     shown, following = page(found, lambda one: f"{one['workflow']}@{one['version']}", cursor, limit)
     return Answer({"definitions": shown, "next": following})
+
+
+@routes.get(
+    "/workflows/{name:path}/compare",
+    operation_id="compare_versions",
+    summary="Compare two versions of a workflow",
+    response_model=None,
+    responses=answers(VersionDifferences),
+)
+async def compare_versions(
+    engine: Engine,
+    name: WorkflowName,
+    old: Annotated[int | None, Query(ge=1, le=MAX_VERSION, description="By default the one before `new`.")] = None,
+    new: Annotated[int | None, Query(ge=1, le=MAX_VERSION, description="By default the highest one.")] = None,
+    live: Annotated[bool, Query(description="Also examine the live runs of the old version.")] = False,
+) -> Answer:
+    """What differs, and what it means for runs of the old version."""
+    versions = [one["version"] for one in await _versions(engine, name)]
+    if not versions:
+        raise NotFound(f"there is no published workflow {name}")
+    now = versions[-1] if new is None else new
+    earlier = [one for one in versions if one < now]
+    was = (earlier or [now])[-1] if old is None else old
+    return Answer(await engine.compare_versions(name, was, now, live=live))
 
 
 @routes.get(

@@ -83,6 +83,33 @@ class PastView(BaseModel):
     findings: list[Anything]
 
 
+class FieldOfBoth(BaseModel):
+    """A field that differs between two runs, or between a step of both."""
+
+    field: str
+    first: Any = None
+    second: Any = None
+
+
+class StepOfBoth(BaseModel):
+    """A step that differs, or that one run alone has; `seconds` from its start to its end in each."""
+
+    name: str
+    only_in: str | None
+    differences: list[FieldOfBoth]
+    seconds: list[float | None]
+
+
+class RunDifferences(BaseModel):
+    """What differs between two runs."""
+
+    first: str
+    second: str
+    same: bool
+    run: list[FieldOfBoth]
+    steps: list[StepOfBoth]
+
+
 class EntryView(BaseModel):
     """One entry of a journal: the lines of the exported log, and with `raw` the bytes that the hash covers."""
 
@@ -248,6 +275,22 @@ async def show_past_run(
     if seq is not None and time is not None:
         raise InvalidInput("give `seq` or `time`, not both.")
     return Answer(await engine.show(run_id, at=seq or time or datetime.max.replace(tzinfo=UTC)))
+
+
+@routes.get(
+    "/runs/{run_id}/compare",
+    operation_id="compare_runs",
+    summary="Compare two runs",
+    response_model=None,
+    responses=answers(RunDifferences),
+)
+async def compare_runs(
+    engine: Engine, run_id: RunId, other: Annotated[str | None, Query(max_length=36, description="Its id.")] = None
+) -> Answer:
+    """What differs between two runs, step by step; without another one, the run that this one repeats."""
+    if other is None:
+        other = (await engine.show(run_id))["run"]["rerun_of"] or run_id
+    return Answer(await engine.compare_runs(other, run_id))
 
 
 @routes.get(

@@ -31,6 +31,7 @@ from stepkeep.cli.commands import (
     demo,
     dev,
     dialects,
+    diff,
     evidence,
     explain,
     hooks,
@@ -113,6 +114,7 @@ app.command("explain", rich_help_panel=LOOK)(with_settings(explain.explain))
 app.command("certify", rich_help_panel=LOOK)(with_settings(certify.certify))
 app.command("evidence", rich_help_panel=LOOK)(with_settings(evidence.evidence))
 app.command("definitions", rich_help_panel=LOOK)(with_settings(definitions.definitions))
+app.command("diff", rich_help_panel=LOOK)(with_settings(diff.diff))
 app.command("dialects", rich_help_panel=LOOK)(with_settings(dialects.dialects))
 app.command("workers", rich_help_panel=LOOK)(with_settings(workers.workers))
 app.command("approvals", rich_help_panel=PEOPLE)(with_settings(approvals.approvals))

@@ -1,0 +1,66 @@
+"""`stepkeep diff A B`: what differs between two versions of a workflow, or between two runs. Reads only."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.session import find_run, open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import SUCCEEDED
+from stepkeep.errors import InvalidInput
+
+
+def diff(
+    settings: Settings,
+    first: Annotated[
+        str, typer.Argument(metavar="A", help="WORKFLOW@VERSION, or the id of a run.", show_default=False)
+    ],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another one of the same kind.", show_default=False)],
+    live: Annotated[
+        bool, typer.Option("--live", help="Also which live runs of version A could continue under version B.")
+    ] = False,
+) -> int:
+    """Compare two versions of a workflow, or two runs.
+
+    Of versions: steps that were added, removed or changed, and what that means for runs of the old version.
+    """
+    of_versions = [version_in(text) for text in (first, second)]
+    if live and None in of_versions:
+        raise InvalidInput("--live goes with two versions: WORKFLOW@VERSION.")
+    view = asyncio.run(_compare(settings, first, second, of_versions, live=live))
+    if settings.json:
+        answer(view)
+    else:
+        from stepkeep.cli.render.differences import run_lines, version_lines
+
+        for line in run_lines(view) if of_versions[0] is None else version_lines(view):
+            say(line)
+    return SUCCEEDED
+
+
+async def _compare(
+    settings: Settings, first: str, second: str, versions: list[tuple[str, int] | None], *, live: bool
+) -> dict[str, Any]:
+    async with open_engine(settings) as engine:
+        if versions[0] is not None and versions[1] is not None:
+            (name, old), (other, new) = versions[0], versions[1]
+            if name != other:
+                raise InvalidInput(f"{first} and {second} are versions of different workflows.")
+            return await engine.compare_versions(name, old, new, live=live)
+        if versions != [None, None]:
+            raise InvalidInput("give two versions, each as WORKFLOW@VERSION, or two runs.")
+        return await engine.compare_runs(await find_run(engine, first), await find_run(engine, second))
+
+
+def version_in(text: str) -> tuple[str, int] | None:
+    """The workflow and the version that a text names; None if it has no `@`."""
+    name, at, version = text.rpartition("@")
+    if not at:
+        return None
+    if not name or not version.isascii() or not version.isdigit():
+        raise InvalidInput(f"a version is written WORKFLOW@VERSION, as order@3; not {text[:80]!r}.")
+    return name, int(version[:12])

@@ -1,0 +1,72 @@
+"""Two versions of a definition: meaning, settings, edges, and which runs could continue."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from stepkeep.kernel.definition import Definition, Dependency, Handler, Retry, StepDefinition
+from stepkeep.kernel.states import StepState
+from stepkeep.kernel.versions import MEANING, Kind, compare, obstacles
+
+
+def step(name: str, *after: str, order: int = 0, **fields: object) -> StepDefinition:
+    edges = tuple(Dependency(step=one) for one in after)
+    return StepDefinition(name=name, order=order, executor=Handler(name=name), depends_on=edges, **fields)  # type: ignore[arg-type]
+
+
+def definition(*steps: StepDefinition, **fields: object) -> Definition:
+    return Definition(name="order", version=1, steps=steps, **fields)  # type: ignore[arg-type]
+
+
+OLD = definition(step("charge"), step("ship", "charge"), step("mail", "ship"))
+
+
+def with_step(name: str, **fields: object) -> Definition:
+    return replace(OLD, steps=tuple(replace(one, **fields) if one.name == name else one for one in OLD.steps))
+
+
+def test_equal_definitions_have_no_difference_whatever_their_versions_are() -> None:
+    assert compare(OLD, replace(OLD, version=2)).is_empty
+    assert list(obstacles(OLD, replace(OLD, version=2), ["charge", "ship", "mail"])) == []
+
+
+@pytest.mark.parametrize("name", MEANING)
+def test_every_field_of_meaning_is_a_field_of_steps(name: str) -> None:
+    assert name in StepDefinition.__struct_fields__
+
+
+def test_a_setting_stops_no_run_and_a_meaning_stops_those_that_began_the_step() -> None:
+    setting = with_step("ship", retry=Retry(max_attempts=9), timeout=1)
+    [change] = compare(OLD, setting).steps
+    assert {one.kind for one in change.differences} == {Kind.SETTING}
+    assert list(obstacles(OLD, setting, ["charge", "ship"])) == []
+    meaning = with_step("ship", executor=Handler(name="ship.fast"))
+    assert list(obstacles(OLD, meaning, ["charge"])) == []
+    assert list(obstacles(OLD, meaning, ["charge", "ship"])) == ["step ship began, and its executor differs"]
+
+
+def test_a_removed_step_stops_runs_that_began_it() -> None:
+    new = replace(OLD, steps=OLD.steps[:2])
+    assert [(one.name, one.change) for one in compare(OLD, new).steps] == [("mail", "removed")]
+    assert list(obstacles(OLD, new, ["charge", "ship"])) == []
+    assert "does not have it" in next(obstacles(OLD, new, ["charge", "ship", "mail"]))
+
+
+def test_a_new_step_before_one_that_began_stops_the_run() -> None:
+    new = definition(step("charge"), step("check", "charge"), step("ship", "charge", "check"), step("mail", "ship"))
+    assert ("check", "added") in [(one.name, one.change) for one in compare(OLD, new).steps]
+    assert list(obstacles(OLD, new, ["charge"])) == []
+    assert "depends on check" in next(obstacles(OLD, new, ["charge", "ship"]))
+
+
+def test_a_dependency_that_asks_for_another_end_stops_the_run_and_a_wider_one_does_not() -> None:
+    wide = (Dependency(step="charge", allow=(StepState.SUCCEEDED, StepState.SKIPPED)),)
+    old, new = with_step("ship", depends_on=wide), OLD
+    assert "another end of charge" in next(obstacles(old, new, ["charge", "ship"]))
+    assert list(obstacles(new, old, ["charge", "ship"])) == []
+
+
+def test_fields_of_the_workflow_are_compared_too() -> None:
+    [one] = compare(OLD, replace(OLD, timeout=5)).workflow
+    assert (one.field, one.old, one.new) == ("timeout", None, 5)
