@@ -118,6 +118,10 @@ def test_dev_in_an_empty_directory_serves_with_a_worker_and_a_key(program: Start
             pass
         assert found["output"] == "Hello, Ada"
         assert found["created_by"] == "dev"
+    pages, _, code = told_["pages"].partition("#code=")
+    assert (pages, told_["key"] in told_["pages"]) == (f"{told_['address']}/ui", False)
+    with httpx2.Client(base_url=told_["address"]) as client:
+        assert client.post("/session/link", json={"code": code}).json()["principal"] == "dev"
     key_file = tmp_path / ".stepkeep" / "dev.key"
     assert key_file.read_text().strip() == told_["key"]
     assert key_file.stat().st_mode & 0o077 == 0

@@ -34,6 +34,7 @@ ROUTES: dict[str, str] = {
     "GET /version": OPEN,
     "GET /openapi.json": OPEN,
     "POST /session": OPEN,
+    "POST /session/link": OPEN,
     "GET /session": ANY_KEY,
     "DELETE /session": ANY_KEY,
     "GET /metrics": "metrics",

@@ -22,10 +22,12 @@ from stepkeep.api import (
     health,
     hooks,
     keys,
+    links,
     messages,
     metrics,
     network,
     outbox,
+    pages,
     people,
     policies,
     records,
@@ -56,6 +58,7 @@ RESOURCES = (
     health,
     session,
     metrics,
+    links,
     runs,
     run_actions,
     steps,
@@ -108,6 +111,7 @@ def _application(service: Service) -> FastAPI:
     app.state.service = service
     for resource in RESOURCES:
         app.router.routes.extend(resource.routes.routes)
+    app.router.routes.extend(pages.routes)
     app.add_exception_handler(HTTPException, _unrouted)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     _require_all_rows(app)

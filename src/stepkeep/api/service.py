@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from stepkeep.api.access import Callers
 from stepkeep.api.browsers import Browsers
+from stepkeep.api.links import Links
 from stepkeep.api.measures import HttpMeasures
 from stepkeep.engine import AsyncEngine
 from stepkeep.hosted import AsyncHostedWorker, vitals_of
@@ -29,6 +30,8 @@ class Service:
         self.engine = engine
         self.browsers = browsers or Browsers()
         """What is told about browsers, and their attempts to sign in."""
+        self.links = Links()
+        """One-time links that sign a browser in."""
         self.callers = Callers(engine)
         self.watch = JournalWatch(engine.store)
         self.tailer = Tailer(engine.transactor)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+import threading
+import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 OWNER = "dev"
 KEY_FILE = "dev.key"
+LOG_LINES = 200
+"""How many of the last lines of `ctx.logger` the pages can show of an attempt."""
 
 
 def dev(
@@ -40,6 +45,7 @@ def dev(
     new_key: Annotated[
         bool, typer.Option("--new-key", help="Make a new key and revoke the one that is kept beside the database.")
     ] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the web pages in a browser.")] = False,
     drain: Drain = 0.2,
     grace: Grace = 5.0,
     log_level: LogLevel = "warning",
@@ -55,7 +61,7 @@ def dev(
     with quiet_stdout(settings.json):
         load_handlers(app or [])
     options = {"concurrency": concurrency, "threads": threads, "capabilities": capability or []}
-    asyncio.run(_dev(settings, policies, listen(host, port), options, new_key, drain, grace))
+    asyncio.run(_dev(settings, policies, listen(host, port), options, new_key, drain, grace, not no_open))
     return SUCCEEDED
 
 
@@ -67,26 +73,41 @@ async def _dev(
     new_key: bool,
     drain: float,
     grace: float,
+    opens: bool,
 ) -> None:
     from stepkeep.api.app import create_app
     from stepkeep.api.server import address_of, serve
+    from stepkeep.worker.settings import Settings as WorkerSettings
 
     async with open_engine(settings, policies, creates=True) as engine:
         file = Path(settings.db.removeprefix("sqlite:///")).parent / KEY_FILE
         key = await _key(engine, file, new_key)
-        worker = await engine.start_worker(app="dev", **options)  # type: ignore[arg-type]
+        given: dict[str, Any] = {**options, "settings": WorkerSettings(log_lines=LOG_LINES)}
+        worker = await engine.start_worker(app="dev", **given)
         address = address_of(listener)
+        application = create_app(engine, workers=[worker])
+        link = f"{address}/ui#code={application.service.links.make(key)}"
 
         def told() -> None:
             if settings.json:
-                answer({"service": {"address": address, "key": key, "key_file": str(file)}})
+                answer({"service": {"address": address, "key": key, "key_file": str(file), "pages": link}})
                 return
             say(f"the service listens on {address}, with a worker in this process")
             say(f"key: {key} (kept in {file})")
+            say(f"pages: {link} (signs in once)")
             say(f"try: curl -H 'Authorization: Bearer {key}' {address}/status")
+            if opens and _has_screen():
+                # In a thread of its own: some browsers return only when they are closed.
+                threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
 
-        await serve(create_app(engine, workers=[worker]), listener, drain_seconds=drain, grace_seconds=grace, told=told)
+        await serve(application, listener, drain_seconds=drain, grace_seconds=grace, told=told)
     warn("stopped")
+
+
+def _has_screen() -> bool:
+    """Whether a person sits at a screen here: a terminal, and a desktop that can show a browser."""
+    has_desktop = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    return sys.stdout.isatty() and has_desktop
 
 
 async def _key(engine: AsyncEngine, file: Path, renew: bool) -> str:

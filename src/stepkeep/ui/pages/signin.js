@@ -1,0 +1,35 @@
+/**
+ * Signing in with an API key. The key is sent once; the browser keeps a session instead of it.
+ * @module
+ */
+import { Problem } from "../api.js";
+import { field, input } from "../components/parts.js";
+import { h, put } from "../dom.js";
+import { inert } from "../format.js";
+import { icon } from "../icons.js";
+
+/** @param {(key: string) => Promise<void>} enter */
+export function signInPage(enter) {
+  const key = input({ type: "password", name: "key", placeholder: "sk_…", required: true, autocomplete: "current-password" });
+  const problem = h("div", { class: "problem", role: "alert" });
+  const submit = h("button", { type: "submit", class: "button primary" }, "Sign in");
+  /** @param {Event} event */
+  async function send(event) {
+    event.preventDefault();
+    put(problem);
+    submit.disabled = true;
+    try {
+      await enter(key.value.trim());
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      put(problem, icon("warn"), h("span", null, error.status === 401 || error.status === 400 ? "This is no valid key." : inert(error.message)));
+      key.focus();
+    } finally {
+      submit.disabled = false;
+    }
+  }
+  return h("main", { class: "signin" }, h("form", { class: "card", on: { submit: send } },
+    h("img", { src: new URL("../icon.svg", import.meta.url).pathname, alt: "", width: "40", height: "40" }), h("h1", null, "Sign in to Stepkeep"),
+    field("API key", key, "It is sent once and not kept in the browser."), problem, submit,
+    h("p", { class: "muted" }, "No key yet? ", h("code", null, "stepkeep keys create USER"), " makes one. ", h("code", null, "stepkeep dev"), " opens this page signed in.")));
+}

@@ -1,0 +1,50 @@
+"""One browser and one service per module, one signed-in reader per test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.databases import migrated_file
+from tests.ui.stage import Reader, Site, launch
+
+Read = Callable[..., Reader]
+
+DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}}
+PHONE: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Not one per session: while playwright is open, no other test of the process can call `asyncio.run`."""
+    with sync_playwright() as playwright:
+        opened = launch(playwright)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(migrated_file(tmp_path_factory.mktemp("ui") / "pages.db"))
+    made.open()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def reader(site: Site, browser: Browser) -> Iterator[Read]:
+    """Signs a person in at a browser; what a page complains about fails the test."""
+    opened: list[Reader] = []
+
+    def read(owner: str = "ann", *scopes: str, phone: bool = False, dark: bool = False, **options: Any) -> Reader:
+        shape = {**(PHONE if phone else DESKTOP), "color_scheme": "dark" if dark else "light", **options}
+        made = Reader(site, browser, **shape)
+        opened.append(made)
+        return made.sign_in(site.key(owner, *scopes))
+
+    yield read
+    for one in opened:
+        one.close()

@@ -1,0 +1,207 @@
+"""A real service with a worker in a thread of its own, people and workflows for the pages, and the browser."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from functools import cache
+from typing import Any, TypeVar
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
+
+import stepkeep as sk
+from stepkeep.api.app import create_app
+from stepkeep.api.server import Server, address_of, listen, make_server
+from stepkeep.definition.native import load_text
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.engine import AsyncEngine
+from stepkeep.operations.access import Scope
+from stepkeep.operations.publish import find_plan
+from stepkeep.worker.settings import Settings as WorkerSettings
+from tests.system_programs import need_program
+
+T = TypeVar("T")
+EVERYTHING = tuple(scope.value for scope in Scope)
+PATIENCE = 30_000
+"""Milliseconds that the browser waits for anything, on a busy machine."""
+
+
+def _flaky(ctx: sk.Context) -> dict[str, str]:
+    ctx.logger.warning("attempt %d of the address", ctx.attempt)
+    if ctx.attempt < 2:
+        raise ConnectionError("the address service did not answer")
+    return {"address": "Main Street 1"}
+
+
+def _broken() -> None:
+    raise ValueError("the card was declined")
+
+
+def handlers() -> Registry:
+    registry = Registry()
+    named: dict[str, Callable[..., Any]] = {
+        "ui.quick": lambda: {"rows": 3},
+        "ui.flaky": _flaky,
+        "ui.broken": _broken,
+        "ui.undo": lambda: "undone",
+        "ui.echo": lambda value=None: value,
+    }
+    for name, function in named.items():
+        registry.register(HandlerSpec(name=name, function=function))
+    return registry
+
+
+ORDER = """
+workflow: order
+timeout: 2h
+on_failure: compensate
+input:
+  order: { type: string, description: the number of the order }
+  amount: { type: integer, required: false }
+steps:
+  - { name: reserve, uses: ui.quick, timeout: 10s, depends_on: [], undo: { uses: ui.undo, timeout: 10s } }
+  - name: check-address
+    uses: ui.flaky
+    timeout: 10s
+    depends_on: []
+    effect: read
+    retry: { initial: 1ms, jitter: 0 }
+  - name: sign-off
+    approval: { prompt: May this order be shipped?, deadline: 1h }
+    depends_on: [reserve, check-address]
+  - { name: ship, uses: ui.broken, timeout: 10s, depends_on: [sign-off], effect: read, retry: { max_attempts: 1 } }
+"""
+"""A retry, a gate, and a failure that is rolled back."""
+
+PAYMENT = """
+workflow: payment
+timeout: 2h
+steps:
+  - { name: invoice, uses: ui.quick, timeout: 10s, effect: read }
+  - { name: paid, wait: { event: paid, deadline: 1h } }
+  - { name: book, uses: ui.quick, timeout: 10s, effect: read }
+"""
+"""A message."""
+
+ECHO = """
+workflow: echo
+steps:
+  - { name: say, uses: ui.echo, with: { value: "${{ input.value }}" }, timeout: 10s, effect: read }
+"""
+"""What goes in comes out."""
+
+
+class Site:
+    """One process's service: its address, its engine, and people with keys."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.address = ""
+        self.engine = AsyncEngine(url, actor="service", registry=handlers())
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._server: Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine that runs where the service runs."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    def open(self) -> None:
+        self._thread.start()
+        self.run(self._open())
+
+    async def _open(self) -> None:
+        await self.engine.__aenter__()
+        for text in (ORDER, PAYMENT, ECHO):
+            await self.engine.publish(load_text(text, "page.yaml"))
+        await self.engine.start_worker(app="ui", settings=WorkerSettings(log_lines=50))
+        listener = listen("127.0.0.1", 0)
+        self.address = address_of(listener)
+        self._server, ready = make_server(create_app(self.engine)), asyncio.Event()
+        self._server.told = ready.set
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+        await ready.wait()
+
+    def close(self) -> None:
+        self.run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(30)
+        self._loop.close()
+
+    async def _close(self) -> None:
+        assert self._server is not None
+        assert self._serving is not None
+        self._server.should_exit = True
+        await self._serving
+        await self.engine.__aexit__(None, None, None)
+
+    def key(self, owner: str = "ann", *scopes: str) -> str:
+        """A new key of a person, who is registered first if need be."""
+        return self.run(self._key(owner, scopes or EVERYTHING))
+
+    async def _key(self, owner: str, scopes: tuple[str, ...]) -> str:
+        if owner not in [one["name"] for one in (await self.engine.users.list())["users"]]:
+            await self.engine.users.create(owner)
+        return str((await self.engine.keys.create(owner, scopes=scopes))["secret"])
+
+    def start(self, workflow: str, given: Any = None, **options: Any) -> str:
+        """A new run of a published workflow."""
+        return self.run(self._start(workflow, given, options))
+
+    async def _start(self, workflow: str, given: Any, options: dict[str, Any]) -> str:
+        plan = await find_plan(self.engine.transactor, workflow, None, tenant=self.engine.tenant)
+        return (await self.engine.start(plan, given, **options)).run_id
+
+    def settle(self, run_id: str) -> str:
+        """The state of a run once it has ended or waits for people or messages."""
+        return self.run(self.engine.wait(run_id, seconds=30, until_blocked=True)).state
+
+
+class Reader:
+    """A person at a browser who is signed in."""
+
+    def __init__(self, site: Site, browser: Browser, **options: Any) -> None:
+        self.site = site
+        self.context = browser.new_context(base_url=site.address, **options)
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE)
+        self.complaints: list[str] = []
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._hear)
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        # Answers such as 401 or 409 are part of the tests; a broken policy or script is not.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.complaints.append(message.text)
+
+    def sign_in(self, key: str) -> Reader:
+        self.page.goto("/ui/runs")
+        self.page.get_by_label("API key").fill(key)
+        self.page.get_by_role("button", name="Sign in").click()
+        self.page.get_by_role("heading", name="Runs", level=1).wait_for()
+        return self
+
+    def open(self, path: str) -> Page:
+        """Go to a page, by its address."""
+        self.page.goto(f"/ui{path}")
+        self.page.locator("main h1").first.wait_for()
+        return self.page
+
+    def close(self) -> None:
+        self.context.close()
+        assert not self.complaints, self.complaints
+
+
+@cache
+def chromium() -> str:
+    """The browser of this machine."""
+    return need_program("chromium", "chromium")
+
+
+def launch(playwright: Playwright) -> Browser:
+    # The sandbox of the browser needs rights that root in a container does not have.
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    return playwright.chromium.launch(executable_path=chromium(), args=arguments)
