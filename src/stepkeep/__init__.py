@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
+    from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
     from stepkeep.definition.expression_objects import Expr
     from stepkeep.definition.handlers import Retry, agent, lifespan, step
     from stepkeep.definition.listeners import hook, on
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from stepkeep.sending import AsyncOutbox, AsyncSinks, Taken
     from stepkeep.sinks.event import OutgoingEvent
     from stepkeep.sinks.interface import Sink, SinkFailed
-    from stepkeep.sync_administration import Keys, Tenants, Users
+    from stepkeep.sync_administration import Audit, Keys, Tenants, Users
     from stepkeep.sync_engine import Engine
     from stepkeep.sync_engine import open as open  # noqa: A004 - sk.open reads best
     from stepkeep.sync_messages import Mailbox
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AsyncAudit": "stepkeep.administration",
     "AsyncEngine": "stepkeep.engine",
     "AsyncHooks": "stepkeep.outside",
     "AsyncHostedWorker": "stepkeep.hosted",
@@ -84,6 +85,7 @@ _HOMES = {
     "AsyncTriggers": "stepkeep.triggers",
     "AsyncTenants": "stepkeep.administration",
     "AsyncUsers": "stepkeep.administration",
+    "Audit": "stepkeep.sync_administration",
     "Category": "stepkeep.kernel.states",
     "CommandPolicy": "stepkeep.worker.executors.command",
     "Conflict": "stepkeep.errors",
@@ -144,6 +146,7 @@ _HOMES = {
 
 # `open` is left out: `from stepkeep import *` must not replace Python's own.
 __all__ = [
+    "AsyncAudit",
     "AsyncEngine",
     "AsyncHooks",
     "AsyncHostedWorker",
@@ -155,6 +158,7 @@ __all__ = [
     "AsyncTenants",
     "AsyncTriggers",
     "AsyncUsers",
+    "Audit",
     "Category",
     "CommandPolicy",
     "Conflict",

@@ -1,4 +1,4 @@
-"""Tenants, users and keys, as the engine offers them: `engine.tenants`, `engine.users`, `engine.keys`.
+"""Tenants, users, keys and the audit log, as the engine offers them: `engine.tenants`, `.users`, `.keys`, `.audit`.
 
 Each method checks its arguments and calls one operation. `sync_administration` has the same methods for programs
 without an event loop. It decides nothing.
@@ -14,15 +14,16 @@ from stepkeep.definition import arguments
 from stepkeep.engine_arguments import duration, moment, optional_key
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.authority import MembershipKind
-from stepkeep.operations import keys, people_journal, principals, validate
+from stepkeep.operations import audit, keys, people_journal, principals, validate
 from stepkeep.operations.access import Access, Acting, guarded
+from stepkeep.store.audit_rows import AuditFilter, Outcome
 from stepkeep.store.protocol import Store
 
 MOST_LISTED = 10_000
 
 
 class _Administration:
-    """What the three have in common: the database and its caller."""
+    """What these have in common: the database and its caller."""
 
     def __init__(self, store: Store, access: Access) -> None:
         self._store, self.access = store, access
@@ -227,3 +228,39 @@ def _membership(what: str, role: str | None, group: str | None) -> tuple[Members
         return MembershipKind.ROLE, role
     assert group is not None
     return MembershipKind.GROUP, group
+
+
+@guarded("audit.")
+class AsyncAudit(_Administration):
+    """The audit log: what was asked for with keys and through the service, every refusal, every change of people."""
+
+    async def list(
+        self,
+        *,
+        actor: str | None = None,
+        target: str | None = None,
+        operation: str | None = None,
+        outcome: str | None = None,
+        key: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> dict[str, Any]:
+        """Entries that match everything given, newest first; `next` of the answer is the cursor of the next page."""
+        if outcome is not None:
+            arguments.choice("audit.list: outcome", outcome, tuple(one.value for one in Outcome))
+        begins, ends = moment("audit.list: since", since), moment("audit.list: until", until)
+        wanted = AuditFilter(
+            tenant=self._tenant,
+            actor=optional_key("audit.list: actor", actor),
+            target=optional_key("audit.list: target", target),
+            operation=optional_key("audit.list: operation", operation),
+            key=optional_key("audit.list: key", key),
+            outcome=outcome,
+            since=0 if begins is None else begins,
+            limit=arguments.whole("audit.list: limit", limit, 1, MOST_LISTED),
+        )
+        if cursor is not None and not isinstance(cursor, str):
+            raise InvalidInput("audit.list: cursor is `next` of a page.")
+        return await audit.read_audit(self._store, wanted, cursor, until=ends)

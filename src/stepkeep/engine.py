@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
+from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
 from stepkeep.definition import arguments
 from stepkeep.definition.bounds import MAX_VERSION, MESSAGE_TTL, START_DELAY
 from stepkeep.definition.handlers import registry_of
@@ -56,6 +56,7 @@ from stepkeep.metrics.embedded import exposition_of
 from stepkeep.operations import approvals, diagnosis, people, plans, policies, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.access import Access, Acting, Credential, Scope, guarded, parse_key
+from stepkeep.operations.audit import AuditLog
 from stepkeep.operations.by_key import KeySender
 from stepkeep.operations.codec import PayloadCodec, mark_sealed
 from stepkeep.operations.correlation import correlated_run
@@ -194,6 +195,7 @@ class AsyncEngine:
     def _work_on(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.store = store
         self.access = Access(store, self.tenant, self.actor, self._credential, monotonic)
+        self.access.audit_log = AuditLog(store, monotonic)
         self.transactor = Transactor(store, monotonic=monotonic)
         self._starter = Starter(self.transactor)
         self._firer = Firer(self.transactor, self._starter)
@@ -261,6 +263,8 @@ class AsyncEngine:
         await self._waiting.close()
         if self._exposition is not None:
             await self._exposition.close()
+        if self.access.audit_log is not None:
+            await self.access.audit_log.close()
         await self.store.close()
 
     # -- definitions -------------------------------------------------------------------------------------------------
@@ -278,6 +282,11 @@ class AsyncEngine:
     def keys(self) -> AsyncKeys:
         """API keys."""
         return AsyncKeys(self.store, self.access)
+
+    @property
+    def audit(self) -> AsyncAudit:
+        """What was asked for, by whom, and what came of it."""
+        return AsyncAudit(self.store, self.access)
 
     @property
     def network(self) -> AsyncNetwork:
@@ -851,6 +860,7 @@ class AsyncEngine:
         keep: int | None = None,
         workflow: str | None = None,
         forget_keys: str | None = None,
+        forget_audit: str | None = None,
         dry_run: bool = False,
         batch: int = retention.BATCH,
         told: retention.Told | None = None,
@@ -864,6 +874,7 @@ class AsyncEngine:
             keep=keep,
             workflow=workflow,
             forget_keys=None if forget_keys is None else duration("forget_keys", forget_keys),
+            forget_audit=None if forget_audit is None else duration("forget_audit", forget_audit),
         )
         if archive is not None and not isinstance(archive, str | os.PathLike):
             raise InvalidInput(f"prune: archive is the path of a folder, not a value of type {type_name(archive)}.")

@@ -1,4 +1,4 @@
-"""Tenants, users and keys for programs without an event loop: the methods of `administration`, called and awaited.
+"""Tenants, users, keys and the audit log for programs without an event loop: `administration`, called and awaited.
 
 It has no logic of its own: each method calls the one of the same name. `sync_engine.Engine` makes the objects.
 """
@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterable
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
+from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
 
 T = TypeVar("T")
 
@@ -278,3 +278,50 @@ class Keys:
         []
         """
         return self._call(self._core.list(owner=owner))
+
+
+class Audit:
+    """The audit log: what was asked for with keys and through the service, every refusal, every change of people.
+
+    >>> engine.audit.list()["audit"]
+    []
+    """
+
+    def __init__(self, core: AsyncAudit, call: Call) -> None:
+        self._core, self._call = core, call
+
+    def list(
+        self,
+        *,
+        actor: str | None = None,
+        target: str | None = None,
+        operation: str | None = None,
+        outcome: str | None = None,
+        key: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> dict[str, Any]:
+        """Entries that match everything given, newest first; `next` of the answer is the cursor of the next page.
+
+        `outcome` is `"done"`, `"refused"` (not allowed) or `"failed"` (not possible); `target` is a run, a user or
+        another thing that the operation names.
+
+        >>> _ = engine.users.create("ann")
+        >>> [(one["operation"], one["target"]) for one in engine.audit.list(target="ann")["audit"]]
+        [('user_created', 'ann')]
+        """
+        return self._call(
+            self._core.list(
+                actor=actor,
+                target=target,
+                operation=operation,
+                outcome=outcome,
+                key=key,
+                since=since,
+                until=until,
+                cursor=cursor,
+                limit=limit,
+            )
+        )

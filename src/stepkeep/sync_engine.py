@@ -31,7 +31,7 @@ from stepkeep.operations import retention
 from stepkeep.operations.start import Started
 from stepkeep.result import Result
 from stepkeep.store.callers import run_here
-from stepkeep.sync_administration import Keys, Tenants, Users
+from stepkeep.sync_administration import Audit, Keys, Tenants, Users
 from stepkeep.sync_messages import Mailbox
 from stepkeep.sync_outside import Hooks, Network
 from stepkeep.sync_sending import Outbox, Sinks
@@ -186,6 +186,11 @@ class Engine:
     def keys(self) -> Keys:
         """API keys."""
         return Keys(self._core.keys, self._call)
+
+    @property
+    def audit(self) -> Audit:
+        """What was asked for, by whom, and what came of it."""
+        return Audit(self._core.audit, self._call)
 
     @property
     def network(self) -> Network:
@@ -665,6 +670,7 @@ class Engine:
         keep: int | None = None,
         workflow: str | None = None,
         forget_keys: str | None = None,
+        forget_audit: str | None = None,
         dry_run: bool = False,
         batch: int = retention.BATCH,
         told: retention.Told | None = None,
@@ -683,6 +689,7 @@ class Engine:
                 keep=keep,
                 workflow=workflow,
                 forget_keys=forget_keys,
+                forget_audit=forget_audit,
                 dry_run=dry_run,
                 batch=batch,
                 told=told,

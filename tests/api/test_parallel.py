@@ -74,6 +74,8 @@ MADE_EACH_TIME = {
     "POST /hooks": "each is on record",
     "POST /hooks/{name}/test": "changes nothing",
     "POST /triggers/{name}/backfills": "each is a job of its own; a moment fires once",
+    "POST /session": "each is a session of its own",
+    "DELETE /session": "needs a session: test_sessions ends one in parallel",
     "PATCH /tenants/{name}": "each is on record",
     "POST /policies": "each is a revision of its own",
     "POST /policies/off": "each is a revision of its own",

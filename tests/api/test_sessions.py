@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from http.cookies import SimpleCookie
 
 import httpx2
@@ -178,6 +179,21 @@ def test_failed_sign_ins_are_limited_and_good_ones_wait_their_turn(
             assert (await client.get("/runs", headers={"Authorization": f"Bearer {key}"})).status_code == 200
             now[0] += WINDOW_SECONDS
             assert (await client.post("/session", json={"key": key})).status_code == 201
+
+    on(database_url, act)
+
+
+def test_of_parallel_sign_outs_one_ends_the_session(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.client() as client:
+            opened = await sign_in(client, await stage.key("read"))
+            proof = {CSRF: str(opened["csrf"])}
+            done = await asyncio.gather(*(client.delete("/session", headers=proof) for _ in range(10)))
+        assert sorted({one.status_code for one in done}) in ([200], [200, 401])
+        assert sum(one.status_code == 200 for one in done) == 1
+        async with stage.host() as host:
+            entries = (await host.users.history("ann"))["history"]
+        assert [one["event"] for one in entries].count("signed_out") == 1
 
     on(database_url, act)
 

@@ -312,6 +312,8 @@ async def _administration(tour: Tour) -> None:
     await tour("POST", "/users/bob/enable")
     assert [one["name"] for one in (await tour("GET", "/users"))["users"]] == ["ann", "bob"]
     assert (await tour("GET", "/history?limit=3"))["next"] == "3"
+    noted = (await tour("GET", "/audit?target=bob&operation=user_disabled"))["audit"]
+    assert [(one["actor"], one["outcome"]) for one in noted] == [("ann", "done")]
 
 
 async def _messages_and_hooks(tour: Tour) -> None:

@@ -266,6 +266,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("triggers", "fire"): [[HOSTILE], ["x", "--payload", json.dumps(HOSTILE), "--key", HOSTILE]],
         ("triggers", "backfill"): [[HOSTILE, "--since", "1h"], ["x", "--since", HOSTILE], ["x", "--stop", HOSTILE]],
         ("triggers", "remove"): [[HOSTILE]],
+        ("audit",): [[], [HOSTILE], ["--actor", HOSTILE], ["--outcome", HOSTILE], ["--cursor", HOSTILE]],
         ("mailbox", "list"): [[], ["order-h"], [HOSTILE]],
         ("sinks", "add"): [
             [HOSTILE, "--kind", "jsonl", "--option", "path=x"],

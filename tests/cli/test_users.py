@@ -145,3 +145,18 @@ def test_a_key_file_without_a_key_is_refused_and_not_quoted(cli: Cli, home: Path
     assert said.status == 2
     assert content[:20] not in said.err or not content
     assert cli("users", "list", "--key-file", "missing.key").status == 2
+
+
+def test_the_audit_log_tells_who_asked_for_what(cli: Cli) -> None:
+    cli("users", "create", "ann", "--by", "bea")
+    assert cli("audit", "nobody").out == "no entry of the audit log fits\n"
+    [entry] = cli("audit", "ann", "--operation", "user_created", "--json").json["audit"]
+    assert (entry["actor"], entry["outcome"], entry["source"]) == ("bea", "done", "people")
+    cli("users", "disable", "ann")
+    said = cli("audit", "--limit", "1")
+    assert "user_disabled" in said.out
+    assert "there are more: " in said.out
+    assert "user_created" not in said.out
+    following = cli("audit", "--json", "--limit", "1").json["next"]
+    assert "user_created" in cli("audit", "--cursor", following).out
+    assert cli("audit", "--outcome", "perhaps").status == 2

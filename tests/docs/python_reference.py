@@ -52,7 +52,7 @@ engine = sk.open("sqlite:///examples.db")
 
 GROUPS = {
     "Engines": ("open", "Engine", "AsyncEngine", "HostedWorker", "AsyncHostedWorker", "Result", "Started"),
-    "People": ("Tenants", "Users", "Keys", "AsyncTenants", "AsyncUsers", "AsyncKeys"),
+    "People": ("Tenants", "Users", "Keys", "Audit", "AsyncTenants", "AsyncUsers", "AsyncKeys", "AsyncAudit"),
     "The outside world": ("Network", "AsyncNetwork", "Hooks", "AsyncHooks"),
     "Messages by key": ("Mailbox", "AsyncMailbox"),
     "Triggers": ("Triggers", "AsyncTriggers"),

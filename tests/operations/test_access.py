@@ -239,6 +239,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "keys.": sk.AsyncKeys,
         "network.": sk.AsyncNetwork,
         "hooks.": sk.AsyncHooks,
+        "audit.": sk.AsyncAudit,
         "mailbox.": sk.AsyncMailbox,
         "sinks.": sk.AsyncSinks,
         "outbox.": sk.AsyncOutbox,

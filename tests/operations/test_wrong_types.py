@@ -219,6 +219,7 @@ def test_no_method_about_people_fails_on_a_wrong_type(name: str, tmp_path: Path)
         "keys.create": {"owner": "ann", "scopes": ["read"]},
         "keys.rotate": {"key_id": "0" * 16},
         "keys.revoke": {"key_id": "0" * 16},
+        "audit.list": {},
         "mailbox.drop": {"key": "order-1"},
         "mailbox.list": {},
         "triggers.list": {},

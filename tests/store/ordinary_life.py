@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 
 from msgspec.structs import replace
-from tests.store.people import change, delegation, key, membership, principal, session
+from tests.store.people import audited, change, delegation, key, membership, principal, session
 from tests.store.test_oracle import DEFINITIONS
 from tests.store.values import TENANT as VALUES_TENANT
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, gate, report_of, task
@@ -33,6 +33,7 @@ from stepkeep.operations.transact import Claim
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.schedules.moments import checked
+from stepkeep.store.audit_rows import AuditFilter
 from stepkeep.store.change import Lease, Payload, Propose, Write
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
 from stepkeep.store.delivery_rows import Delivery
@@ -200,6 +201,14 @@ async def _principals(bench: Bench) -> None:
         assert await store.list_keys(VALUES_TENANT)
         assert await store.find_key("k1")
         assert await store.find_session("s1")
+        assert await store.read_journal_before(VALUES_TENANT, 1_000, 0)
+    audit, of = bench.store.audit, AuditFilter(tenant=VALUES_TENANT)
+    for number in range(AGAIN):
+        await audit.append([audited(f"a{number}", number)])
+        assert await audit.read(of)
+        assert await audit.read(replace(of, actor="ann"))
+        assert await audit.read(replace(of, target="r-1"))
+    assert await audit.forget(VALUES_TENANT, AGAIN, AGAIN)
 
 
 async def _policies(bench: Bench) -> None:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tests.store.values import TENANT
 
 from stepkeep.kernel.authority import MembershipKind
+from stepkeep.store.audit_rows import AuditRow, Outcome
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,
@@ -83,6 +84,24 @@ def key(name: str, owner: str, tenant: str = TENANT, **changes: object) -> ApiKe
 
 def session(name: str, key: str, owner: str, tenant: str = TENANT, **changes: object) -> SessionRow:
     made = SessionRow(tenant=tenant, id=name, owner=owner, key=key, secret_hash="1" * 64, created_at=5, expires_at=900)
+    return replace(made, **changes)
+
+
+def audited(name: str, at: int, tenant: str = TENANT, **changes: object) -> AuditRow:
+    made = AuditRow(
+        tenant=tenant,
+        id=name,
+        at=at,
+        actor="ann",
+        key=None,
+        vouched_by=None,
+        operation="approve",
+        target="r-1",
+        outcome=Outcome.DONE,
+        code=None,
+        request_id=None,
+        address=None,
+    )
     return replace(made, **changes)
 
 

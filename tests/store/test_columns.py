@@ -25,6 +25,7 @@ from stepkeep.kernel.rows import (
     Vote,
     Worker,
 )
+from stepkeep.store.audit_rows import AuditRow
 from stepkeep.store.change import IdempotencyKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.columns import TABLES, Column, Kind, columns_of, reader
 from stepkeep.store.connect import migrate
@@ -113,6 +114,7 @@ ALIKE = {
     DelegationRow: ("read_delegations", "list_delegations", "load_delegations"),
     ApiKey: ("list_keys", "find_key", "load_keys"),
     SessionRow: ("find_session",),
+    AuditRow: ("read_audit", "read_audit_of_actor", "read_audit_of_target"),
     TriggerRow: (
         "read_trigger",
         "lock_triggers",
@@ -122,7 +124,10 @@ ALIKE = {
     ),
     Firing: ("list_firings", "read_firings", "find_firing_of"),
     Backfill: ("list_backfills",),
-    SealedPeopleEntry: ("read_people_head", "read_people_journal", "read_people_journal_of"),
+    SealedPeopleEntry: (
+        *("read_people_head", "read_people_journal", "read_people_journal_of"),
+        "read_people_journal_before",
+    ),
     SinkRow: ("list_sinks",),
     Delivery: ("claim_deliveries", "read_deliveries", "list_open_deliveries", "list_dead_deliveries"),
 }

@@ -55,6 +55,7 @@ PEOPLE = (
     "delegations",
     "api_keys",
     "sessions",
+    "audit",
     "people_journal",
     "policies",
     "settings",

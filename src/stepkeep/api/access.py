@@ -18,9 +18,11 @@ from typing import Final
 
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
+from stepkeep.operations.audit import code_of, entry
 from stepkeep.operations.sessions import SessionAccess
+from stepkeep.store.principals import ApiKey
 
 OPEN: Final = "open"
 """In the table: anyone may call the route, without a key."""
@@ -130,6 +132,7 @@ ROUTES: dict[str, str] = {
     "POST /delegations": "users.delegate",
     "POST /delegations/end": "users.undelegate",
     "GET /history": "users.history",
+    "GET /audit": "audit.list",
     "GET /api-keys": "keys.list",
     "POST /api-keys": "keys.create",
     "POST /api-keys/{key_id}/rotate": "keys.rotate",
@@ -209,6 +212,7 @@ class Callers:
     def __init__(self, engine: AsyncEngine, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._monotonic = engine, monotonic
         self._known: OrderedDict[str, Caller] = OrderedDict()
+        self._noted: OrderedDict[str, float] = OrderedDict()
 
     async def authenticate(self, authorization: str | None) -> Caller:
         """The caller that an Authorization header names; 401 with one answer, whatever is wrong with it."""
@@ -243,6 +247,36 @@ class Callers:
         """Refuse a key that lacks a scope of the operation. Quotas of the key are counted here."""
         caller.access.require(*scopes_of(operation), operation=operation)
 
+    async def note_refusal(
+        self, caller: Caller | None, authorization: str | None, operation: str, target: str, problem: Exception
+    ) -> None:
+        """Add a refused request to the audit log of its tenant. A key that nobody has belongs to none, and a key that
+        is tried again and again is noted once a second."""
+        log = self._engine.access.audit_log
+        code = problem.kind.code if isinstance(problem, ApiError) else code_of(problem)
+        if caller is not None:
+            tenant, actor, key = caller.access.tenant, caller.access.actor, caller.access.key
+        else:
+            key = await self._find_key(authorization)
+            tenant, actor = ("", "") if key is None else (key.tenant, key.owner)
+        if log is None or key is None:
+            return
+        if caller is None:
+            now = self._monotonic()
+            if now - self._noted.get(key.id, float("-inf")) < 1:
+                return
+            self._noted[key.id] = now
+            while len(self._noted) > MOST_CALLERS:
+                self._noted.popitem(last=False)
+        log.add(entry(tenant=tenant, actor=actor, key=key.id, operation=operation, target=target, code=code))
+
+    async def _find_key(self, authorization: str | None) -> ApiKey | None:
+        """The key whose id a request names, whether its secret is right or not."""
+        try:
+            return await self._engine.store.people.find_key(credential_of(authorization).id)
+        except (ApiError, StepkeepError):
+            return None
+
     def engine_for(self, access: Access) -> AsyncEngine:
         """An engine that acts for this caller and shares everything else with that of the process."""
         bound = copy.copy(self._engine)
@@ -254,6 +288,7 @@ class Callers:
         self._known.clear()
 
     async def _learn(self, name: str, credential: Credential, access: Access) -> Caller:
+        access.audit_log = self._engine.access.audit_log
         await access.open()
         caller = Caller(self.engine_for(access), secret_hash(credential.secret))
         self._known[name] = caller

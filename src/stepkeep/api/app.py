@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from stepkeep.api import (
     approvals,
+    audit,
     definitions,
     health,
     hooks,
@@ -77,6 +78,7 @@ RESOURCES = (
     policies,
     people,
     keys,
+    audit,
     work,
     work_data,
     run_service,

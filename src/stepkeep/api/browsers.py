@@ -79,7 +79,7 @@ class Browsers:
         if authorization is not None or COOKIE not in request.cookies:
             return await callers.authenticate(authorization)
         credential = cookie_of(request)
-        caller = await callers.authenticate_session(credential)
+        caller = request.state.caller = await callers.authenticate_session(credential)
         if request.method not in SAFE:
             self.check_origin(request)
             given = request.headers.get(CSRF, "")

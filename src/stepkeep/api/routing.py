@@ -24,7 +24,8 @@ from stepkeep.api.problems import MOST_ERRORS, PROBLEMS, ApiError, Kind, problem
 from stepkeep.api.problems import OWN as OWN_PROBLEMS
 from stepkeep.api.requests import BoundedRequest, check_headers
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput
+from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.operations.audit import REQUEST, Asked
 from stepkeep.safe_text import inert_line
 
 if TYPE_CHECKING:
@@ -81,6 +82,20 @@ class Route(APIRoute):
             statuses |= {408, 409, 413, 415, 422}
         return problem_responses(*statuses)
 
+    async def _admit(self, request: Request) -> None:
+        """Find the caller, and refuse one that may not call this route. Refusals are added to the audit log."""
+        service = service_of(request)
+        request.state.caller = None
+        try:
+            caller = request.state.caller = await service.browsers.authenticate(service.callers, request)
+            await service.callers.admit(caller, self.operation)
+        except (ApiError, NotAllowed) as problem:
+            target = "/".join(map(str, request.path_params.values()))
+            await service.callers.note_refusal(
+                request.state.caller, request.headers.get("authorization"), self.operation, target, problem
+            )
+            raise
+
     def get_route_handler(self) -> Handler:
         inner = super().get_route_handler()
         known = {_alias(one) for one in self.dependant.query_params}
@@ -88,12 +103,11 @@ class Route(APIRoute):
 
         async def handle(request: Request) -> Response:
             bounded = BoundedRequest(request.scope, request.receive, request._send)
+            REQUEST.set(Asked(bounded.state.request_id, bounded.client.host if bounded.client else None))
             try:
                 check_headers(bounded)
                 if self.operation != OPEN:
-                    callers = service_of(bounded).callers
-                    bounded.state.caller = await service_of(bounded).browsers.authenticate(callers, bounded)
-                    await callers.admit(bounded.state.caller, self.operation)
+                    await self._admit(bounded)
                 _check_query(bounded, known, several)
                 if self.body_field is not None:
                     await bounded.read_json()

@@ -75,6 +75,7 @@ async def create_session(request: Request, body: SignIn) -> Answer:
     except ApiError as problem:
         if problem.kind is UNAUTHENTICATED:
             browsers.attempts.failed(names)
+        await service.callers.note_refusal(None, f"Bearer {body.key.strip()}", "sign_in", "", problem)
         raise
     made, row = await sign_in(service.engine.store, caller.access, lifetime=browsers.lifetime_us)
     answer = Answer(session_view(caller.access, made, row), 201)

@@ -21,6 +21,7 @@ from stepkeep.cli import light_help
 from stepkeep.cli.commands import (
     approvals,
     archive,
+    audit,
     certify,
     check,
     complete,
@@ -117,6 +118,7 @@ app.command("definitions", rich_help_panel=LOOK)(with_settings(definitions.defin
 app.command("diff", rich_help_panel=LOOK)(with_settings(diff.diff))
 app.command("dialects", rich_help_panel=LOOK)(with_settings(dialects.dialects))
 app.command("workers", rich_help_panel=LOOK)(with_settings(workers.workers))
+app.command("audit", rich_help_panel=LOOK)(with_settings(audit.audit))
 app.command("approvals", rich_help_panel=PEOPLE)(with_settings(approvals.approvals))
 app.command("approve", rich_help_panel=PEOPLE)(with_settings(decide.approve))
 app.command("reject", rich_help_panel=PEOPLE)(with_settings(decide.reject))

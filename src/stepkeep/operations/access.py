@@ -10,21 +10,25 @@ import hashlib
 import hmac
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from functools import wraps
 from inspect import iscoroutinefunction
+from types import MappingProxyType
 from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
-from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.kernel.authority import VOUCH, Caller, admit
+from stepkeep.operations import audit
+from stepkeep.operations.audit import AuditLog
 from stepkeep.secret_values import KNOWN
 from stepkeep.store.principals import ApiKey, Vouching
 from stepkeep.store.protocol import Store
 
 K = TypeVar("K", bound=type)
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 FRESH_SECONDS = 0.5
 """For how long an engine goes by the key and the tenant's settings that it has read. A decision reads them anew."""
@@ -97,6 +101,7 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("users.delegate", "users.undelegate"), OWN),
     **dict.fromkeys(("tenants.list", "users.list", "users.show", "users.history", "users.delegations", "keys.list"), R),
     "keys.create": A,
+    "audit.list": A,
     "network.list": R,
     "hooks.list": R,
     "hooks.receive": C,
@@ -110,6 +115,9 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     "metrics": frozenset({Scope.METRICS}),
 }
 """The scopes that each operation of an engine needs. An operation without a row is refused."""
+
+UNRECORDED = (R, W, W | R)
+"""Scopes of operations that only look, or that belong to workers: the audit log has their refusals alone."""
 
 UNNAMED = R | W
 """What may be done without a key where a tenant refuses vouching: nothing of it puts a person on record."""
@@ -175,6 +183,7 @@ class Access:
         self._vouching = Vouching.ALLOWED
         self._fresh_seconds, self._read_at = fresh_seconds, float("-inf")
         self._is_reading = False
+        self.audit_log: AuditLog | None = None
 
     async def open(self) -> None:
         """Check the key, if there is one. It is refused with one answer, whichever part of it is wrong."""
@@ -255,6 +264,39 @@ class Access:
             "key": None if self.key is None else self.key.id,
         }
 
+    async def note(
+        self,
+        operation: str,
+        arguments: Sequence[Any] = (),
+        named: Mapping[str, Any] = NOTHING,
+        *,
+        result: Any = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Add an operation to the audit log: with a key or through the service all that change something, and else
+        the refused ones."""
+        refused = isinstance(error, NotAllowed)
+        is_ours = self.key is not None or audit.REQUEST.get() is not None
+        if self.audit_log is None or not (refused or (is_ours and OPERATIONS.get(operation) not in UNRECORDED)):
+            return
+        if error is None and operation.startswith(audit.OWN_RECORD):
+            return
+        by = named.get("by")
+        actor = by if isinstance(by, str) else self.actor
+        row = audit.entry(
+            tenant=self.tenant,
+            actor=actor,
+            key=None if self.key is None else self.key.id,
+            operation=operation,
+            target=audit.target_of(arguments, named, result),
+            vouched_by=None if actor == self.actor else self.actor,
+            error=error,
+        )
+        if operation in audit.FREQUENT:
+            self.audit_log.add(row)
+        else:
+            await self.audit_log.write(row)
+
     async def _refresh(self) -> None:
         """Read the key, or the tenant's settings, again."""
         began, is_good, self._is_reading = self._monotonic(), False, True
@@ -294,7 +336,14 @@ def guarded(prefix: str = "", free: Collection[str] = ()) -> Callable[[K], K]:
 def _admitted(operation: str, method: Any) -> Any:
     @wraps(method)
     async def admitted(self: Any, *arguments: Any, **named: Any) -> Any:
-        await self.access.admit(operation)
-        return await method(self, *arguments, **named)
+        access: Access = self.access
+        try:
+            await access.admit(operation)
+            result = await method(self, *arguments, **named)
+        except StepkeepError as problem:
+            await access.note(operation, arguments, named, error=problem)
+            raise
+        await access.note(operation, arguments, named, result=result)
+        return result
 
     return admitted

@@ -5,13 +5,14 @@ transaction that writes; again if another change came first. It also reads the j
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from stepkeep.kernel.journal import GENESIS, chain
 from stepkeep.operations.access import Acting
+from stepkeep.operations.audit import REQUEST
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import again_if_contended
 from stepkeep.store.principals import (
@@ -61,6 +62,8 @@ async def record(
     returns is dated by the transaction that writes: a vote until then counts, so the change must not be earlier.
     """
 
+    origin = _origin(acting)
+
     async def once() -> tuple[Change, int]:
         head = await store.people.read_head(tenant)
         earliest = 0 if head is None else head.at
@@ -71,7 +74,7 @@ async def record(
             at = max(now, earliest)
             change = make(at)
             made.append((change, at))
-            return _sealed(tenant, acting, change, at, head)
+            return _sealed(tenant, acting, change, at, head, origin)
 
         await store.people.write(tenant, change_at)
         return made[-1]
@@ -79,7 +82,16 @@ async def record(
     return await again_if_contended(once)
 
 
-def _sealed(tenant: str, acting: Acting, change: Change, at: int, head: SealedPeopleEntry | None) -> PeopleChange:
+def _origin(acting: Acting) -> dict[str, Any]:
+    """What an entry says about where its change comes from: the key, and the HTTP request."""
+    found: dict[str, Any] = {} if acting["key"] is None else {"key": acting["key"]}
+    asked = REQUEST.get()
+    return found if asked is None else {**found, "request": asked.request_id, "address": asked.address}
+
+
+def _sealed(
+    tenant: str, acting: Acting, change: Change, at: int, head: SealedPeopleEntry | None, origin: Mapping[str, Any]
+) -> PeopleChange:
     entry = PeopleEntry(
         tenant=tenant,
         seq=1 if head is None else head.seq + 1,
@@ -87,7 +99,7 @@ def _sealed(tenant: str, acting: Acting, change: Change, at: int, head: SealedPe
         event=change.event,
         subject=change.subject,
         actor=acting["actor"],
-        detail=change.detail if acting["key"] is None else {**change.detail, "key": acting["key"]},
+        detail={**change.detail, **origin},
         vouched_by=acting["vouched_by"],
     )
     return PeopleChange(

@@ -42,12 +42,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     `older_than` (microseconds) counts from a run's end; `keep` excludes the newest; `workflow` excludes all others.
     Idempotency keys outlive their runs: forever, or until `forget_keys` (microseconds) after the run was started.
+    Entries of the audit log stay forever, or until `forget_audit` (microseconds); it may be the only limit.
     """
 
     older_than: int | None = None
     keep: int | None = None
     workflow: str | None = None
     forget_keys: int | None = None
+    forget_audit: int | None = None
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +61,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     archived: int = 0
     deleted: int = 0
     keys: int = 0
+    audit: int = 0
     archives: tuple[str, ...] = ()
     flawed: tuple[Flaw, ...] = ()
 
@@ -70,7 +73,7 @@ MOST_KEPT = 2_147_483_647
 
 def accept(policy: Policy) -> Policy:
     """Refuse a policy without limits, or with senseless ones."""
-    if policy.older_than is None and policy.keep is None:
+    if policy.older_than is None and policy.keep is None and policy.forget_audit is None:
         raise InvalidInput("say which finished runs go: those older than a time, all but the newest N, or both")
     if policy.older_than is not None and policy.older_than < 0:
         raise InvalidInput("the age of runs to delete is never negative")
@@ -119,6 +122,8 @@ async def prune(
             await _go_through(transactor, chosen, work, dry_run=dry_run)
         if policy.forget_keys is not None and not dry_run:
             await work.forget_keys(first_id_at(await transactor.store.now() - policy.forget_keys), batch)
+        if policy.forget_audit is not None and not dry_run:
+            await work.forget_audit(await transactor.store.now() - policy.forget_audit, batch)
     finally:
         work.close()
     if work.pruned.deleted:
@@ -128,6 +133,8 @@ async def prune(
 
 async def _choose(transactor: Transactor, policy: Policy, tenant: str, batch: int) -> FinishedFilter | None:
     """The runs that the policy selects, as a query; None if all are kept."""
+    if policy.older_than is None and policy.keep is None:
+        return None
     chosen = FinishedFilter(tenant=tenant, workflow=policy.workflow, limit=batch)
     if policy.older_than is not None:
         ended_by = await transactor.store.now() - policy.older_than
@@ -233,6 +240,10 @@ class _Pass:
         )
         for place in range(0, len(sealed.run_ids), batch):
             await self._delete(sealed.run_ids[place : place + batch])
+
+    async def forget_audit(self, before: int, batch: int) -> None:
+        while gone := await again_if_contended(lambda: self._store.audit.forget(self._tenant, before, batch)):
+            self._tell(audit=self.pruned.audit + gone)
 
     async def forget_keys(self, before: str, batch: int) -> None:
         while forgotten := await again_if_contended(lambda: self._store.forget_keys(self._tenant, before, batch)):

@@ -15,6 +15,7 @@ import msgspec
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Step, Worker
+from stepkeep.store.audit_rows import AuditRow
 from stepkeep.store.change import Write
 from stepkeep.store.principals import PeopleChange
 
@@ -130,6 +131,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     "delegations": {"granted_at": TIME, "valid_from": TIME, "valid_to": TIME, "revoked_at": TIME},
     "api_keys": {"created_at": TIME, "expires_at": TIME, "revoked_at": TIME},
     "sessions": {"created_at": TIME, "expires_at": TIME, "ended_at": TIME},
+    "audit": {"at": TIME},
     "people_journal": {"seq": SEQ, "at": TIME},
     "triggers": {
         "seq": Bounds(1, LAST_SEQ, LAST_SEQ),
@@ -234,6 +236,12 @@ def check_worker(worker: Worker, entry: SealedEntry | None) -> None:
     _check_row("workers", worker)
     if entry is not None:
         _check_row("worker_journal", entry)
+
+
+def check_audit(rows: Iterable[AuditRow]) -> None:
+    """The same for entries of the audit log."""
+    for row in rows:
+        _check_row("audit", row)
 
 
 def check_people(change: PeopleChange) -> None:

@@ -19,6 +19,7 @@ from stepkeep.errors import Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, Note, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState
+from stepkeep.store.audit_rows import AuditRow
 from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.mailbox import MailboxMessage
@@ -78,6 +79,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "delegations": DelegationRow,
     "api_keys": ApiKey,
     "sessions": SessionRow,
+    "audit": AuditRow,
     "people_journal": SealedPeopleEntry,
     "triggers": TriggerRow,
     "firings": Firing,

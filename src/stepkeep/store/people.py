@@ -102,6 +102,12 @@ class PeopleTables:
             return await self._read(entry_from, self._sql.read_people_journal, tenant, after, limit)
         return await self._read(entry_from, self._sql.read_people_journal_of, tenant, after, limit, subject)
 
+    async def read_journal_before(
+        self, tenant: str, at: int, seq: int, since: int = 0, limit: int = 1000
+    ) -> list[SealedPeopleEntry]:
+        given = (tenant, at, seq, since, limit)
+        return await self._read(entry_from, self._sql.read_people_journal_before, *given)
+
     async def list_tenants(self, after: str = "", limit: int = 1000) -> list[TenantRow]:
         return await self._read(tenant_from, self._sql.list_tenants, after, limit)
 

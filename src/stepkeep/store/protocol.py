@@ -20,6 +20,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Step, Vote, Worker
 from stepkeep.kernel.states import RunState
+from stepkeep.store.audit import AuditStore
 from stepkeep.store.change import (
     Basis,
     Decide,
@@ -145,6 +146,9 @@ class Store(Protocol):
 
     @property
     def people(self) -> PeopleStore: ...
+
+    @property
+    def audit(self) -> AuditStore: ...
 
     @property
     def triggers(self) -> TriggerStore: ...

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.authority import Authority, Caller, MembershipKind
-from stepkeep.store.bounds import check_people
+from stepkeep.store.audit_rows import AuditFilter, AuditRow
+from stepkeep.store.bounds import check_audit, check_people
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,
@@ -54,6 +55,7 @@ class PeopleRows:
         self.keys: dict[Key, ApiKey] = {}
         self.sessions: dict[Key, SessionRow] = {}
         self.journal: dict[str, list[SealedPeopleEntry]] = {}
+        self.audit: list[AuditRow] = []
 
     def write(self, change: PeopleChange) -> None:
         """Write a change as a whole, or refuse it as the schemas do."""
@@ -134,6 +136,45 @@ def _ends_later(new: ApiKey, old: ApiKey | None) -> bool:
     return new.expires_at is None or new.expires_at > old.expires_at
 
 
+class ModelAudit:
+    """`AuditStore` on a list of rows."""
+
+    def __init__(self, rows: list[AuditRow], wire: Wire) -> None:
+        self._rows, self._wire = rows, wire
+
+    async def append(self, rows: Sequence[AuditRow]) -> None:
+        check_audit(rows)
+        await self._wire.ask("append audit", lambda: self._rows.extend(rows))
+
+    async def read(self, wanted: AuditFilter) -> list[AuditRow]:
+        def fits(one: AuditRow) -> bool:
+            named = ("actor", "target", "operation", "outcome", "key")
+            asked = [(getattr(wanted, name), getattr(one, name)) for name in named]
+            before = (one.at, one.id) < (wanted.before, wanted.before_id)
+            return (
+                one.tenant == wanted.tenant
+                and before
+                and one.at >= wanted.since
+                and all(want is None or want == has for want, has in asked)
+            )
+
+        def look() -> list[AuditRow]:
+            found = sorted(filter(fits, self._rows), key=lambda one: (one.at, one.id), reverse=True)
+            return found[: wanted.limit]
+
+        return await self._wire.ask("read audit", look)
+
+    async def forget(self, tenant: str, before: int, limit: int) -> int:
+        def work() -> int:
+            old = [one for one in self._rows if one.tenant == tenant and one.at < before]
+            gone = sorted(old, key=lambda one: (one.at, one.id))[:limit]
+            for one in gone:
+                self._rows.remove(one)
+            return len(gone)
+
+        return await self._wire.ask("forget audit", work)
+
+
 class ModelPeople:
     """`PeopleStore` on the rows of a model database."""
 
@@ -155,6 +196,16 @@ class ModelPeople:
         def look() -> list[SealedPeopleEntry]:
             entries = [one for one in self._rows.journal.get(tenant, []) if one.seq > after]
             return [one for one in entries if subject is None or one.subject == subject][:limit]
+
+        return await self._read(look)
+
+    async def read_journal_before(
+        self, tenant: str, at: int, seq: int, since: int = 0, limit: int = 1000
+    ) -> list[SealedPeopleEntry]:
+        def look() -> list[SealedPeopleEntry]:
+            entries = [one for one in self._rows.journal.get(tenant, []) if since <= one.at]
+            older = [one for one in entries if (one.at, one.seq) < (at, seq)]
+            return sorted(older, key=lambda one: (one.at, one.seq), reverse=True)[:limit]
 
         return await self._read(look)
 

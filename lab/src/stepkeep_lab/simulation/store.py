@@ -69,7 +69,7 @@ from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.database import Database, Session, lock_order
 from stepkeep_lab.simulation.delivery_tables import ModelDeliveries
 from stepkeep_lab.simulation.notifications import ModelNotifier
-from stepkeep_lab.simulation.people_tables import ModelPeople
+from stepkeep_lab.simulation.people_tables import ModelAudit, ModelPeople
 from stepkeep_lab.simulation.trigger_tables import ModelTriggers
 
 T = TypeVar("T")
@@ -255,6 +255,7 @@ class ModelStore:
         self.notifier = ModelNotifier(database, self.wire.notification)
         self._tables = database.tables
         self.people = ModelPeople(database.tables.people, self.wire, self._write_people)
+        self.audit = ModelAudit(database.tables.people.audit, self.wire)
         tables = database.tables
         self.triggers = ModelTriggers(tables.triggers, tables.runs, tables.details, self.wire, self._clock)
         self.deliveries = ModelDeliveries(database, self.wire, self._clock)

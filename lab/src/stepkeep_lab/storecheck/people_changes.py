@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import StepkeepError
 from stepkeep.kernel.authority import Caller, MembershipKind
+from stepkeep.store.audit_rows import AuditFilter
 from stepkeep.store.principals import (
     ApiKey,
     DelegationRow,
@@ -147,6 +148,8 @@ async def read_people(store: Store, tenants: tuple[str, ...]) -> dict[str, Any]:
             "setting": await people.read_tenant(tenant),
             "head": await people.read_head(tenant),
             "journal": await people.read_journal(tenant),
+            "journal before": await people.read_journal_before(tenant, 1_010, 10, 1_002, 5),
+            "audit": await store.audit.read(AuditFilter(tenant=tenant)),
             "journal of x": await people.read_journal(tenant, "x", after=2, limit=3),
             "principals": await people.list_principals(tenant),
             "second page": await people.list_principals(tenant, after="ann", limit=1),

@@ -44,6 +44,10 @@ def prune(
             "--forget-keys", metavar="DURATION", help="Also idempotency keys of runs that are gone, so old: 90d."
         ),
     ] = None,
+    forget_audit: Annotated[
+        str | None,
+        typer.Option("--forget-audit", metavar="DURATION", help="Also entries of the audit log, so old: 400d."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
     batch: Annotated[
         int, typer.Option("--batch", min=1, max=10_000, help="How many runs are deleted in one transaction.")
@@ -62,6 +66,7 @@ def prune(
         "workflow": workflow,
         "archive": archive,
         "forget_keys": forget_keys,
+        "forget_audit": forget_audit,
         "dry_run": dry_run,
         "batch": batch,
     }
@@ -90,6 +95,7 @@ def _plain(pruned: Pruned) -> dict[str, Any]:
         "archived": pruned.archived,
         "deleted": pruned.deleted,
         "keys": pruned.keys,
+        "audit": pruned.audit,
         "archives": list(pruned.archives),
         "flawed": flawed,
     }
@@ -100,6 +106,7 @@ def _summary(pruned: Pruned, *, dry_run: bool) -> str:
     if dry_run:
         return f"{pruned.found:,} finished runs would go{kept}"
     keys = f", {pruned.keys:,} idempotency keys forgotten" if pruned.keys else ""
+    keys += f", {pruned.audit:,} audit entries forgotten" if pruned.audit else ""
     noun = "run" if pruned.archived == 1 else "runs"
     return f"{pruned.archived:,} {noun} archived, {pruned.deleted:,} deleted{keys}{kept}"
 

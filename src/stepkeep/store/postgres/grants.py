@@ -44,7 +44,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
         "insert": (
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
-            *("workers", "worker_journal", "worker_reports", "attempt_evidence", "sinks", "delivery_actions"),
+            *("workers", "worker_journal", "worker_reports", "attempt_evidence", "sinks", "delivery_actions", "audit"),
         ),
         "update": (*CHANGES_RUNS["update"], *FIRES["update"], "workers", "worker_reports", "sinks"),
         "delete": (*CHANGES_RUNS["delete"], "mailbox"),
@@ -54,7 +54,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *("definitions", "schemas", "queues"),
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
-            *("quarantine", "mailbox", "sinks", "delivery_actions"),
+            *("quarantine", "mailbox", "sinks", "delivery_actions", "audit"),
         ),
         "update": (*CHANGES_RUNS["update"], *FIRES["update"], "quarantine", "mailbox", "sinks"),
         "delete": (*CHANGES_RUNS["delete"], "sinks", "deliveries"),

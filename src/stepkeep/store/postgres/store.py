@@ -22,6 +22,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
+from stepkeep.store.audit import AuditTables
 from stepkeep.store.bounds import check_revision, check_version, check_worker, check_write
 from stepkeep.store.change import (
     Basis,
@@ -117,6 +118,7 @@ class PostgresStore(SharedReads):
         self._keeps_statements = options.statement_cache_size > 0
         self.notifier = PostgresNotifier(self._readers, self.url, self.namespace.channel)
         self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
+        self.audit = AuditTables(SQL, self._find, self._transact)
         self.triggers = TriggerTables(SQL, self._find, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self.clock_offset, self._can_exist)
         self._is_open = False

@@ -24,6 +24,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
+from stepkeep.store.audit import AuditTables
 from stepkeep.store.bounds import check_revision, check_version, check_worker, check_write
 from stepkeep.store.change import (
     Basis,
@@ -102,6 +103,7 @@ class SqliteStore(SharedReads):
         self._turns = Turns()
         self.notifier = SqliteNotifier(self._path)
         self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
+        self.audit = AuditTables(SQL, self._find, self._transact)
         self.triggers = TriggerTables(SQL, self._find, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, self._clock.now, self._can_exist)
         self._writer: Writer | None = None

@@ -1,0 +1,85 @@
+"""`stepkeep audit`: what was asked for, by whom, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from stepkeep.cli.arguments import moment_of
+from stepkeep.cli.printer import answer, console, say
+from stepkeep.cli.session import open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import SUCCEEDED
+
+
+def audit(
+    settings: Settings,
+    target: Annotated[
+        str | None, typer.Argument(metavar="[TARGET]", help="Only about this run, user, key or other thing.")
+    ] = None,
+    actor: Annotated[
+        str | None, typer.Option("--actor", metavar="NAME", help="Only what this person asked for.")
+    ] = None,
+    operation: Annotated[
+        str | None, typer.Option("--operation", metavar="NAME", help="Only this one: approve.")
+    ] = None,
+    outcome: Annotated[
+        str | None, typer.Option("--outcome", metavar="OUTCOME", help="Only done, refused or failed ones.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="ID", help="Only with the API key that has this id.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Since: 2026-11-03T10:15Z, or 2h ago.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Before then.")] = None,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", metavar="NEXT", help="Continue after the page that ended with it.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")] = 50,
+) -> int:
+    """Search the audit log: operations with API keys and through the service, refusals, and changes of people."""
+    given = {"actor": actor, "target": target, "operation": operation, "outcome": outcome, "key": key}
+    asked: dict[str, Any] = {
+        **given,
+        "since": None if since is None else moment_of(since, "--since"),
+        "until": None if until is None else moment_of(until, "--until"),
+        "cursor": cursor,
+        "limit": limit,
+    }
+
+    async def go() -> dict[str, Any]:
+        async with open_engine(settings) as engine:
+            return await engine.audit.list(**asked)
+
+    found = asyncio.run(go())
+    if settings.json:
+        answer(found)
+    elif not found["audit"]:
+        say("no entry of the audit log fits")
+    else:
+        from stepkeep.cli.render.tables import plain_table
+
+        console().print(plain_table([_row(one) for one in found["audit"]]))
+        if found["next"] is not None:
+            options = [f"--{name}={value}" for name, value in given.items() if value is not None and name != "target"]
+            about = [] if target is None else [target]
+            say(f"there are more: {settings.command('audit', *about, *options, '--cursor', found['next'])}")
+    return SUCCEEDED
+
+
+def _row(one: Mapping[str, Any]) -> dict[str, Any]:
+    outcome = one["outcome"] if one["code"] is None else f"{one['outcome']}: {one['code']}"
+    vouched = "" if one["vouched_by"] is None else f" (by {one['vouched_by']})"
+    return {
+        "at": one["at"],
+        "actor": f"{one['actor']}{vouched}",
+        "key": one["key"] or "",
+        "operation": one["operation"],
+        "target": one["target"],
+        "outcome": outcome,
+        "from": one["address"] or "",
+    }

@@ -1,0 +1,5 @@
+-- Add entries to the audit log. ?1 is a JSON array of rows.
+insert into audit (tenant, id, at, actor, key, vouched_by, operation, target, outcome, code, request_id, address)
+select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
+    value ->> 8, value ->> 9, value ->> 10, value ->> 11
+from json_each(?1)
