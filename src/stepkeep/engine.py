@@ -53,7 +53,18 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.messages import AsyncMailbox, goes_with_key, one_target
 from stepkeep.metrics.embedded import exposition_of
-from stepkeep.operations import approvals, diagnosis, people, plans, policies, projected, retention, validate, views
+from stepkeep.operations import (
+    approvals,
+    diagnosis,
+    people,
+    plans,
+    policies,
+    projected,
+    retention,
+    rollback,
+    validate,
+    views,
+)
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.access import Access, Acting, Credential, Scope, guarded, parse_key
 from stepkeep.operations.audit import AuditLog
@@ -1112,6 +1123,10 @@ class AsyncEngine:
             reason=reason,
         )
         return people.record_of(accepted)
+
+    async def rollback_preview(self, run_id: str) -> dict[str, Any]:
+        """What a cancel with `compensate` would undo now, in which order, and what it cannot undo and why."""
+        return await rollback.rollback_preview(self.transactor, validate.run_id(run_id), tenant=self.tenant)
 
     async def quarantine(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
         """Quarantine a run, readable or not: nothing claims, changes or deletes it until it is released. A reason is

@@ -861,6 +861,15 @@ class Engine:
         """
         return self._call(self._core.cancel(run_id, compensate=compensate, reason=reason, by=by))
 
+    def rollback_preview(self, run_id: str) -> dict[str, Any]:
+        """What a cancel with `compensate` would undo now, in which order, and what it cannot undo and why.
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> engine.rollback_preview(started.run_id)["undo"]
+        []
+        """
+        return self._call(self._core.rollback_preview(run_id))
+
     def quarantine(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
         """Quarantine a run, readable or not: nothing claims, changes or deletes it until it is released. A reason is
         required.

@@ -32,6 +32,7 @@ SAME: dict[str, str] = {
     "send": "POST /runs/{run_id}/messages",
     "emit": "POST /events",
     "cancel": "POST /runs/{run_id}/cancel",
+    "rollback-preview": "GET /runs/{run_id}/rollback",
     "delegate": "POST /delegations",
     "quarantine": "POST /runs/{run_id}/quarantine",
     "users create": "POST /users",

@@ -213,6 +213,7 @@ async def _people(tour: Tour, tokens: list[str]) -> None:
     assert told(late, 409, "conflict")["winner"]["by"] == "ann"
     await tour("POST", f"/runs/{await blocked('gated')}/reject")
     cancelled = await blocked("gated")
+    assert (await tour("GET", f"/runs/{cancelled}/rollback"))["ends"] == "cancelled"
     await tour("POST", f"/runs/{cancelled}/cancel", {"reason": "twice"})
     assert (await tour("POST", f"/runs/{cancelled}/cancel"))["repeated"] is True
     waiting = await blocked("waiting")

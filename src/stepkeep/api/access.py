@@ -45,6 +45,7 @@ ROUTES: dict[str, str] = {
     "GET /runs/{run_id}": "show",
     "POST /runs/{run_id}/start": "start_idle",
     "POST /runs/{run_id}/cancel": "cancel",
+    "GET /runs/{run_id}/rollback": "rollback_preview",
     "POST /runs/{run_id}/rerun": "rerun",
     "POST /runs/{run_id}/approve": "approve",
     "POST /runs/{run_id}/reject": "reject",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
@@ -62,6 +62,44 @@ class Reason(By):
     reason: str = Field(min_length=1, max_length=4000)
 
 
+class Undo(BaseModel):
+    """A step that would be undone."""
+
+    position: int = Field(description="Its place in the order, counted from 1.")
+    step: str
+    undo: str = Field(description="The step that undoes it.")
+
+
+class Remaining(BaseModel):
+    """A step whose effect would remain."""
+
+    step: str
+    state: str
+    reason: Literal["no_undo", "not_finished", "attempted"]
+    says: str
+
+
+class RunningStep(BaseModel):
+    """A step with an attempt in flight, and what becomes of it."""
+
+    step: str
+    says: str
+
+
+class RollbackPreview(BaseModel):
+    """What a cancel with `compensate` would do now, if every undo succeeds and what runs is cut off."""
+
+    run_id: str
+    state: str
+    possible: bool
+    refusal: str | None = Field(description="Why the run cannot be cancelled.")
+    ends: str = Field(description="The state in which the run would end.")
+    rollback: Literal["none", "complete", "partial"]
+    undo: list[Undo]
+    cannot_undo: list[Remaining]
+    running: list[RunningStep]
+
+
 class QuarantineView(BaseModel):
     """One quarantine."""
 
@@ -101,6 +139,18 @@ async def start_run(engine: Engine, run_id: RunId, body: By | None = None) -> An
 async def cancel_run(engine: Engine, run_id: RunId, body: Cancel | None = None) -> Answer:
     """With `compensate`, what it did is undone first. A run that is cancelled already is answered the same again."""
     return Answer(await engine.cancel(run_id, **(body or Cancel()).model_dump()))
+
+
+@routes.get(
+    "/runs/{run_id}/rollback",
+    operation_id="preview_rollback",
+    summary="What would a cancel with compensation undo?",
+    response_model=None,
+    responses=answers(RollbackPreview),
+)
+async def preview_rollback(engine: Engine, run_id: RunId) -> Answer:
+    """In which order, and what it cannot undo and why. Decided as the cancel would be, and written nowhere."""
+    return Answer(await engine.rollback_preview(run_id))
 
 
 @routes.post(

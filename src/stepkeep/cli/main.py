@@ -45,6 +45,7 @@ from stepkeep.cli.commands import (
     prune,
     quarantine,
     rerun,
+    rollback,
     run,
     runs,
     schemas,
@@ -128,6 +129,7 @@ app.command("token", rich_help_panel=PEOPLE)(with_settings(complete.token))
 app.command("send", rich_help_panel=PEOPLE)(with_settings(send.send))
 app.command("emit", rich_help_panel=PEOPLE)(with_settings(triggers.emit))
 app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
+app.command("rollback-preview", rich_help_panel=LOOK)(with_settings(rollback.rollback_preview))
 app.command("delegate", rich_help_panel=PEOPLE)(with_settings(users.delegate))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
 app.command("serve", rich_help_panel=SYSTEM)(with_settings(serve.serve))

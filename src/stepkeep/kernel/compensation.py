@@ -6,8 +6,13 @@ sequence and hop, never by timestamps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
 from stepkeep.kernel.definition import CompensateWhen, Effect, StepDefinition
 from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Note, Step, is_completed
 from stepkeep.kernel.states import OnFailure, Rollback, StepState, StopCause
 from stepkeep.kernel.stopping import is_effect_unknown, may_have_run
@@ -44,23 +49,51 @@ def _wants_rollback(draft: Draft) -> bool:
 
 
 def _to_undo(draft: Draft) -> list[Step]:
-    """The steps to undo, last completed first.
+    """The steps to undo, last completed first. What remains makes the rollback partial."""
+    found = undo_plan(draft.plan, draft.every_step())
+    if found.remains:
+        draft.rollback = Rollback.PARTIAL
+    return list(found.undone)
 
-    An effect without an undo step makes the rollback partial. So does the effect of a step that did not succeed, where
-    it happened or is unknown, and is not undone.
+
+class Remains(StrEnum):
+    """Why the effect of a step is not undone."""
+
+    NO_UNDO = "no_undo"
+    """It succeeded and has an effect, and its definition has no undo."""
+    NOT_FINISHED = "not_finished"
+    """Its handler completed, and its rules did not pass."""
+    ATTEMPTED = "attempted"
+    """Nothing tells how its last attempt ended, and its undo is for steps that succeeded."""
+
+
+class UndoPlan(NamedTuple):
+    """What a rollback undoes, in its order, and what it leaves, with the reason."""
+
+    undone: tuple[Step, ...]
+    remains: tuple[tuple[Step, Remains], ...]
+
+
+def undo_plan(plan: Plan, rows: Sequence[Step]) -> UndoPlan:
+    """The steps to undo, last completed first, and those whose effect remains. `rows` are all steps, by number.
+
+    An effect without an undo step remains. So does the effect of a step that did not succeed, where it happened or is
+    unknown, and is not undone.
     """
-    hooked: list[Step] = []
-    for step in draft.every_step()[: draft.plan.size]:
-        definition = draft.plan.steps[step.no].definition
+    undone: list[Step] = []
+    remains: list[tuple[Step, Remains]] = []
+    for step in rows[: plan.size]:
+        definition = plan.steps[step.no].definition
         if not _happened(step, definition):
             if _may_remain(step) and (definition.undo is not None or definition.effect is not Effect.READ):
-                draft.rollback = Rollback.PARTIAL
+                remains.append((step, Remains.NOT_FINISHED if is_completed(step) else Remains.ATTEMPTED))
             continue
         if definition.undo is not None:
-            hooked.append(step)
+            undone.append(step)
         elif definition.effect is not Effect.READ:
-            draft.rollback = Rollback.PARTIAL
-    return sorted(hooked, key=lambda step: step.settled or 0, reverse=True)
+            remains.append((step, Remains.NO_UNDO))
+    undone.sort(key=lambda step: step.settled or 0, reverse=True)
+    return UndoPlan(tuple(undone), tuple(remains))
 
 
 def _may_remain(step: Step) -> bool:

@@ -77,6 +77,7 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("result", "show", "explain", "status", "definitions", "workers", "runs", "wait"), R),
     "approvals": R,
     **dict.fromkeys(("compare_versions", "compare_runs"), R),
+    "rollback_preview": R,
     **dict.fromkeys(("log", "certify", "evidence", "quarantined", "schemas", "schema"), R),
     **dict.fromkeys(("start", "start_idle", "rerun"), S),
     **dict.fromkeys(("approve", "reject", "decide"), D),
