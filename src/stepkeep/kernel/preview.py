@@ -6,6 +6,8 @@ the end of the grace period would. `operations.rollback` calls it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from stepkeep.errors import Refused
@@ -75,5 +77,5 @@ def _rollback(decision: Decision) -> Rollback:
     return decision.run.rollback or Rollback.NONE
 
 
-def _by_number(rows: dict[int, Step]) -> list[Step]:
+def _by_number(rows: Mapping[int, Step]) -> list[Step]:
     return [step for _, step in sorted(rows.items())]
