@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.workbench import TENANT, Bench, on
+from tests.workbench import TENANT, Bench, chain, on
 
 from stepkeep.dialects.registry import check_file, load_file
+from stepkeep.kernel.definition import PolicyEffect, PolicyRule
 from stepkeep.network.allowing import AllowList
-from stepkeep.operations.outgoing import dialect_events
+from stepkeep.operations.dialect_folds import dialect_events
 from stepkeep.operations.plans import plan_for
-from stepkeep.operations.views import read_snapshot
+from stepkeep.operations.projected import describe_run_as
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import PUBLIC, SinkContext
 from stepkeep.worker.relay import Relay
@@ -34,8 +35,9 @@ MANDATORY = {
 
 
 async def events_of(bench: Bench, run: str) -> list[OutgoingEvent]:
-    whole = await read_snapshot(bench.transactor, run, tenant=TENANT, with_messages=True)
-    return await dialect_events(bench.transactor, whole, await plan_for(bench.transactor, whole.record.run))
+    record = await bench.store.read_run(TENANT, run)
+    assert record is not None
+    return await dialect_events(bench.transactor, record, await plan_for(bench.transactor, record.run))
 
 
 def test_the_telemetry_of_000_has_its_mandatory_payloads(database_url: str) -> None:
@@ -69,6 +71,34 @@ def test_the_domain_events_of_003_are_cloud_events_with_run_and_action(database_
         assert (envelope["runid"], envelope["specversion"]) == (run, "1.0")
         assert envelope["actionid"] == acted.payload["actionId"]
         assert {"tenantid", "correlationid"} <= set(envelope)
+
+    on(database_url, act)
+
+
+POLICY = (
+    PolicyRule(name="big", then=PolicyEffect.HOLD, when="input.amount > 100", reason="large", steps=("s00001",)),
+    PolicyRule(name="odd", then=PolicyEffect.DENY, when="input.amount == 13", reason="unlucky", steps=("s00002",)),
+)
+
+
+def test_what_policies_say_and_what_evidence_is_recorded_are_domain_events_of_003(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        definition = replace(chain("audited", 3), dialect="action", policy=POLICY, about={"workspaceId": "ws-1"})
+        run = await bench.start(definition, b'{"amount": 13}')
+        await bench.work_off()
+        found = await events_of(bench, run)
+        said = [event.payload for event in found if event.type == "PolicyEvaluated"]
+        assert {one["decision"] for one in said if one["actionId"] == "s00002"} == {"Deny"}
+        [denied] = [one for one in said if one["actionId"] == "s00002"]
+        assert (denied["ruleId"], denied["rationale"], denied["workspaceId"]) == ("odd", "unlucky", "ws-1")
+        assert {one["decision"] for one in said if one["actionId"] == "s00001"} == {"Allow"}
+        shown = await describe_run_as(bench.transactor, run, "action", tenant=TENANT)
+        recorded = [event.payload for event in found if event.type == "EvidenceRecorded"]
+        assert [one["evidenceId"] for one in recorded] == [one["evidenceId"] for one in shown["evidence"]]
+        assert [one["hashSha256"] for one in recorded] == [one["hashSha256"] for one in shown["evidence"]]
+        assert {one["runId"] for one in recorded} == {run}
+        places = [(event.seq, event.number) for event in found]
+        assert len(set(places)) == len(places)
 
     on(database_url, act)
 

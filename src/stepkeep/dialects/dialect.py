@@ -75,21 +75,49 @@ class FrontEnd(Protocol):
         ...
 
 
+Late = Callable[[Mapping[str, Any], list[dict[str, Any]]], list[Mapping[str, Any]]]
+"""Makes the data of events from the whole run: its canonical view and its lines in the dialect, as `Words.run`."""
+
+
 class DomainEvent(NamedTuple):
     """An event that a dialect names, for other systems. `seq` is the journal entry that it is derived from; the names
-    of `extensions`, which are attributes of its envelope, have lower-case letters and digits alone."""
+    of `extensions`, which are attributes of its envelope, have lower-case letters and digits alone.
+
+    Events of one entry are numbered by rank, and within it in order. One with `late` needs the whole run: there is one
+    event for each data that it makes, and none of them has other data.
+    """
 
     seq: int
     type: str
-    data: Mapping[str, Any]
+    data: Mapping[str, Any] = {}
     extensions: Mapping[str, str] = {}
+    rank: int = 0
+    late: Late | None = None
+
+
+class Teller(Protocol):
+    """Makes the events of one run while its journal grows. It keeps what later entries need, and reads nothing."""
+
+    def entry(self, canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[DomainEvent]:
+        """The events of the next journal entry, from its canonical lines and its lines in the dialect.
+
+        An event says what was true at its entry, so that it is the same whenever it is made.
+        """
+        ...
+
+
+class Silent:
+    """Tells nothing."""
+
+    def entry(self, canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[DomainEvent]:
+        return []
 
 
 class NoEvents:
     """For a dialect whose specification names no events."""
 
-    def events(self, canonical: Mapping[str, Any], lines: list[dict[str, Any]], since: int) -> list[DomainEvent]:
-        return []
+    def teller(self, about: Mapping[str, Any]) -> Teller:
+        return Silent()
 
 
 class Words(Protocol):
@@ -107,11 +135,11 @@ class Words(Protocol):
         """One row of `runs --as`."""
         ...
 
-    def events(self, canonical: Mapping[str, Any], lines: list[dict[str, Any]], since: int) -> list[DomainEvent]:
-        """The events for other systems that this dialect names, from journal entry `since` on, oldest first.
+    def teller(self, about: Mapping[str, Any]) -> Teller:
+        """What makes the events for other systems that this dialect names.
 
-        `canonical["journal"]` are the run's canonical lines. An event says what was true at its entry, so that it is
-        the same whenever it is made.
+        `about` is `{"run": …, "definition": …}`, of the run only what never changes: id, workflow, version,
+        correlation_id, created_by.
         """
         ...
 

@@ -21,6 +21,7 @@ from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, WHOLE, Action, DeliveryState, state_of, worker_of
 from stepkeep.store.delivery_rows import Delivery
+from stepkeep.store.protocol import EVENTS_READY, Notification
 
 MOST_LISTED = 1000
 
@@ -140,6 +141,7 @@ async def redrive(
         action = _action(cursor, actor, "redriven", said, await _first(transactor, cursor))
         if await again_if_contended(lambda action=action: store.redrive(action)):  # type: ignore[misc]
             redriven.append({"run": cursor.run_id, "sink": cursor.sink})
+    _wake_relays(transactor)
     if not redriven:
         raise NotFound("no delivery of these is dead. `stepkeep outbox list --state dead` shows those that are.")
     return {"redriven": redriven}
@@ -160,7 +162,12 @@ async def drop(
     action = _action(cursor, actor, "dropped", said, place)
     if not await again_if_contended(lambda: transactor.store.deliveries.drop(action)):
         raise Conflict(f"the event {named} is not dead any more: somebody dropped it or sent it again.")
+    _wake_relays(transactor)
     return {"dropped": named, "sink": cursor.sink}
+
+
+def _wake_relays(transactor: Transactor) -> None:
+    transactor.store.notifier.publish(Notification(frozenset({EVENTS_READY})))
 
 
 async def status(transactor: Transactor, *, tenant: str) -> dict[str, Any]:

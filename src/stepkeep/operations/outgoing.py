@@ -6,34 +6,32 @@ often it is made. It changes nothing and sends nothing. The relay and the comman
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from stepkeep.dialects.registry import dialect as dialect_named
-from stepkeep.dialects.registry import names as dialect_names
-from stepkeep.errors import NotFound
 from stepkeep.kernel.journal import RUN_ENTITY, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Details, OutboxEntry
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.declared_hooks import Selection
+from stepkeep.operations.dialect_folds import Folds
 from stepkeep.operations.lines import severity_of
-from stepkeep.operations.log import lines_of
 from stepkeep.operations.plans import plan_for
+from stepkeep.operations.run_events import event_of
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.views import read_snapshot, view_of
 from stepkeep.sinks.event import OutgoingEvent, Source
 from stepkeep.store.deliveries import WHOLE, Takes, worker_of
 from stepkeep.store.delivery_rows import Delivery
-from stepkeep.store.records import WholeRun
+from stepkeep.store.records import RunRecord
 
 PAGE = 100
 """How many events are read for one claim of a cursor."""
 
-FIRST_OF_DIALECT, FIRST_TRANSITION, ENDING = 100_000, 200_000, 300_000
-"""The numbers of derived events. A journal entry emits at most 1,000 events by itself, so that ids never meet."""
+FIRST_TRANSITION, ENDING = 200_000, 300_000
+"""The numbers of derived events; those of dialects begin at `dialect_folds.FIRST_OF_DIALECT`. A journal entry emits at
+most 1,000 events by itself, so that ids never meet."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -48,15 +46,20 @@ class Pending(msgspec.Struct, frozen=True):
     upto: Place
 
 
-async def pending(transactor: Transactor, cursor: Delivery, which: Selection, limit: int = PAGE) -> Pending:
-    """What a cursor has to deliver next. Raises Unreadable or PayloadSealed where the run cannot be read here."""
+async def pending(
+    transactor: Transactor, cursor: Delivery, which: Selection, limit: int = PAGE, folds: Folds | None = None
+) -> Pending:
+    """What a cursor has to deliver next. Raises Unreadable or PayloadSealed where the run cannot be read here.
+
+    `folds` keeps what the events of a dialect need of earlier entries; without it the journal is folded from its start.
+    """
     after = (cursor.sent, cursor.sent_number)
     if (worker := worker_of(cursor)) is not None:
         found, upto = await _of_worker(transactor, cursor, worker, limit)
     elif cursor.takes == Takes.EMITTED:
         found, upto = await _emitted(transactor, cursor, after, limit)
     else:
-        found, upto = await _derived(transactor, cursor, after)
+        found, upto = await _derived(transactor, cursor, after, which, limit, folds or Folds())
     wanted = [event for event in found if which.takes(event)]
     if len(wanted) > limit:
         last = wanted[limit - 1]
@@ -96,11 +99,12 @@ def _worker_events(cursor: Delivery, worker: str, sealed: SealedEntry) -> Iterat
 
 
 async def _emitted(
-    transactor: Transactor, cursor: Delivery, after: Place, limit: int
+    transactor: Transactor, cursor: Delivery, after: Place, limit: int, details: Details | None = None
 ) -> tuple[list[OutgoingEvent], Place]:
     key = (cursor.tenant, cursor.run_id)
     entries = await transactor.store.deliveries.read_entries(*key, after, limit)
-    details = (await transactor.store.read_details([key])).get(key) if entries else None
+    if details is None and entries:
+        details = (await transactor.store.read_details([key])).get(key)
     found = [] if details is None else [await _sent_by_a_step(transactor, details, entry) for entry in entries]
     if len(entries) == limit:
         return found, (entries[-1].seq, entries[-1].number)
@@ -109,102 +113,70 @@ async def _emitted(
 
 async def _sent_by_a_step(transactor: Transactor, details: Details, entry: OutboxEntry) -> OutgoingEvent:
     data = await transactor.payloads.value(entry.tenant, entry.run_id, entry.payload)
-    return _event(details, entry.seq, entry.number, entry.name, Source.EMITTED, entry.created_at, data)
+    return event_of(details, entry.seq, entry.number, entry.name, Source.EMITTED, entry.created_at, data)
 
 
-def _event(
-    details: Details,
-    seq: int,
-    number: int,
-    name: str,
-    source: Source,
-    at: int,
-    data: bytes,
-    more: Mapping[str, str] = {},
-    step: str | None = None,
-) -> OutgoingEvent:
-    return OutgoingEvent(
-        tenant=details.tenant,
-        run_id=details.run_id,
-        seq=seq,
-        number=number,
-        type=name,
-        source=source,
-        at=at,
-        data=data,
-        workflow=details.workflow,
-        version=details.version,
-        correlation_id=details.correlation_id,
-        extensions=more,
-        step=step,
-    )
-
-
-async def _derived(transactor: Transactor, cursor: Delivery, after: Place) -> tuple[list[OutgoingEvent], Place]:
-    try:
-        whole = await read_snapshot(transactor, cursor.run_id, tenant=cursor.tenant, with_messages=True)
-    except NotFound:
+async def _derived(
+    transactor: Transactor, cursor: Delivery, after: Place, which: Selection, limit: int, folds: Folds
+) -> tuple[list[OutgoingEvent], Place]:
+    """Events that are derived from the run's row and journal, with what it emitted. Each source is read from the cursor
+    on, as far as one page goes; the shortest decides how far the cursor may go."""
+    record = await transactor.store.read_run(cursor.tenant, cursor.run_id)
+    if record is None:
         return [], (cursor.last, WHOLE)
-    plan, details, takes = await plan_for(transactor, whole.record.run), whole.record.details, cursor.takes
-    found: list[OutgoingEvent] = []
+    takes, end = cursor.takes, (max(cursor.last, record.run.seq), WHOLE)
+    plan = await plan_for(transactor, record.run)
+    parts: list[tuple[list[OutgoingEvent], Place]] = []
     if takes & Takes.EMITTED:
-        found += [await _sent_by_a_step(transactor, details, entry) for entry in whole.outbox]
+        parts.append(await _emitted(transactor, cursor, after, limit, record.details))
     if takes & Takes.DIALECT:
-        found += await dialect_events(transactor, whole, plan, after[0])
+        parts.append(await folds.events(transactor, cursor, record, plan, which, limit))
     if takes & Takes.TRANSITIONS:
-        found += _transitions(whole, plan)
+        parts.append(await _transitions(transactor, record, plan, after, limit))
     if takes & Takes.ENDINGS and not takes & Takes.TRANSITIONS:
-        found += _endings(whole)
-    ordered = sorted((event for event in found if (event.seq, event.number) > after), key=_place)
-    return ordered, (max(cursor.last, whole.record.run.seq), WHOLE)
+        parts.append((list(_endings(record)), end))
+    upto = min((place for _, place in parts), default=end)
+    found = [event for events, _ in parts for event in events if after < _place(event) <= upto]
+    return sorted(found, key=_place), upto
 
 
 def _place(event: OutgoingEvent) -> Place:
     return (event.seq, event.number)
 
 
-async def dialect_events(transactor: Transactor, whole: WholeRun, plan: Plan, after: int = 0) -> list[OutgoingEvent]:
-    """The events that the run's dialect names, from the entry after this one on; those of an entry that was partly
-    delivered are among them."""
-    name = plan.definition.dialect
-    if name not in dialect_names():
-        return []
-    canonical = await view_of(transactor, whole, plan)
-    canonical["definition"] = msgspec.to_builtins(plan.definition)
-    canonical["journal"] = lines_of(whole, plan)[1:-1]
-    made = dialect_named(name).words.events(canonical, lines_of(whole, plan, name)[1:-1], after)
-    at = {entry.seq: entry.at for entry in whole.entries}
-    counted: dict[int, int] = {}
-    found = []
-    for one in made:
-        number = counted[one.seq] = counted.get(one.seq, -1) + 1
-        data = _encode(one.data)
-        place = (one.seq, FIRST_OF_DIALECT + number)
-        found.append(_event(whole.record.details, *place, one.type, Source.DIALECT, at[one.seq], data, one.extensions))
-    return found
+async def _transitions(
+    transactor: Transactor, record: RunRecord, plan: Plan, after: Place, limit: int
+) -> tuple[list[OutgoingEvent], Place]:
+    run = record.run
+    entries = await transactor.store.read_journal(run.tenant, run.id, _entries_after(after), limit)
+    found = [event for entry in entries for event in _hops(record.details, plan, entry)]
+    last = entries[-1].seq if entries else after[0]
+    return found, (last if len(entries) == limit else max(run.seq, last), WHOLE)
 
 
-def _transitions(whole: WholeRun, plan: Plan) -> Iterator[OutgoingEvent]:
-    details = whole.record.details
-    for sealed in whole.entries:
-        for number, hop in enumerate(open_entry(sealed.body).hops):
-            is_run = hop.no == RUN_ENTITY
-            data: dict[str, Any] = {"from": hop.source, "to": hop.target, "trigger": hop.trigger}
-            data |= {"attempt": hop.attempt, "category": hop.category, "error": hop.error}
-            step = None if is_run else plan.at(hop.no).name
-            data["step"] = step
-            body = _encode({name: value for name, value in data.items() if value is not None})
-            name = f"{'run' if is_run else 'step'}.{hop.target}"
-            place = (sealed.seq, FIRST_TRANSITION + number)
-            yield _event(details, *place, name, Source.TRANSITIONS, sealed.at, body, step=step)
+def _entries_after(after: Place) -> int:
+    """The journal entry after which to read: one that is delivered in part is read again."""
+    return after[0] if after[1] == WHOLE else after[0] - 1
 
 
-def _endings(whole: WholeRun) -> Iterator[OutgoingEvent]:
-    run = whole.record.run
+def _hops(details: Details, plan: Plan, sealed: SealedEntry) -> Iterator[OutgoingEvent]:
+    for number, hop in enumerate(open_entry(sealed.body).hops):
+        is_run = hop.no == RUN_ENTITY
+        data: dict[str, Any] = {"from": hop.source, "to": hop.target, "trigger": hop.trigger}
+        data |= {"attempt": hop.attempt, "category": hop.category, "error": hop.error}
+        step = None if is_run else plan.at(hop.no).name
+        data["step"] = step
+        body = _encode({name: value for name, value in data.items() if value is not None})
+        name = f"{'run' if is_run else 'step'}.{hop.target}"
+        place = (sealed.seq, FIRST_TRANSITION + number)
+        yield event_of(details, *place, name, Source.TRANSITIONS, sealed.at, body, step=step)
+
+
+def _endings(record: RunRecord) -> Iterator[OutgoingEvent]:
+    run = record.run
     if run.state not in RUN_TERMINAL:
         return
     data = {"state": run.state, "category": run.category, "error": run.error, "rollback": run.rollback}
     body = _encode({name: value for name, value in data.items() if value is not None})
-    yield _event(
-        whole.record.details, run.seq, ENDING, f"run.{run.state}", Source.ENDINGS, run.ended_at or run.moved_at, body
-    )
+    at = run.ended_at or run.moved_at
+    yield event_of(record.details, run.seq, ENDING, f"run.{run.state}", Source.ENDINGS, at, body)

@@ -16,7 +16,15 @@ from typing import Any
 from stepkeep.errors import StoreError
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState
 from stepkeep.store.change import Decide, Loaded, More, Want, Write
-from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Listener, Notification, Notifier, Transaction
+from stepkeep.store.protocol import (
+    EVENTS_READY,
+    RUNS_SETTLED,
+    RUNS_STOPPED,
+    Listener,
+    Notification,
+    Notifier,
+    Transaction,
+)
 
 SETTLED = RUN_TERMINAL | {RunState.BLOCKED}
 """States that a caller may be waiting for: the end, and blocked, which only people or messages can end."""
@@ -54,6 +62,8 @@ def notification_of(write: Write) -> Notification:
     stopped.update(change.run.id for change in write.runs if change.run.state is RunState.STOPPING)
     settled = frozenset(change.run.id for change in write.runs if change.run.state in SETTLED)
     named = {topic: frozenset(runs) for topic, runs in ((RUNS_SETTLED, settled), (RUNS_STOPPED, stopped)) if runs}
+    if write.outbox or any(new.outbox or new.deliveries for new in write.new_runs):
+        topics.add(EVENTS_READY)
     return Notification(frozenset(topics | named.keys()), named)
 
 

@@ -85,8 +85,12 @@ RUNS_STOPPED = -1
 """The topic of runs with attempts that must end: the run is stopping or was cancelled, or a lease was lost."""
 
 
+EVENTS_READY = -2
+"""The topic of delivery cursors that became due: runs emitted events or began with hooks, or a dead event goes on."""
+
+
 class Notification(msgspec.Struct, frozen=True):
-    """What a notification is about: queues with ready steps, RUNS_SETTLED, RUNS_STOPPED. None means any topic.
+    """What a notification is about: queues with ready steps, or one of the topics above. None means any topic.
 
     `runs` names the runs of a topic. A topic without an entry there is about any run: there were too many to name.
     """

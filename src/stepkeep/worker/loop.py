@@ -36,7 +36,7 @@ from stepkeep.operations.triggers.events import consume
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.operations.workers import retire_silent
 from stepkeep.sinks.interface import SEND_SECONDS, SinkContext
-from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Notification
+from stepkeep.store.protocol import EVENTS_READY, RUNS_SETTLED, RUNS_STOPPED, Notification
 from stepkeep.worker import forks
 from stepkeep.worker.attempts import Attempts
 from stepkeep.worker.claiming import named
@@ -52,6 +52,7 @@ from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.progress import PUBLISH_SECONDS
 from stepkeep.worker.queues import Kind, allowed_kinds, served_queues
 from stepkeep.worker.relay import Relay
+from stepkeep.worker.relay_pace import RelayPace
 from stepkeep.worker.runner import HandlerRunner, PooledRunner
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.secrets import Given, Secrets, as_secrets
@@ -179,6 +180,9 @@ class Worker:
         }
         self._calls = calls or ListenerCalls(registry, self._home)
         self._hooks = Hooks(transactor, tenant, self._settings.commands)
+        self._relay_pace = RelayPace(
+            self._settings.relay_seconds, self._runtime, lambda: transactor.store.notifier.is_connected
+        )
         self.relay = Relay(
             transactor,
             tenant,
@@ -189,6 +193,7 @@ class Worker:
             has_secret=self._shared.secrets.has,
             runtime=self._runtime,
             lease_us=int(self._settings.relay_lease_seconds * 1_000_000),
+            due_in=self._relay_pace.due_in,
         )
         self._has_blocking = asyncio.Event()
         self._progress = asyncio.Event()
@@ -199,7 +204,7 @@ class Worker:
             self._engaged.set()
         self.joined = asyncio.Event()
         self._queues_read_at = float("-inf")
-        self._topics_seen = frozenset({RUNS_SETTLED, RUNS_STOPPED})
+        self._topics_seen = frozenset({RUNS_SETTLED, RUNS_STOPPED, EVENTS_READY})
         self._queues_known: Sequence[tuple[int, QueueSpec]] = ()
         self._maintain_in = self._settings.first_maintain_seconds
         self._publish_in = self._settings.first_publish_seconds
@@ -462,11 +467,14 @@ class Worker:
             if unknown or notification.concerns(self._shared.slots.queues.of(kind)):
                 poller.in_doubt = notification.topics is None
                 poller.awake.set()
+        if notification.concerns((EVENTS_READY, RUNS_SETTLED)):
+            self._relay_pace.wake()
         if notification.concerns((RUNS_STOPPED,)):
             self._attempts.keeper.check(notification.runs_of(RUNS_STOPPED))
 
     def _note_change(self) -> None:
         self._progress.set()
+        self._relay_pace.wake()
         for poller in self._pollers.values():
             poller.slot_freed.set()
 
@@ -671,8 +679,8 @@ class Worker:
             self._listeners_added = True
             self.relay.forget_sinks()
         if not self._stopping.is_set():
-            await self.relay.turn()
-        await self._runtime.sleep(self._runtime.spread(self._settings.relay_seconds))
+            self._relay_pace.looked(await self.relay.turn())
+        await self._relay_pace.wait()
 
     async def _end_relay(self, seconds: float) -> None:
         """Send what the last steps emitted, once; then report what was acknowledged."""

@@ -19,6 +19,7 @@ import msgspec
 
 from stepkeep.errors import Contended, InvalidInput, PayloadSealed, StepkeepError, StoreError
 from stepkeep.operations.declared_hooks import Selection, hook_sink
+from stepkeep.operations.dialect_folds import Folds
 from stepkeep.operations.outgoing import Place, pending
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import exception_text, inert_line
@@ -72,7 +73,8 @@ MakeContext = Callable[[str], SinkContext]
 
 class Relay:
     """The relay of one worker. `can_call` says whether this program has a function with `@on` of that name,
-    `can_run` whether it may run a program, and `has_secret` whether it can read a secret."""
+    `can_run` whether it may run a program, and `has_secret` whether it can read a secret. `due_in` is told in how many
+    seconds a cursor that it held may be due again."""
 
     def __init__(
         self,
@@ -87,15 +89,17 @@ class Relay:
         runtime: Runtime | None = None,
         lease_us: int = LEASE_US,
         places: int = PLACES,
+        due_in: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         self._transactor, self._tenant = transactor, tenant
         self._holder, self._context = holder, context
         self._can_call, self._can_run, self._has_secret = can_call, can_run, has_secret
         self._runtime = runtime or Runtime()
-        self._lease_us, self._places = lease_us, places
+        self._lease_us, self._places, self._due_in = lease_us, places, due_in
         self._rows: dict[str, SinkRow] = {}
         self._hooks: dict[str, tuple[SinkRow, Selection] | None] = {}
         self._rows_read_at = float("-inf")
+        self._folds = Folds()
         self._open: dict[str, tuple[bytes, Sink]] = {}
         self._busy: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -249,7 +253,7 @@ class Relay:
         """Send what a cursor has, in order, until all is sent, one event fails, or the relay stops."""
         work = _Work(cursor)
         try:
-            todo = await pending(self._transactor, cursor, self._selection(cursor.sink))
+            todo = await pending(self._transactor, cursor, self._selection(cursor.sink), folds=self._folds)
             sink = await self._sink(cursor)
             begun = self._runtime.monotonic()
             for event in todo.events:
@@ -318,6 +322,8 @@ class Relay:
             if not accepted:
                 self.tally.refused += 1
                 log.info("another relay has claimed run %s for %s", report.run_id, report.sink)
+            elif report.lease_us is None and not report.is_dead:
+                self._due_in(report.retry_us / 1_000_000)
             return accepted
 
 

@@ -31,7 +31,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     - `grace_seconds`: how long a stopping worker lets handlers finish.
     - `log_lines`: how many of the last lines of `ctx.logger` are kept with each attempt.
     - `idle_poll_seconds`: the longest pause between two polls; `rare_poll_seconds`: while notifications arrive.
-    - `relay_seconds`: pause between two looks for events to send; 0 leaves them to other workers.
+    - `relay_seconds`: pause between two looks for events to send, five times as long while notifications arrive; 0
+      leaves them to other workers.
     - `relay_lease_seconds`: for how long events are claimed; another relay sends them after that. One request must end
       within half of it.
     - `process_memory_bytes`: limit of each handler process.

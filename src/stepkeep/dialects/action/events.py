@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stepkeep.dialects.action.evidence import evidence_of, is_ending, may_be_evidence
 from stepkeep.dialects.action.shapes import Shape, error_shape, filled
 from stepkeep.dialects.dialect import DomainEvent
 
@@ -38,14 +39,72 @@ EXPIRED = ("deadline_passed", "deadline_tolerated", "deadline_skipped")
 """Triggers of a deadline that ends a gate without a decision."""
 
 
-def domain_events(canonical: Mapping[str, Any], lines: list[dict[str, Any]], since: int) -> list[DomainEvent]:
-    """The events from journal entry `since` on, in the order of the journal."""
-    found = [*_shown(canonical, lines), *_gates(canonical)]
-    ordered = sorted(found, key=lambda one: one[0])
-    return [event for _, event in ordered if event.seq >= since]
+POLICY, EVIDENCE = 1, 2
+"""Ranks: these come after the other events of their entry, so that the numbers of those stay what they were."""
+
+DECISIONS = {"allow": "Allow", "hold": "RequireApproval", "deny": "Deny"}
+"""The seed's words for what a policy says."""
+
+
+class DomainEvents:
+    """The domain events of one run. No event needs an earlier entry."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        self._about = about
+
+    def entry(self, canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[DomainEvent]:
+        """The events of the next entry, in the order of its hops."""
+        whole = {**self._about, "journal": canonical}
+        found = sorted([*_shown(whole, lines), *_gates(whole)], key=lambda one: one[0])
+        return [*(event for _, event in found), *_policies(whole), *_evidence(canonical, lines)]
 
 
 Placed = tuple[tuple[int, int, int], DomainEvent]
+
+
+def _policies(canonical: Mapping[str, Any]) -> Iterator[DomainEvent]:
+    """What policies said about actions: the journal has each verdict with the rule that it rests on."""
+    for line in canonical["journal"]:
+        facts = line["metadata"]
+        for name, verdict in sorted(facts.get("detail", {}).get("policy", {}).items()):
+            said = {
+                "actionId": name,
+                "decision": DECISIONS[verdict["effect"]],
+                "ruleId": verdict.get("rule"),
+                "policyRevision": verdict.get("revision"),
+                "rationale": verdict.get("reason"),
+            }
+            about = _about(canonical, line, said)
+            yield DomainEvent(facts["seq"], "PolicyEvaluated", about, {"actionid": name}, POLICY)
+
+
+def _evidence(canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> Iterator[DomainEvent]:
+    """An event for each entry of evidence that the journal entry brought."""
+    if not canonical or not (any(map(may_be_evidence, canonical)) or any(map(is_ending, lines))):
+        return
+    seq = canonical[0]["metadata"]["seq"]
+
+    def late(whole: Mapping[str, Any], lines: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+        workspace = whole["definition"].get("about", {}).get("workspaceId")
+        return [
+            filled(
+                {
+                    "workspaceId": workspace,
+                    "runId": whole["run"]["id"],
+                    "evidenceId": entry["evidenceId"],
+                    "category": entry["category"],
+                    "summary": entry["summary"],
+                    "actor": entry["actor"],
+                    "occurredAtIso": entry["occurredAtIso"],
+                    "hashSha256": entry["hashSha256"],
+                    "correlationId": whole["run"]["correlation_id"],
+                }
+            )
+            for entry in evidence_of(whole, lines)
+            if entry["payload"]["journal"]["seq"] == seq
+        ]
+
+    yield DomainEvent(seq, "EvidenceRecorded", rank=EVIDENCE, late=late)
 
 
 def _shown(canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> Iterator[Placed]:

@@ -25,6 +25,7 @@ from stepkeep.dialects.action.shapes import (
     operation_of,
     written_steps,
 )
+from stepkeep.kernel.states import STEP_TERMINAL
 
 SYSTEM = {"kind": "System"}
 MACHINE = {"kind": "Machine"}
@@ -78,6 +79,17 @@ class Journal:
 
     def entered(self, step: str, state: str) -> int:
         return self._entered[step, state]
+
+
+def may_be_evidence(line: Mapping[str, Any]) -> bool:
+    """Whether a canonical line ends an attempt, a wait for people, or a compensation hook."""
+    ends = line["from_state"] in TRIED or line["from_state"] in DECIDED or line["to_state"] in STEP_TERMINAL
+    return "step" in line["metadata"] and ends
+
+
+def is_ending(line: Mapping[str, Any]) -> bool:
+    """Whether a line of the dialect ends an action or the run."""
+    return line["to_state"] in ENDINGS
 
 
 def evidence_of(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> list[Shape]:

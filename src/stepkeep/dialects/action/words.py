@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepkeep.dialects.action.compensation import compensation_summary
-from stepkeep.dialects.action.events import domain_events
+from stepkeep.dialects.action.events import DomainEvents
 from stepkeep.dialects.action.evidence import evidence_of
 from stepkeep.dialects.action.shapes import (
     OUTCOMES,
@@ -22,7 +22,7 @@ from stepkeep.dialects.action.shapes import (
     person_of,
     written_steps,
 )
-from stepkeep.dialects.dialect import DomainEvent
+from stepkeep.dialects.dialect import Teller
 
 
 class ActionWords:
@@ -70,9 +70,9 @@ class ActionWords:
             }
         )
 
-    def events(self, canonical: Mapping[str, Any], lines: list[Shape], since: int) -> list[DomainEvent]:
+    def teller(self, about: Mapping[str, Any]) -> Teller:
         """The domain events, for sinks."""
-        return domain_events(canonical, lines, since)
+        return DomainEvents(about)
 
 
 WORDS = ActionWords()

@@ -7,10 +7,11 @@ ioa` has them all; the relay sends them to sinks. This module sends nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from stepkeep.dialects.dialect import DomainEvent
-from stepkeep.dialects.ioa.story import Told, is_tolerated, millis_between, tell
+from stepkeep.dialects.ioa.story import Told, hear, is_tolerated, millis_between, tell
 
 Line = Mapping[str, Any]
 
@@ -32,16 +33,35 @@ def events_of(told: Told) -> list[dict[str, Any]]:
     return found
 
 
-def telemetry(canonical: Mapping[str, Any], lines: list[dict[str, Any]], since: int) -> list[DomainEvent]:
-    """The events from journal entry `since` on, for sinks: each is made from the lines up to its own."""
-    found = []
-    for place, line in enumerate(lines):
-        name = _event_in(line) if line["metadata"]["seq"] >= since else None
-        if name is not None:
-            made = _event(tell(canonical, lines[: place + 1]), line, name)
-            about = {"category": made["category"]}
-            found.append(DomainEvent(line["metadata"]["seq"], made["name"], made["payload"], about))
-    return found
+class Telemetry:
+    """The events of one run for sinks: each is made from the lines up to its own."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        self._told = tell({**about, "steps": []}, [])
+
+    def entry(self, canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[DomainEvent]:
+        """The events of the next entry."""
+        found = []
+        for line in lines:
+            hear(self._told, line)
+            name = _event_in(line)
+            if name is not None:
+                found.append(self._made(line, name))
+        return found
+
+    def _made(self, line: Line, name: str) -> DomainEvent:
+        seq, about = line["metadata"]["seq"], {"category": KINDS[name].category}
+        called = f"{_domain(self._told)}.{name}"
+        if name not in OF_THE_WHOLE:
+            return DomainEvent(seq, called, _event(self._told, line, name)["payload"], about)
+        then = self._told.copy()
+
+        def late(canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+            now = tell(canonical, [])
+            told = replace(then, run=now.run, steps=now.steps, hooks=now.hooks)
+            return [_event(told, line, name)["payload"]]
+
+        return DomainEvent(seq, called, {}, about, late=late)
 
 
 def _event(told: Told, line: Line, name: str) -> dict[str, Any]:
@@ -150,6 +170,9 @@ KINDS = {
     "workflow_compensating": Kind("alert", _compensating),
     "workflow_cancelled": Kind("audit", _cancelled),
 }
+
+OF_THE_WHOLE = frozenset({"workflow_completed", "workflow_compensating", "workflow_cancelled"})
+"""Events that need totals of the run, or its undo steps. There are few of them in a run."""
 
 OF_STEP = {"running": "workflow_step_running", "completed": "workflow_step_completed"}
 

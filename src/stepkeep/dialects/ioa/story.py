@@ -6,7 +6,7 @@ Status and events are both made from this value, so that they never contradict e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -33,6 +33,11 @@ class Told:
     began: dict[str, str] = field(default_factory=dict)
     ended: dict[str, str] = field(default_factory=dict)
     tolerated: list[str] = field(default_factory=list)
+
+    def copy(self) -> Told:
+        """The timeline as it is now; the original goes on."""
+        states, began, ended = dict(self.states), dict(self.began), dict(self.ended)
+        return replace(self, states=states, began=began, ended=ended, tolerated=list(self.tolerated))
 
     def in_state(self, state: str) -> list[str]:
         """The steps in this state, in the order in which they entered it."""
@@ -71,11 +76,16 @@ def tell(canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> Told:
         hooks={step["name"].removeprefix("undo:"): step for step in canonical["steps"] if step["phase"] == "undo"},
     )
     for line in lines:
-        if line["event_type"] == "step_state_transition":
-            _step_moved(told, line)
-        elif line["event_type"] == "workflow_state_transition":
-            told.state, told.moved_at = line["to_state"], line["timestamp"]
+        hear(told, line)
     return told
+
+
+def hear(told: Told, line: Line) -> None:
+    """Go on with one line."""
+    if line["event_type"] == "step_state_transition":
+        _step_moved(told, line)
+    elif line["event_type"] == "workflow_state_transition":
+        told.state, told.moved_at = line["to_state"], line["timestamp"]
 
 
 def _step_moved(told: Told, line: Line) -> None:

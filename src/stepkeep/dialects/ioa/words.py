@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepkeep.dialects.dialect import DomainEvent
-from stepkeep.dialects.ioa.events import events_of, telemetry
+from stepkeep.dialects.dialect import Teller
+from stepkeep.dialects.ioa.events import Telemetry, events_of
 from stepkeep.dialects.ioa.story import Told, latency, millis_between, tell
 
 API_VERSION = "ioa.dev/v0.2"
@@ -44,9 +44,9 @@ class IoaWords:
             "latency": latency(canonical_run["started_at"], canonical_run["ended_at"]),
         }
 
-    def events(self, canonical: Mapping[str, Any], lines: list[dict[str, Any]], since: int) -> list[DomainEvent]:
+    def teller(self, about: Mapping[str, Any]) -> Teller:
         """The telemetry, for sinks."""
-        return telemetry(canonical, lines, since)
+        return Telemetry(about)
 
 
 WORDS = IoaWords()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stepkeep.dialects.dialect import DomainEvent
+from stepkeep.dialects.dialect import DomainEvent, Teller
 from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, derive_workstream_state
 from stepkeep.dialects.workstream.planning import blocked_by, execution_plan, topological_order
 
@@ -61,12 +61,18 @@ class Words:
             "last_error": canonical_run["error"],
         }
 
-    def events(self, canonical: Plain, lines: list[dict[str, Any]], since: int) -> list[DomainEvent]:
-        """The state transition events of the seed's schema, one for each line, for sinks."""
+    def teller(self, about: Plain) -> Teller:
+        """The state transition events of the seed's schema, for sinks."""
+        return Transitions()
+
+
+class Transitions:
+    """One event for each line of the log, which has the seed's own shape."""
+
+    def entry(self, canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> list[DomainEvent]:
         return [
             DomainEvent(line["metadata"]["seq"], line["event_type"], line, {"severity": line["severity"]})
             for line in lines
-            if line["metadata"]["seq"] >= since
         ]
 
 
