@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from stepkeep.hosted import AsyncHostedWorker, HostedWorker
     from stepkeep.kernel.states import Category, RunState, StepState
     from stepkeep.messages import AsyncMailbox
+    from stepkeep.opening import open as open  # noqa: A004 - sk.open reads best
     from stepkeep.operations.codec import PayloadCodec
     from stepkeep.operations.payloads import DirectoryStore, PayloadStore
     from stepkeep.operations.start import Started
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from stepkeep.sinks.interface import Sink, SinkFailed
     from stepkeep.sync_administration import Audit, Keys, Tenants, Users
     from stepkeep.sync_engine import Engine
-    from stepkeep.sync_engine import open as open  # noqa: A004 - sk.open reads best
     from stepkeep.sync_messages import Mailbox
     from stepkeep.sync_outside import Hooks, Network
     from stepkeep.sync_sending import Outbox, Sinks
@@ -137,7 +137,7 @@ _HOMES = {
     "load_file": "stepkeep.dialects.registry",
     "hook": "stepkeep.definition.listeners",
     "on": "stepkeep.definition.listeners",
-    "open": "stepkeep.sync_engine",
+    "open": "stepkeep.opening",
     "retry_in": "stepkeep.worker.answers",
     "secret": "stepkeep.definition.secrets",
     "step": "stepkeep.definition.handlers",

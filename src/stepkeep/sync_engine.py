@@ -958,27 +958,6 @@ class Engine:
         return self._call(self._core.rerun(run_id, input=input, idempotency_key=idempotency_key, by=by))
 
 
-def open(  # noqa: A001 - stepkeep.open reads best
-    url: str | os.PathLike[str] = DEFAULT_URL, **options: Unpack[EngineOptions]
-) -> Engine:
-    """Open a database: `sqlite:///file.db` needs nothing else, `postgresql://…` the extra `stepkeep[postgres]`.
-
-    The engine connects when it is first used. Close it with `close`, or use it in a `with` block. A PostgreSQL
-    database is migrated by `stepkeep db migrate`, or here with `auto_migrate=True`.
-
-    >>> import stepkeep
-    >>> @stepkeep.step("hello.greet")
-    ... def greet(name: str) -> str:
-    ...     return f"Hello, {name}"
-    >>> hello = stepkeep.Workflow("hello", version=1)
-    >>> _ = hello.step("greet", greet)
-    >>> with stepkeep.open("sqlite:///hello.db") as engine:
-    ...     print(engine.run(hello, input={"name": "Ada"}).output)
-    Hello, Ada
-    """
-    return Engine(url, **options)
-
-
 _open_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 

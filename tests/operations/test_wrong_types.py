@@ -203,7 +203,8 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
     assert engine.show(run)["run"]["state"] in ("idle", "cancelled", "queued", "running", "ready", "blocked")
 
 
-PEOPLE = sorted(name for name in OPERATIONS if "." in name)
+PEOPLE = sorted(name for name in OPERATIONS if "." in name and not name.startswith("work."))
+"""Those of remote workers are reached over HTTP only, where the route matrix sends wrong bodies."""
 
 
 @pytest.mark.parametrize("name", PEOPLE)

@@ -334,10 +334,19 @@ class Workflow:
         """The canonical definition, or DefinitionError with every problem and the line of its call."""
         return accepted(self.check())
 
+    def document(self) -> dict[str, Any]:
+        """The workflow as a YAML or JSON file would have it.
+
+        >>> flow = Workflow("hello")
+        >>> _ = flow.step("greet", "hello.greet")
+        >>> flow.document()["steps"]
+        [{'name': 'greet', 'uses': 'hello.greet'}]
+        """
+        return {**_plain(self._head), "steps": _with_inferred(self._steps)}
+
     def check(self) -> CheckReport:
         """The definition or its problems, and advice."""
-        data = {**_plain(self._head), "steps": _with_inferred(self._steps)}
-        return examine(data, self._calls, self.registry, all_known=False)
+        return examine(self.document(), self._calls, self.registry, all_known=False)
 
     def _add(self, name: str, work: Mapping[str, Any], options: Mapping[str, Any]) -> StepRef:
         step = {"name": name, **work}

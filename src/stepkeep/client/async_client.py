@@ -1,0 +1,554 @@
+"""The client of a service for programs with an event loop: the methods of `AsyncEngine`, each a request.
+
+It holds no logic of the engine: the service decides. Requests that may be repeated are sent again after a failure, with
+a pause that grows. `stepkeep.client` and `Client` use it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+from uuid import uuid4
+
+import msgspec
+
+from stepkeep.client.binding import Route, over_http, perform, plain, segment
+from stepkeep.client.groups import (
+    ClientHooks,
+    ClientKeys,
+    ClientMailbox,
+    ClientNetwork,
+    ClientOutbox,
+    ClientSinks,
+    ClientTenants,
+    ClientTriggers,
+    ClientUsers,
+    refuse_without_database,
+)
+from stepkeep.engine import AsyncEngine
+from stepkeep.engine_arguments import looks_like_a_file
+from stepkeep.errors import ConnectionLost, InvalidInput, NotAllowed, StoreUnavailable, Unreachable
+from stepkeep.input_files import read_input
+from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.states import RunState
+from stepkeep.network.service import Service, again
+from stepkeep.operations.access import parse_key
+from stepkeep.operations.start import Started
+from stepkeep.result import Result, settled_states
+
+if TYPE_CHECKING:
+    from stepkeep.definition.retry import Duration
+    from stepkeep.engine import Runnable
+
+MAX_DEFINITION_BYTES = 256 * 1024
+LONGEST_WAIT = 45.0
+"""For how long (seconds) one request waits for a run; `wait` sends as many as it takes."""
+
+NOT_HERE = ("worker", "start_worker", "stop_workers", "serve", "work_on", "prune", "sign_heads", "store", "transactor")
+"""What needs the database itself."""
+
+
+class PublishedVersion(msgspec.Struct, frozen=True):
+    """The name and version of a published workflow."""
+
+    name: str
+    version: int
+    dialect: str
+
+
+class PublishedWorkflow(msgspec.Struct, frozen=True):
+    """What `publish` returns; `start` takes it."""
+
+    definition: PublishedVersion
+    digest: str
+
+
+class Certificate(msgspec.Struct, frozen=True):
+    """The judge's certificate of a run, as the service told it."""
+
+    content: dict[str, Any]
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.content["ok"])
+
+    def as_json(self) -> dict[str, Any]:
+        return self.content
+
+
+class AsyncClient:
+    """A service and everything one can do with it. The tenant and the actor are those of the key.
+
+    `seconds` limits a request that does not wait for a run.
+
+        async with AsyncClient("https://flows.example.org", key="sk_…") as client:
+            result = await client.run("hello", {"name": "Ada"})
+    """
+
+    def __init__(self, url: str | os.PathLike[str], *, key: str | None = None, seconds: float = 30.0) -> None:
+        given = key if key is not None else os.environ.get("STEPKEEP_KEY")
+        if given is None:
+            raise InvalidInput("a service needs a key: key=, or STEPKEEP_KEY.")
+        parse_key(given)
+        self.service = Service(str(url), given, seconds=seconds)
+        self._known: dict[bytes, PublishedWorkflow] = {}
+
+    def __repr__(self) -> str:
+        return f"<stepkeep.AsyncClient of {self.service.url}>"
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Check that the service answers. The key is checked with the first request that needs it."""
+        await self.service.ask("GET", "/version")
+
+    async def close(self, *, grace: float | None = None) -> None:
+        """Close the connections."""
+        await self.service.close()
+
+    async def stop_workers(self, grace: float | None = None) -> None:
+        """Nothing to stop: a client has no workers."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        refuse_without_database(name, name, NOT_HERE)
+
+    # -- groups ------------------------------------------------------------------------------------------------------
+    @property
+    def tenants(self) -> ClientTenants:
+        """The tenant of the key and its settings."""
+        return ClientTenants(self.service)
+
+    @property
+    def users(self) -> ClientUsers:
+        """Users and services: their roles, groups and delegations."""
+        return ClientUsers(self.service)
+
+    @property
+    def keys(self) -> ClientKeys:
+        """API keys."""
+        return ClientKeys(self.service)
+
+    @property
+    def network(self) -> ClientNetwork:
+        """What HTTP steps of the tenant may reach on the internal network."""
+        return ClientNetwork(self.service)
+
+    @property
+    def hooks(self) -> ClientHooks:
+        """Inbound webhooks that become messages or starts of runs."""
+        return ClientHooks(self.service)
+
+    @property
+    def mailbox(self) -> ClientMailbox:
+        """Messages that are kept for runs that do not exist yet."""
+        return ClientMailbox(self.service)
+
+    @property
+    def sinks(self) -> ClientSinks:
+        """Where events go."""
+        return ClientSinks(self.service)
+
+    @property
+    def outbox(self) -> ClientOutbox:
+        """Events that are not delivered yet."""
+        return ClientOutbox(self.service)
+
+    @property
+    def triggers(self) -> ClientTriggers:
+        """What starts runs by itself: schedules, events, and the ends of other runs."""
+        return ClientTriggers(self.service)
+
+    # -- rows: a method of the engine, and its route -----------------------------------------------------------------
+    publish_schema = over_http(
+        AsyncEngine.publish_schema, Route(method="PUT", path="/schemas/{ref}", names={"schema": "document"})
+    )
+    schemas = over_http(AsyncEngine.schemas, Route(method="GET", path="/schemas", pages="schemas"))
+    schema = over_http(AsyncEngine.schema, Route(method="GET", path="/schemas/{ref}"))
+    start_idle = over_http(AsyncEngine.start_idle, Route(method="POST", path="/runs/{run_id}/start"))
+    approvals = over_http(
+        AsyncEngine.approvals,
+        Route(method="GET", path="/approvals", names={"after": "cursor"}, refused=("by",), pages="approvals"),
+    )
+    status = over_http(AsyncEngine.status, Route(method="GET", path="/status"))
+    definitions = over_http(AsyncEngine.definitions, Route(method="GET", path="/workflows", pages="definitions"))
+    workers = over_http(
+        AsyncEngine.workers, Route(method="GET", path="/workers", names={"live_only": "live"}, pages="workers")
+    )
+    approve = over_http(AsyncEngine.approve, Route(method="POST", path="/runs/{run_id}/approve", names={"for_": "for"}))
+    reject = over_http(AsyncEngine.reject, Route(method="POST", path="/runs/{run_id}/reject", names={"for_": "for"}))
+    decide = over_http(AsyncEngine.decide, Route(method="POST", path="/runs/{run_id}/steps/{step}/decide"))
+    complete = over_http(
+        AsyncEngine.complete,
+        Route(
+            method="POST",
+            path="/runs/{run_id}/steps/{step}/complete",
+            names={"for_": "for"},
+            refused=("claim",),
+        ),
+    )
+    reissue_token = over_http(
+        AsyncEngine.reissue_token,
+        Route(method="POST", path="/runs/{run_id}/steps/{step}/token", repeatable=False),
+    )
+    cancel = over_http(AsyncEngine.cancel, Route(method="POST", path="/runs/{run_id}/cancel"))
+    quarantine = over_http(
+        AsyncEngine.quarantine, Route(method="POST", path="/runs/{run_id}/quarantine", repeatable=False)
+    )
+    release = over_http(AsyncEngine.release, Route(method="POST", path="/runs/{run_id}/release", repeatable=False))
+    quarantined = over_http(AsyncEngine.quarantined, Route(method="GET", path="/quarantine"))
+    policy_off = over_http(AsyncEngine.policy_off, Route(method="POST", path="/policies/off", repeatable=False))
+    list_policies = over_http(AsyncEngine.list_policies, Route(method="GET", path="/policies", pages="policies"))
+    replay_policy = over_http(AsyncEngine.replay_policy, Route(method="GET", path="/runs/{run_id}/policy"))
+
+    # -- definitions -------------------------------------------------------------------------------------------------
+    async def publish(self, workflow: Runnable | PublishedWorkflow) -> PublishedWorkflow:
+        """Publish a workflow, or return the published one; a plain name finds the highest published version."""
+        if isinstance(workflow, PublishedWorkflow):
+            return workflow
+        if isinstance(workflow, str) and not looks_like_a_file(workflow):
+            told = await perform(self.service, Route(method="GET", path="/workflows/{name}"), {"name": workflow})
+        else:
+            content, media_type = _written(workflow)
+            answer = await again(
+                lambda: self.service.request("POST", "/workflows", content=content, media_type=media_type)
+            )
+            told = answer.json()
+        found = told["definition"]
+        return PublishedWorkflow(
+            PublishedVersion(found["workflow"], found["version"], found["dialect"]), found["digest"]
+        )
+
+    async def publish_policy(self, policy: str | Path | Mapping[str, Any], *, by: str | None = None) -> dict[str, Any]:
+        """Publish a policy, a file or a mapping, as the next revision of the tenant. Its cases must hold."""
+        from stepkeep.definition.policy import publishable_policy
+
+        document = msgspec.to_builtins(publishable_policy(policy)) if not isinstance(policy, Mapping) else policy
+        route = Route(method="POST", path="/policies", repeatable=False)
+        found: dict[str, Any] = await perform(self.service, route, {"policy": dict(document), "by": by})
+        return found
+
+    async def show_policy(self, revision: int | None = None) -> dict[str, Any]:
+        """A revision of the tenant's policy, the newest by default."""
+        if revision is None:
+            newest = await self.service.ask("GET", "/policies", query={"limit": 1})
+            revision = newest["policies"][0]["revision"] if newest["policies"] else 1
+        found: dict[str, Any] = await self.service.ask("GET", f"/policies/{int(revision)}")
+        return found
+
+    # -- runs --------------------------------------------------------------------------------------------------------
+    async def start(
+        self,
+        workflow: Runnable | PublishedWorkflow,
+        input: Any = None,  # noqa: A002 - the word users know
+        *,
+        idempotency_key: str | None = None,
+        business_key: str | None = None,
+        correlation_id: str | None = None,
+        priority: int | None = None,
+        start_now: bool = True,
+        labels: dict[str, str] | None = None,
+        by: str | None = None,
+        connection: Any = None,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+        webhook_url: str | None = None,
+        webhook_secret: str | None = None,
+    ) -> Started:
+        """Create a run and, unless `start_now` is False, start it: now, `at` a moment or after a `delay`."""
+        for name, value in (
+            ("connection", connection),
+            ("webhook_url", webhook_url),
+            ("webhook_secret", webhook_secret),
+        ):
+            if value is not None:
+                raise InvalidInput(f"start: `{name}` needs the database itself: a service has no place for it.")
+        body = {
+            **await self._named(workflow),
+            "input": input,
+            "business_key": business_key,
+            "correlation_id": correlation_id,
+            "priority": priority,
+            "start_now": start_now,
+            "labels": labels,
+            "by": by,
+            "at": at,
+            "delay": delay,
+        }
+        return await self._create("/runs", body, idempotency_key)
+
+    async def rerun(
+        self,
+        run_id: str,
+        *,
+        input: Any = None,  # noqa: A002 - the word users know
+        idempotency_key: str | None = None,
+        by: str | None = None,
+    ) -> Started:
+        """A new run of the same definition and input (or another input) that names the old one."""
+        return await self._create(f"/runs/{_path(run_id)}/rerun", {"input": input, "by": by}, idempotency_key)
+
+    async def run(
+        self,
+        workflow: Runnable | PublishedWorkflow,
+        input: Any = None,  # noqa: A002 - the word users know
+        *,
+        idempotency_key: str | None = None,
+        business_key: str | None = None,
+        correlation_id: str | None = None,
+        priority: int | None = None,
+        start_now: bool = True,
+        labels: dict[str, str] | None = None,
+        by: str | None = None,
+        check: bool = False,
+        capabilities: Iterable[str] = (),
+    ) -> Result:
+        """Start a run and wait until it has ended or waits for people or messages. Workers of the service run it."""
+        if list(capabilities):
+            raise InvalidInput("run: capabilities are those of the workers of the service.")
+        started = await self.start(
+            workflow,
+            input,
+            idempotency_key=idempotency_key,
+            business_key=business_key,
+            correlation_id=correlation_id,
+            priority=priority,
+            start_now=start_now,
+            labels=labels,
+            by=by,
+        )
+        result = await self.wait(started.run_id, until_blocked=True)
+        return result.raise_for_state() if check else result
+
+    async def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
+        """Wait until a run has ended (with `until_blocked`: or waits for people or messages), or until the time is
+        over; then look at `finished`."""
+        settled = settled_states(until_blocked=until_blocked)
+        until = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = LONGEST_WAIT if until is None else max(0.0, min(LONGEST_WAIT, until - time.monotonic()))
+            told = await again(
+                lambda left=left: self.service.request(  # type: ignore[misc]
+                    "GET",
+                    f"/runs/{_path(run_id)}/result",
+                    query={"wait": left, "until_blocked": until_blocked},
+                    seconds=left + 30,
+                )
+            )
+            found = told.json()
+            state = RunState(found["state"])
+            if found["finished"]:
+                return Result(run_id=run_id, state=state, output=found["output"], error=found["error"])
+            if state in settled or (until is not None and time.monotonic() >= until):
+                return await self.result(run_id)
+
+    async def result(self, run_id: str) -> Result:
+        """The current state of a run."""
+        view = await self.show(run_id)
+        run = view["run"]
+        state = RunState(run["state"])
+        return Result(run_id=run_id, state=state, output=run["output"], error=run["error"], loaded=view)
+
+    async def show(
+        self, run_id: str, *, as_: str | None = None, step: str | None = None, at: int | datetime | None = None
+    ) -> dict[str, Any]:
+        """Everything about a run, in canonical names or in the shape of a dialect."""
+        if (at is not None) + (step is not None) + (as_ is not None) > 1:
+            raise InvalidInput("show: give one of a step, a dialect and `at`.")
+        path, query = f"/runs/{_path(run_id)}", {"as": as_}
+        if at is not None:
+            path, query = f"{path}/past", {"time" if isinstance(at, datetime) else "seq": plain(at)}
+        elif step is not None:
+            path, query = f"{path}/steps/{_path(step)}", {}
+        found: dict[str, Any] = await self.service.ask("GET", path, query=query)
+        return found
+
+    async def runs(
+        self,
+        *,
+        state: RunState | Sequence[RunState] = (),
+        workflow: str | None = None,
+        business_key: str | None = None,
+        correlation_id: str | None = None,
+        labels: dict[str, str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        error: str | None = None,
+        text: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+        as_: str | None = None,
+    ) -> dict[str, Any]:
+        """A page of runs, newest first."""
+        states = [state] if isinstance(state, str) else list(state)
+        route = Route(method="GET", path="/runs", pages="runs")
+        given = {
+            "state": states or None,
+            "workflow": workflow,
+            "business_key": business_key,
+            "correlation_id": correlation_id,
+            "label": [f"{name}={value}" for name, value in labels.items()] if labels else None,
+            "since": since,
+            "until": until,
+            "error": error,
+            "text": text,
+            "cursor": before,
+            "as": as_,
+        }
+        found: dict[str, Any] = await perform(self.service, route, given, limit)
+        return found
+
+    async def explain(self, what: str, step: str | None = None) -> dict[str, Any]:
+        """Why a run (or one of its steps), a queue or a worker does not move, and the command that moves it."""
+        if step is not None:
+            path, query = f"/runs/{_path(what)}/explain", {"step": step}
+        else:
+            path, query = "/explain", {"what": what}
+        found: dict[str, Any] = await self.service.ask("GET", path, query=query)
+        return found
+
+    async def send(
+        self,
+        run_id: str | None = None,
+        name: str = "",
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+        start: Runnable | PublishedWorkflow | None = None,
+        input: Any = None,  # noqa: A002 - the word users know
+        idempotency_key: str | None = None,
+        ttl: Duration | None = None,
+        message_id: str | None = None,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Send a message to a run, or by business key or correlation id. It is sent once, although its request may be
+        repeated."""
+        headers = {}
+        body: dict[str, Any] = {"name": name, "payload": payload, "id": message_id or str(uuid4()), "by": by}
+        if run_id is not None:
+            if key is not None or correlation_id is not None or start is not None or ttl is not None:
+                raise InvalidInput("send: name the run by its id, or by a key, not by both.")
+            path = f"/runs/{_path(run_id)}/messages"
+        else:
+            path = "/messages"
+            body |= {"business_key": key, "correlation_id": correlation_id, "ttl": ttl, "input": input}
+            if start is not None:
+                body["start"] = (await self._named(start))["workflow"]
+                headers["Idempotency-Key"] = idempotency_key or str(uuid4())
+        sent = {field: plain(value) for field, value in body.items() if value is not None}
+        found: dict[str, Any] = await self.service.ask("POST", path, body=sent, headers=headers)
+        return found
+
+    # -- records -----------------------------------------------------------------------------------------------------
+    async def log(self, run_id: str, *, as_: str | None = None) -> list[bytes]:
+        """The log of a run, one JSON object per line."""
+        answer = await again(lambda: self.service.request("GET", f"/runs/{_path(run_id)}/log", query={"as": as_}))
+        return answer.body.splitlines(keepends=True)
+
+    async def certify(self, run_id: str) -> Certificate:
+        """The judge's certificate of a run."""
+        return Certificate(await self.service.ask("GET", f"/runs/{_path(run_id)}/certificate"))
+
+    async def evidence(self, run_id: str, *, signing_key: str | Path | None = None, payloads: bool = True) -> bytes:
+        """The evidence pack of a finished run."""
+        if signing_key is not None:
+            raise InvalidInput("evidence: a key that signs stays where it is: sign at the database.")
+        answer = await again(
+            lambda: self.service.request("GET", f"/runs/{_path(run_id)}/evidence", query={"payloads": payloads})
+        )
+        return answer.body
+
+    async def metrics(self) -> str:
+        """The metrics of the process that answers, in the text format of Prometheus."""
+        headers = {"Accept": "text/plain"}
+        return (await again(lambda: self.service.request("GET", "/metrics", headers=headers))).body.decode()
+
+    async def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[dict[str, Any]]:
+        """The journal of a run as it grows, until the run has ended. A broken connection is resumed where it broke."""
+        last, tries = after, 0
+        while True:
+            try:
+                async with self.service.events(
+                    f"/runs/{_path(run_id)}/stream", last_id=None if last == 0 else str(last)
+                ) as events:
+                    async for event in events:
+                        tries = 0
+                        if event.name == "end":
+                            return
+                        if event.name == "entry":
+                            entry = event.json()
+                            last = entry["seq"]
+                            yield entry
+            except (ConnectionLost, Unreachable, StoreUnavailable):
+                tries += 1
+                if tries > 20:
+                    raise
+            await asyncio.sleep(min(2.0, 0.1 * 2 ** min(tries, 5)))
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+    async def _create(self, path: str, body: Mapping[str, Any], idempotency_key: str | None) -> Started:
+        headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
+        sent = {name: plain(value) for name, value in body.items() if value is not None}
+        told = await self.service.ask("POST", path, body=sent, headers=headers)
+        # With a key of our own, a repeated request has created it, too.
+        return Started(told["run_id"], told["created"] or idempotency_key is None)
+
+    async def _named(self, workflow: Runnable | PublishedWorkflow) -> dict[str, Any]:
+        """What to start, by name and version. A workflow that is no name is published first, once."""
+        if isinstance(workflow, str) and not looks_like_a_file(workflow):
+            return {"workflow": workflow}
+        if isinstance(workflow, PublishedWorkflow):
+            return {"workflow": workflow.definition.name, "version": workflow.definition.version}
+        content, _ = _written(workflow)
+        known = self._known.get(content)
+        if known is None:
+            known = self._known[content] = await self._publish_or_find(workflow)
+        return {"workflow": known.definition.name, "version": known.definition.version}
+
+    async def _published(self, workflow: object) -> NoReturn:
+        raise InvalidInput("start: `connection` needs the database itself: a service has no place for it.")
+
+    async def _publish_or_find(self, workflow: Runnable) -> PublishedWorkflow:
+        from stepkeep.definition.python import Workflow
+
+        try:
+            return await self.publish(workflow)
+        except NotAllowed as refusal:
+            # A key that may not publish starts what is published already.
+            if refusal.rule != "scope" or not isinstance(workflow, Workflow):
+                raise
+            definition = workflow.definition()
+            return PublishedWorkflow(PublishedVersion(definition.name, definition.version, definition.dialect), "")
+
+
+def _written(workflow: Runnable) -> tuple[bytes, str]:
+    """A workflow as the service reads it."""
+    from stepkeep.definition.python import Workflow
+
+    if isinstance(workflow, Workflow):
+        return msgspec.json.encode(workflow.document()), "application/json"
+    if isinstance(workflow, str | Path):
+        try:
+            content = read_input(workflow, MAX_DEFINITION_BYTES)
+        except OSError as problem:
+            raise InvalidInput(f"{workflow} cannot be read: {problem.strerror or problem}.") from None
+        return content, "application/json" if str(workflow).endswith(".json") else "application/yaml"
+    kind = "definition" if isinstance(workflow, Definition) else type(workflow).__name__
+    raise InvalidInput(f"a {kind} cannot be sent to a service. Pass a Workflow, a file or a published name.")
+
+
+def _path(text: object) -> str:
+    return segment("the name in the address", text)

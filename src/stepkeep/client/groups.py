@@ -1,0 +1,160 @@
+"""The groups of methods of a client: tenants, users, keys, messages, hooks, sinks, outbox, triggers, network.
+
+One row per method: the method of the engine that it is like, and its route.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
+from stepkeep.client.binding import Route, over_http, perform
+from stepkeep.errors import InvalidInput
+from stepkeep.messages import AsyncMailbox
+from stepkeep.network.service import Service
+from stepkeep.outside import AsyncHooks, AsyncNetwork
+from stepkeep.sending import AsyncOutbox, AsyncSinks
+from stepkeep.triggers import AsyncTriggers
+
+
+class Group:
+    """Methods that share a service."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+
+class ClientTenants(Group):
+    """The tenant of the key."""
+
+    create = over_http(AsyncTenants.create, Route(method="POST", path="/tenants", repeatable=False))
+    set_vouching = over_http(AsyncTenants.set_vouching, Route(method="PATCH", path="/tenants/{name}"))
+    list = over_http(AsyncTenants.list, Route(method="GET", path="/tenants"))
+
+
+class ClientUsers(Group):
+    """Users and services."""
+
+    create = over_http(AsyncUsers.create, Route(method="POST", path="/users", repeatable=False))
+    disable = over_http(AsyncUsers.disable, Route(method="POST", path="/users/{name}/disable"))
+    enable = over_http(AsyncUsers.enable, Route(method="POST", path="/users/{name}/enable"))
+    grant = over_http(AsyncUsers.grant, Route(method="POST", path="/users/{name}/grant", repeatable=False))
+    revoke = over_http(AsyncUsers.revoke, Route(method="POST", path="/users/{name}/revoke", repeatable=False))
+    delegate = over_http(AsyncUsers.delegate, Route(method="POST", path="/delegations", repeatable=False))
+    undelegate = over_http(AsyncUsers.undelegate, Route(method="POST", path="/delegations/end", repeatable=False))
+    delegations = over_http(AsyncUsers.delegations, Route(method="GET", path="/delegations", pages="delegations"))
+    show = over_http(AsyncUsers.show, Route(method="GET", path="/users/{name}"))
+    history = over_http(AsyncUsers.history, Route(method="GET", path="/history", pages="history", cursor="after"))
+    list = over_http(AsyncUsers.list, Route(method="GET", path="/users", names={"after": "cursor"}, pages="users"))
+
+
+class ClientKeys(Group):
+    """API keys."""
+
+    create = over_http(AsyncKeys.create, Route(method="POST", path="/api-keys", repeatable=False))
+    rotate = over_http(AsyncKeys.rotate, Route(method="POST", path="/api-keys/{key_id}/rotate", repeatable=False))
+    revoke = over_http(AsyncKeys.revoke, Route(method="DELETE", path="/api-keys/{key_id}", refused=("by",)))
+    list = over_http(AsyncKeys.list, Route(method="GET", path="/api-keys", pages="keys"))
+
+
+class ClientNetwork(Group):
+    """What HTTP steps may reach on the internal network. Only the operator changes it, at the database."""
+
+    list = over_http(AsyncNetwork.list, Route(method="GET", path="/network"))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        refuse_without_database(f"network.{name}", name, ("allow", "remove"))
+
+
+class ClientHooks(Group):
+    """Inbound webhooks."""
+
+    add = over_http(AsyncHooks.add, Route(method="POST", path="/hooks", names={"document": "hook"}))
+    remove = over_http(AsyncHooks.remove, Route(method="DELETE", path="/hooks/{name}", refused=("by",)))
+    list = over_http(AsyncHooks.list, Route(method="GET", path="/hooks", pages="hooks"))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        refuse_without_database(f"hooks.{name}", name, ("receive",))
+
+
+class ClientMailbox(Group):
+    """Messages that wait for a run."""
+
+    list = over_http(AsyncMailbox.list, Route(method="GET", path="/mailbox", names={"key": "business_key"}))
+    drop = over_http(AsyncMailbox.drop, Route(method="DELETE", path="/mailbox/{key}"))
+
+
+class ClientSinks(Group):
+    """Where events go."""
+
+    remove = over_http(AsyncSinks.remove, Route(method="DELETE", path="/sinks/{name}", refused=("by",)))
+    list = over_http(AsyncSinks.list, Route(method="GET", path="/sinks", pages="sinks"))
+    test = over_http(
+        AsyncSinks.test,
+        Route(method="POST", path="/sinks/{name}/test", refused=("http", "secrets"), repeatable=False),
+    )
+
+    async def add(
+        self,
+        name: str,
+        kind: str,
+        *,
+        on: Any = ("*",),
+        options: Any = None,
+        events: Any = ("emitted",),
+        replace: bool = False,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Add a sink; with `replace`, also one that is there."""
+        given = {"name": name, "kind": kind, "on": on, "options": options, "events": events, "by": by}
+        route = (
+            Route(method="PUT", path="/sinks/{name}")
+            if replace
+            else Route(method="POST", path="/sinks", repeatable=False)
+        )
+        found: dict[str, Any] = await perform(self.service, route, given)
+        return found
+
+
+class ClientOutbox(Group):
+    """Events that are not delivered yet."""
+
+    list = over_http(AsyncOutbox.list, Route(method="GET", path="/outbox", names={"after": "cursor"}, pages="outbox"))
+    show = over_http(AsyncOutbox.show, Route(method="GET", path="/runs/{run_id}/outbox/{sink}"))
+    redrive = over_http(AsyncOutbox.redrive, Route(method="POST", path="/outbox/redrive"))
+    drop = over_http(AsyncOutbox.drop, Route(method="POST", path="/runs/{run_id}/outbox/{sink}/drop"))
+    status = over_http(AsyncOutbox.status, Route(method="GET", path="/outbox/status"))
+    history = over_http(AsyncOutbox.history, Route(method="GET", path="/outbox/history"))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        refuse_without_database(f"outbox.{name}", name, ("take", "ack", "fail"))
+
+
+class ClientTriggers(Group):
+    """What starts runs by itself."""
+
+    list = over_http(AsyncTriggers.list, Route(method="GET", path="/triggers", pages="triggers"))
+    show = over_http(AsyncTriggers.show, Route(method="GET", path="/triggers/{name}"))
+    next = over_http(AsyncTriggers.next, Route(method="GET", path="/triggers/{name}/next", names={"count": "limit"}))
+    add = over_http(
+        AsyncTriggers.add,  # type: ignore[arg-type] # it takes any keyword, and one of them could be `self`
+        Route(method="POST", path="/triggers", inner="trigger"),
+    )
+    remove = over_http(AsyncTriggers.remove, Route(method="DELETE", path="/triggers/{name}", refused=("by",)))
+    pause = over_http(AsyncTriggers.pause, Route(method="POST", path="/triggers/{name}/pause"))
+    resume = over_http(AsyncTriggers.resume, Route(method="POST", path="/triggers/{name}/resume"))
+    fire = over_http(AsyncTriggers.fire, Route(method="POST", path="/triggers/{name}/fire", repeatable=False))
+    backfill = over_http(
+        AsyncTriggers.backfill, Route(method="POST", path="/triggers/{name}/backfills", repeatable=False)
+    )
+    stop_backfill = over_http(
+        AsyncTriggers.stop_backfill, Route(method="POST", path="/triggers/{name}/backfills/{backfill}/stop")
+    )
+    emit = over_http(AsyncTriggers.emit, Route(method="POST", path="/events", repeatable=False))
+
+
+def refuse_without_database(what: str, name: str, absent: tuple[str, ...]) -> NoReturn:
+    """The answer for a method that needs the database itself."""
+    if name in absent:
+        raise InvalidInput(f"`{what}` needs the database itself: open the engine with its URL.")
+    raise AttributeError(f"a client has no {what}")
