@@ -9,6 +9,7 @@ from tests.kernel.driver import World, gate, wait, work
 
 from stepkeep.errors import Conflict
 from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.outcomes import Waiting
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.kernel.waits import MAX_GATHERED
 
@@ -147,3 +148,71 @@ def test_a_wait_for_several_fails_at_its_deadline_and_what_it_took_stays_taken()
     world.later(60 * SECOND, "votes")
     assert world.state("votes") is S.FAILED
     assert world.messages["m1"].consumed_by == 0
+
+
+# -- handlers ---------------------------------------------------------------------------------------------------------
+def parked(world: World, **takes: object) -> World:
+    world.claim("pay")
+    world.report("pay", Waiting(event="paid", **takes))  # type: ignore[arg-type]
+    return world
+
+
+def woken(world: World) -> dict[str, object]:
+    note = world.row("pay").note
+    assert note is not None
+    assert (note.takes, note.gathered, note.event) == (None, (), None)
+    found = json.loads(note.woken_by or "{}")
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_handler_is_woken_by_the_message_that_its_filter_accepts() -> None:
+    world = World(work("pay"))
+    pay(world, 7, "early")
+    parked(world, accepts="message.amount > 100")
+    assert world.state("pay") is S.AWAITING_EVENT
+    assert pay(world, 8, "small") is None
+    assert last_cause(world)["refused_by"] == ["pay"]
+    assert pay(world, 700, "big") == 0
+    assert world.state("pay") is S.READY
+    assert woken(world) == {"message": {"id": "big", "name": "paid", "payload": {"amount": 700}}}
+    assert world.run.inbox == 2, "what the filter refused stays for another wait"
+
+
+def test_a_handler_takes_as_many_messages_as_it_asks_for_those_from_the_inbox_first() -> None:
+    world = World(work("pay"))
+    pay(world, 1, "early")
+    parked(world, count=3)
+    assert pay(world, 2, "m2") == 0
+    assert world.state("pay") is S.AWAITING_EVENT
+    assert pay(world, 3, "m3") == 0
+    assert pay(world, 4, "m4") is None
+    found = woken(world)
+    assert found["messages"] == [{"amount": 1}, {"amount": 2}, {"amount": 3}]
+    assert found["last"] == {"message": {"id": "m3", "name": "paid", "payload": {"amount": 3}}}
+
+
+def test_a_handler_takes_messages_until_its_expression_holds() -> None:
+    world = parked(World(work("pay")), enough="messages.exists(one, one.amount == 0)")
+    for amount in (5, 6, 0):
+        assert world.state("pay") is S.AWAITING_EVENT
+        pay(world, amount, f"m{amount}")
+    assert woken(world)["messages"] == [{"amount": 5}, {"amount": 6}, {"amount": 0}]
+
+
+def test_a_handler_whose_wait_times_out_learns_what_it_took() -> None:
+    world = parked(World(work("pay")), count=3, timeout=5 * SECOND)
+    pay(world, 1, "m1")
+    world.later(6 * SECOND, "pay")
+    assert world.state("pay") is S.READY
+    assert woken(world) == {"timeout": {"event": "paid", "messages": [{"amount": 1}]}}
+
+
+@pytest.mark.parametrize(
+    "takes",
+    [{"count": 0}, {"count": MAX_GATHERED + 1}, {"count": 2, "enough": "true"}, {"accepts": "message.("}],
+    ids=str,
+)
+def test_a_wait_that_nothing_could_end_fails_its_step(takes: dict[str, object]) -> None:
+    world = parked(World(work("pay")), **takes)
+    assert world.state("pay") is S.FAILED

@@ -304,6 +304,12 @@ def _transient(random: Random, said: Any) -> Failed:
     return Failed(category=Category.TRANSIENT, error="no", delay=delay, error_class=HOW_LATE.get(delay), **said)
 
 
+def _chosen(random: Random) -> dict[str, Any]:
+    """Which messages a handler waits for: mostly any, now and then two, or an empty one."""
+    drawn = random.random()
+    return {"count": 2} if drawn < 0.15 else {"accepts": "size(message) == 0"} if drawn < 0.25 else {}
+
+
 def _outcome(row: Step, random: Random) -> Outcome:
     said = {"cost": b"1", "emit": (Emitted("told", b"{}"),)} if maybe(random, 0.2) else {}
     if row.state is S.VALIDATING and maybe(random, 0.9):
@@ -312,7 +318,7 @@ def _outcome(row: Step, random: Random) -> Outcome:
         (
             Completed(output=b'{"n":1}', token=TOKEN, **said),
             Completed(token=TOKEN, **said),
-            Waiting(event=random.choice(EVENTS), timeout=None, **said),
+            Waiting(event=random.choice(EVENTS), timeout=None, **_chosen(random), **said),
             Waiting(event=random.choice(EVENTS), timeout=3 * SECOND, takes_timeouts=maybe(random, 0.5), **said),
             Failed(category=random.choice(list(Category)), error="no", final=maybe(random, 0.1), **said),
             _transient(random, said),
@@ -470,6 +476,8 @@ def _serve(world: World, row: Step, turn: int) -> Event | None:
         return GateDecided(no=row.no, approve=True, **{**who, "actor": person})
     if row.state is S.AWAITING_COMPLETION:
         assert row.note is not None
+        if row.due_at is not None and row.due_at <= world.now:
+            return TimeCame(no=row.no, **who)
         who["actor"] = f"home{turn}"
         world.people[who["actor"]] = authority(who["actor"])
         return CompletionSignalled(no=row.no, token=row.note.token or "", outcome=ManualOutcome.SUCCEEDED, **who)

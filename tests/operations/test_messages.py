@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
+import stepkeep as sk
+from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition, Wait
 from stepkeep.kernel.outcomes import Waiting
@@ -191,3 +194,23 @@ def test_one_bad_message_is_refused_alone_among_good_ones(database_url: str) -> 
         assert not any(isinstance(reply, BaseException) for reply in (*replies[:4], *replies[7:]))
 
     on(database_url, act)
+
+
+def test_a_handler_chooses_its_messages_and_learns_what_it_took(database_url: str) -> None:
+    registry = Registry()
+
+    def count_votes(ctx: sk.Context) -> Any:
+        if ctx.woken_by is None:
+            return sk.wait_for("vote", where="message.n > input.least", count=2)
+        return {"votes": ctx.woken_by.payload, "last": ctx.woken_by.id}
+
+    registry.register(HandlerSpec(name="ballot.count", function=count_votes))
+    flow = sk.Workflow("ballot", version=1)
+    flow.step("count", "ballot.count")
+    with sk.open(database_url, registry=registry) as engine:
+        run = engine.start(flow, {"least": 10}).run_id
+        engine.send(run, "vote", {"n": 5}, message_id="v0")
+        assert engine.work_on(run).state is RunState.BLOCKED
+        for number, value in enumerate((20, 7, 30, 40), start=1):
+            engine.send(run, "vote", {"n": value}, message_id=f"v{number}")
+        assert engine.work_on(run).output == {"votes": [{"n": 20}, {"n": 30}], "last": "v3"}

@@ -29,6 +29,15 @@ def test_a_wait_becomes_an_outcome_with_its_deadline_and_events() -> None:
     )
 
 
+def test_a_wait_says_which_messages_it_takes() -> None:
+    assert outcome_of_return(wait_for("vote", where="message.n > 1", count=3), None) == Waiting(
+        event="vote", accepts="message.n > 1", count=3
+    )
+    assert outcome_of_return(wait_for("vote", until="size(messages) > 1"), None) == Waiting(
+        event="vote", enough="size(messages) > 1"
+    )
+
+
 def test_a_wait_may_fail_at_its_deadline_instead_of_running_the_handler() -> None:
     assert outcome_of_return(wait_for("paid", timeout=timedelta(hours=1), on_timeout="fail"), None) == Waiting(
         event="paid", timeout=3_600_000_000, takes_timeouts=False
@@ -42,6 +51,13 @@ def test_a_wait_may_fail_at_its_deadline_instead_of_running_the_handler() -> Non
         lambda: wait_for("x", timeout=30),
         lambda: wait_for("x", on_timeout="explode"),
         lambda: wait_for("x", emit=[{"nome": "x"}]),
+        lambda: wait_for("x", count=0),
+        lambda: wait_for("x", count=101),
+        lambda: wait_for("x", count=2, until="true"),
+        lambda: wait_for("x", where="message.("),
+        lambda: wait_for("x", where="messages == []"),
+        lambda: wait_for("x", until="size(message) > 1"),
+        lambda: wait_for("x", where=5),  # type: ignore[arg-type]
         lambda: retry_in(5),
         lambda: retry_in("-5s"),
         lambda: fail("x", category="sadness"),

@@ -62,8 +62,8 @@ SHAPES: Mapping[str, Shape] = {
     ),
     "token_reissued": Shape({"step": text, "reason": text}, _VOUCHED),
     "step_reported": Shape(
-        {}, {"reason": text, "waits_for": any_text, "takes_timeouts": _flag, "final": _true, "retry_in_us": _integer,
-         "error_class": text}
+        {}, {"reason": text, "waits_for": any_text, "takes_timeouts": _flag, "where": any_text, "count": whole,
+         "until": any_text, "final": _true, "retry_in_us": _integer, "error_class": text}
     ),
 }  # fmt: skip
 """The required and the optional names of each event's detail; every other event has no detail."""
@@ -79,13 +79,15 @@ JUDGED = frozenset(
 )  # fmt: skip
 """Events after which a step may open or be tried again: their detail may also have verdicts of policies."""
 
+_WAIT = frozenset({"waits_for", "takes_timeouts", "where", "count", "until"})
+
 REPORTS: Mapping[str, frozenset[str]] = {
     "released": frozenset({"reason"}),
-    "waited": frozenset({"waits_for", "takes_timeouts"}),
+    "waited": _WAIT,
     "retry_scheduled": frozenset({"retry_in_us", "error_class"}),
     "held_exhausted": frozenset({"retry_in_us", "error_class"}),
-    "failed": frozenset({"final", "retry_in_us", "error_class", "waits_for", "takes_timeouts"}),
-    "failed_tolerated": frozenset({"final", "retry_in_us", "error_class", "waits_for", "takes_timeouts"}),
+    "failed": _WAIT | {"final", "retry_in_us", "error_class"},
+    "failed_tolerated": _WAIT | {"final", "retry_in_us", "error_class"},
     "completed": frozenset(),
     "completion_requested": frozenset(),
     "rules_passed": frozenset(),
@@ -114,6 +116,8 @@ def check_detail(line: Line, asked: Mapping[str, Any]) -> Iterator[str]:
         yield f"metadata.detail.{name} is {quoted(asked[name])}, but no report of a step {quoted(line.trigger)} says so"
     if len(asked.keys() & {"reason", "waits_for", "final", "retry_in_us"}) > 1:
         yield f"metadata.detail names {', '.join(sorted(asked))}: a report asks for one thing"
+    if "waits_for" not in asked and asked.keys() & {"where", "count", "until"}:
+        yield "metadata.detail chooses messages, and the report does not wait"
     if "error_class" in asked:
         if asked["error_class"] not in ERROR_CLASSES:
             yield f"metadata.detail.error_class is {quoted(asked['error_class'])}, which is no error class"

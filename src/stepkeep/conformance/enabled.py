@@ -202,9 +202,16 @@ def _is_manual(hop: Hop) -> Iterator[Problem]:
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it is not completed manually"
 
 
+MAX_GATHERED = 100
+"""How many messages one wait takes at most."""
+
+
 def _waited(hop: Hop) -> Iterator[Problem]:
     if not isinstance(hop.asked.get("waits_for"), str) or type(hop.asked.get("takes_timeouts")) is not bool:
         yield Code.CAUSE, "it waits, but its cause does not say for what: metadata.detail"
+    count = hop.asked.get("count")
+    if count is not None and (type(count) is not int or not 1 <= count <= MAX_GATHERED or "until" in hop.asked):
+        yield Code.POLICY, f"it waits for {quoted(count)} messages; a wait has an until, or takes 1 to {MAX_GATHERED}"
     if hop.place.phase != "main":
         yield Code.UNDO, "it waits; undo steps and rules must not"
     if hop.line.due_at is not None and hop.line.due_at < hop.line.at:

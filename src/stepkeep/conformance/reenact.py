@@ -172,6 +172,7 @@ class Reenactment:
             for place in self.contract.places.values()
             if place.rule is not None and place.rule.wait is not None and _may_refuse(place.rule.wait)
         }
+        filters |= {step.name for step in self.steps.values() if step.may_refuse or self._derives}
         refused = self.asked.get("refused_by", ())
         for name in refused if isinstance(refused, list) else ():
             if name not in filters:
@@ -293,7 +294,7 @@ class Reenactment:
             tell(Code.CAUSE, wrong_field("detail.name", told, name, "its wait ends by that message"))
         if name is None or self._derives:
             return
-        needed = 1 if wait is None or wait.count is None else wait.count
+        needed = step.count if wait is None else wait.count or 1
         if not self.arrived[name]:
             tell(Code.CAUSE, f"its wait ends by a message {quoted(name)}, but every such message was consumed before")
         elif self.arrived[name] < needed:
@@ -358,6 +359,9 @@ class Reenactment:
         elif line.trigger == "waited":
             step.waits_for = self.asked.get("waits_for")
             step.takes_timeouts = self.asked.get("takes_timeouts") is not False
+            count = self.asked.get("count")
+            step.count = count if type(count) is int and count > 0 else 1
+            step.may_refuse = not self.asked.keys().isdisjoint(("where", "count", "until"))
         if line.target not in ENDED:
             return
         step.category, step.error = line.category, line.error

@@ -59,6 +59,8 @@ class Step:
         self.holder: str | None = ""
         self.waits_for: str | None = None
         self.takes_timeouts: bool | None = True
+        self.count = 1  # how many messages end the wait of its handler, at least
+        self.may_refuse = False  # whether its handler chooses messages
         self.is_hard = self.is_exhausted = False
         self.category: str | None = None
         self.error: str | None = None
@@ -75,6 +77,7 @@ class Step:
         self.is_timer_known = False
         self.losses = self.moved_in = self.waits_for = self.takes_timeouts = None
         self.spent = self.began_at = None
+        self.count, self.may_refuse = 1, True
 
     def forget_claim(self) -> None:
         """A claim was hidden: its worker and its time are unknown."""

@@ -33,7 +33,7 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.execution import claim, report
 from stepkeep.kernel.invariants import check_decision
 from stepkeep.kernel.people import complete_by_hand, decide_hold, reissue_token
-from stepkeep.kernel.progress import begin, settle, wake
+from stepkeep.kernel.progress import begin, settle
 from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Message, Step
 from stepkeep.kernel.states import (
@@ -47,7 +47,7 @@ from stepkeep.kernel.stopping import cancel_everything, fence_off, stop
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep.kernel.timers import meet_deadline, time_came
 from stepkeep.kernel.votes import decide_gate
-from stepkeep.kernel.waits import accepts, take
+from stepkeep.kernel.waits import accepts, hear, take
 
 
 def decide(snapshot: Snapshot, events: Sequence[Event], now: int, claimer: Claimer | None = None) -> Decision | Need:
@@ -158,7 +158,7 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
     if draft.planned(taker).definition.wait is not None:
         settle(draft, take(draft, taker, arrived))
     else:
-        wake(draft, taker, arrived)
+        hear(draft, taker, arrived)
     return Accepted({"id": event.id, "consumed_by": arrived.consumed_by})
 
 

@@ -31,12 +31,13 @@ from stepkeep.kernel.outcomes import (
     Waiting,
 )
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.progress import retry_now, settle, wake
+from stepkeep.kernel.progress import next_message, retry_now, settle
 from stepkeep.kernel.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import AttemptState, Category, ErrorClass, Phase, RunState, StepState
 from stepkeep.kernel.stopping import LEASE_EXPIRED, NOT_RUN
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
+from stepkeep.kernel.waits import asked_by, hear, misfit_of_wait
 
 CLAIMABLE_PHASES = {
     RunState.QUEUED: Phase.MAIN,
@@ -106,7 +107,9 @@ def _asked_for(outcome: Outcome, planned: PlannedStep) -> dict[str, Any] | None:
     if isinstance(outcome, Released):
         return None if outcome.reason is None else {"reason": outcome.reason}
     if isinstance(outcome, Waiting):
-        return {"waits_for": outcome.event, "takes_timeouts": outcome.takes_timeouts}
+        chosen = {"where": outcome.accepts, "count": outcome.count, "until": outcome.enough}
+        given = {name: value for name, value in chosen.items() if value is not None}
+        return {"waits_for": outcome.event, "takes_timeouts": outcome.takes_timeouts, **given}
     if not isinstance(outcome, Failed):
         return None
     if outcome.final or outcome.unrun:
@@ -168,7 +171,7 @@ def pass_rules(draft: Draft, step: Step, digest: str | None = None) -> Settled:
 
 
 def _waiting(draft: Draft, step: Step, outcome: Waiting) -> Settled | None:
-    said = _no_wait(draft.planned(step).phase, outcome)
+    said = _no_wait(draft.planned(step).phase, outcome) or misfit_of_wait(draft, asked_by(outcome))
     if said is not None:
         wrong = Failed(category=Category.VALIDATION, error=said, final=True, cost=outcome.cost, emit=outcome.emit)
         return _failed(draft, step, wrong)
@@ -176,16 +179,25 @@ def _waiting(draft: Draft, step: Step, outcome: Waiting) -> Settled | None:
         draft.close_attempt(step, AttemptState.WAITED, outcome)
         draft.move(step, StepTrigger.CANCELLED)
         return None
-    message = draft.take_message(outcome.event, step.no)
     draft.close_attempt(step, AttemptState.WAITED, outcome)
-    parked = draft.move(
+    draft.move(
         step,
         StepTrigger.WAITED,
         due_at=None if outcome.timeout is None else draft.now + outcome.timeout,
-        note=replace(step.note or Note(), event=outcome.event, takes_timeouts=outcome.takes_timeouts, woken_by=None),
+        note=replace(
+            step.note or Note(),
+            event=outcome.event,
+            takes_timeouts=outcome.takes_timeouts,
+            takes=asked_by(outcome),
+            gathered=(),
+            woken_by=None,
+        ),
     )
-    if message is not None:
-        wake(draft, parked, message)
+    while draft.step(step.no).state is StepState.AWAITING_EVENT:
+        message = next_message(draft, outcome.event, step.no)
+        if message is None:
+            break
+        hear(draft, draft.step(step.no), message)
     return None
 
 

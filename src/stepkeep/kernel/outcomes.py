@@ -27,11 +27,17 @@ class Completed(Outcome, frozen=True, kw_only=True, gc=False):
 
 
 class Waiting(Outcome, frozen=True, kw_only=True, gc=False):
-    """The handler asks to run again when a message named `event` arrives, or after `timeout`."""
+    """The handler asks to run again when a message named `event` arrives, or after `timeout`.
+
+    `accepts`, `count` and `enough` choose messages, as those of `Wait` do.
+    """
 
     event: str
     timeout: int | None = None
     takes_timeouts: bool = True
+    accepts: str | None = None
+    count: int | None = None
+    enough: str | None = None
 
 
 class Failed(Outcome, frozen=True, kw_only=True, gc=False):

@@ -148,7 +148,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """All steps of a run, by number, with their edges. `document` holds the stored bytes that `digest` is over.
 
     `results` are the last steps: their outputs are the result of a run that declares none.
-    `policies` are those of the definition.
+    `policies` are those of the definition. `compile_test` compiles the filters that handlers wait with.
     """
 
     definition_id: int
@@ -162,6 +162,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[int, ...]
     results: tuple[int, ...]
     policies: tuple[Policy, ...] = ()
+    compile_test: CompileTest = _no_test
 
     @property
     def size(self) -> int:
@@ -274,6 +275,7 @@ def build_plan(
         roots=tuple(step.no for step in steps if step.unmet == 0),
         results=tuple(step.no for step in steps if not step.dependents),
         policies=compile_policies(definition),
+        compile_test=compile_test,
     )
 
 

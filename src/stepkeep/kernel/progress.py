@@ -22,7 +22,7 @@ from stepkeep.kernel.plan import ConditionView, Evaluated, PlannedStep
 from stepkeep.kernel.rows import Message, Note, Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
-from stepkeep.kernel.waits import accepts, message_record, take
+from stepkeep.kernel.waits import accepts, take
 
 
 def begin(draft: Draft) -> None:
@@ -149,12 +149,13 @@ def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -
         note=replace(step.note or Note(), event=wait.event),
     )
     settled = None
-    while settled is None and (message := _next_message(draft, wait.event, opened.no)) is not None:
+    while settled is None and (message := next_message(draft, wait.event, opened.no)) is not None:
         settled = take(draft, draft.step(opened.no), message)
     return settled
 
 
-def _next_message(draft: Draft, event: str, no: int) -> Message | None:
+def next_message(draft: Draft, event: str, no: int) -> Message | None:
+    """Take the oldest message from the inbox that this waiting step accepts, if any."""
     return draft.take_message(event, no, lambda message: accepts(draft, draft.step(no), message))
 
 
@@ -162,12 +163,6 @@ def wake_up(draft: Draft, step: Step) -> Settled:
     """A sleep is over: the step has succeeded, without an output."""
     draft.move(step, StepTrigger.SLEPT)
     return Settled(step.no, StepState.SUCCEEDED)
-
-
-def wake(draft: Draft, step: Step, message: Message) -> None:
-    """A handler's wait is over: the same step runs again and learns which message ended the wait."""
-    note = replace(step.note or Note(), event=None, woken_by=message_record(message))
-    draft.make_ready(step, StepTrigger.MESSAGE_ARRIVED, note=note)
 
 
 def _require_read(draft: Draft, numbers: list[int]) -> None:

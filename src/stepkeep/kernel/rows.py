@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from stepkeep.kernel.definition import Approval
+from stepkeep.kernel.definition import Approval, Wait
 from stepkeep.kernel.states import (
     AttemptState,
     Category,
@@ -127,7 +127,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     where the policy limits the time. `opening`: the open gate of a step that waits for approval. `deciders`: every
     person whose decision about this step counted. `terms`: the gate of a step that a policy
     holds. `permit`: the rule that holds it, or that people have approved for it. `gathered`: the payloads that a wait
-    for several messages has taken so far.
+    for several messages has taken so far. `takes`: which messages a waiting handler takes, if not any of its event.
     """
 
     event: str | None = None
@@ -147,6 +147,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     terms: Approval | None = None
     permit: str | None = None
     gathered: tuple[str, ...] = ()
+    takes: Wait | None = None
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):

@@ -21,6 +21,7 @@ from stepkeep.kernel.states import RUN_TERMINAL, Category, RunState, StepState, 
 from stepkeep.kernel.stopping import fence_off, stop
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
 from stepkeep.kernel.votes import ballot_record, release
+from stepkeep.kernel.waits import out_of_time
 
 NOTHING_DUE = Accepted({"due": False}, repeated=True)
 
@@ -85,9 +86,7 @@ def _wait_over(draft: Draft, step: Step) -> Settled | None:
     if planned.sleeps:
         return wake_up(draft, step)
     if note.takes_timeouts:
-        told = json_text({"timeout": {"event": note.event}})
-        note = replace(note, event=None, woken_by=told)
-        draft.make_ready(step, StepTrigger.DEADLINE_HANDED_OVER, note=note)
+        draft.make_ready(step, StepTrigger.DEADLINE_HANDED_OVER, note=out_of_time(note))
         return None
     said = f"no message {note.event!r} arrived before the deadline"
     return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, said)

@@ -12,7 +12,7 @@ from stepkeep.definition.conditions import compile_condition, compile_facts, com
 from stepkeep.definition.message_tests import compile_test
 from stepkeep.errors import DefinitionChanged, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
-from stepkeep.kernel.plan import Plan, build_plan
+from stepkeep.kernel.plan import MessageTest, Plan, build_plan
 from stepkeep.kernel.rows import Run
 from stepkeep.operations import validate
 from stepkeep.operations.live_policies import LivePolicies
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from stepkeep.operations.transact import Transactor
 
 log = logging.getLogger(__name__)
+
+MAX_TESTS = 512
+"""How many compiled filters of waits a process keeps."""
 
 
 class PlanCache:
@@ -34,11 +37,22 @@ class PlanCache:
     def __init__(self) -> None:
         self._plans: dict[int, Plan] = {}
         self._problems: dict[int, Exception] = {}
+        self._tests: dict[tuple[str, bool], MessageTest] = {}
         self.opened: Callable[[bytes], bytes] | None = None
         """What opens the payloads that conditions, facts and rules read."""
         self.sealed: Callable[[bytes], bytes] | None = None
         """What seals the facts that a gate shows, because these come from payloads."""
         self.live = LivePolicies(lambda payload: payload if self.opened is None else self.opened(payload))
+
+    def _test(self, text: str, several: bool) -> MessageTest:
+        """A compiled filter. Those that handlers wait with come again with each message, so that some are kept."""
+        known = self._tests.get((text, several))
+        if known is None:
+            known = compile_test(text, several, opened=self.opened)
+            if len(self._tests) >= MAX_TESTS:
+                self._tests.pop(next(iter(self._tests)))
+            self._tests[text, several] = known
+        return known
 
     def get(self, definition_id: int) -> Plan | None:
         return self._plans.get(definition_id)
@@ -55,7 +69,7 @@ class PlanCache:
                 compile_length=partial(compile_length, opened=self.opened),
                 compile_facts=partial(compile_facts, opened=self.opened, sealed=self.sealed),
                 compile_policies=partial(policies_of, opened=self.opened),
-                compile_test=partial(compile_test, opened=self.opened),
+                compile_test=self._test,
                 document=stored.document,
             )
             self._plans[stored.id] = plan

@@ -12,10 +12,10 @@ from typing import Any, Literal
 import msgspec
 
 from stepkeep.definition import arguments
-from stepkeep.definition.bounds import DEADLINE, DELAY
+from stepkeep.definition.bounds import DEADLINE, DELAY, MAX_GATHERED
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.retry import Duration, microseconds
-from stepkeep.errors import InvalidInput, StepkeepError
+from stepkeep.errors import ExpressionError, InvalidInput, StepkeepError
 from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.operations import validate
 from stepkeep.safe_text import exception_message, exception_text, inert_line, plain_text, type_name
@@ -115,12 +115,18 @@ def _rebuild(error: str, category: str, delay: int | None, final: bool, error_cl
 
 
 class WaitFor(msgspec.Struct, frozen=True, kw_only=True):
-    """Asks for another run of the handler when a message of this name arrives, or after `timeout` microseconds."""
+    """Asks for another run of the handler when a message of this name arrives, or after `timeout` microseconds.
+
+    `where`, `count` and `until` choose messages, like those of a `wait:` step.
+    """
 
     event: str
     timeout: int | None = None
     emit: tuple[tuple[str, Any], ...] = ()
     takes_timeouts: bool = True
+    where: str | None = None
+    count: int | None = None
+    until: str | None = None
 
 
 def wait_for(
@@ -129,22 +135,50 @@ def wait_for(
     timeout: Duration | None = None,
     emit: Iterable[Emit] = (),
     on_timeout: OnTimeout = "handler",
+    where: str | None = None,
+    count: int | None = None,
+    until: str | None = None,
 ) -> WaitFor:
     """Give the worker back its slot and be run again when `event` arrives; `ctx.woken_by` then says what woke the step.
 
     When `timeout` passes first, the handler runs again too and is told so; with `on_timeout="fail"` the step fails
     instead. `emit` lists events for the outside world, sent only if the wait itself was recorded.
 
+    `where`, `count` and `until` have the meaning of `wait:` steps. `where` is an expression over `message` and `input`:
+    other messages stay in the inbox. With `count` the handler runs again after this many messages, with `until` when
+    the expression over `messages` holds. `ctx.woken_by.payload` is then a list, also after a timeout.
+
     >>> wait_for("payment.settled", timeout="2d", emit=["payment.requested"]).event
     'payment.settled'
+    >>> wait_for("vote", where="has(message.choice)", count=3).count
+    3
     """
     arguments.choice("wait_for: on_timeout", on_timeout, ("handler", "fail"))
+    if count is not None and until is not None:
+        raise InvalidInput("wait_for: give either count or until.")
     return WaitFor(
         event=validate.key("wait_for: the name of the event", event),
         timeout=None if timeout is None else microseconds(timeout, what="wait_for: timeout", bounds=DEADLINE),
         emit=tuple(_emitted(each) for each in arguments.items("wait_for: emit", emit)),
         takes_timeouts=on_timeout == "handler",
+        where=None if where is None else _expression("where", where, several=False),
+        count=None if count is None else arguments.whole("wait_for: count", count, 1, MAX_GATHERED),
+        until=None if until is None else _expression("until", until, several=True),
     )
+
+
+def _expression(name: str, text: object, *, several: bool) -> str:
+    """An expression over messages that can be evaluated; raises InvalidInput."""
+    # Imported on first use: most handlers wait without an expression.
+    from stepkeep.definition.message_tests import compile_test
+
+    if not isinstance(text, str):
+        raise InvalidInput(f"wait_for: {name} is an expression, not a value of type {type_name(text)}.")
+    try:
+        compile_test(text, several)
+    except ExpressionError as problem:
+        raise InvalidInput(f"wait_for: {name}: {problem}") from None
+    return text
 
 
 def retry_in(delay: Duration, error: str | BaseException = "asked to be tried again later") -> StepError:

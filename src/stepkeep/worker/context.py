@@ -39,7 +39,11 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Woken(msgspec.Struct, frozen=True, kw_only=True):
-    """What ended the wait of a step: the message that arrived, or its deadline (`timed_out`)."""
+    """What ended the wait of a step: the message that arrived, or its deadline (`timed_out`).
+
+    After a wait for several messages `payload` is the list of their payloads, also of those that came before its
+    deadline; `id` and `name` are those of the last one.
+    """
 
     id: str | None = None
     name: str | None = None

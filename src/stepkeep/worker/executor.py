@@ -223,13 +223,16 @@ class Job(msgspec.Struct, eq=False):
         if note is None or note.woken_by is None:
             return None
         record = _decode(note.woken_by)
-        message = record.get("message")
-        if message is None:
-            return Woken(timed_out=True)
-        payload = message["payload"]
-        return Woken(
-            id=message["id"], name=message["name"], payload=payload if self.opened is None else self.opened(payload)
-        )
+        if "timeout" in record:
+            gathered = record["timeout"].get("messages")
+            return Woken(timed_out=True, payload=None if gathered is None else self._opened(gathered))
+        message = record["message"] if "message" in record else record["last"]["message"]
+        [single] = self._opened([message["payload"]])
+        payload = self._opened(record["messages"]) if "messages" in record else single
+        return Woken(id=message["id"], name=message["name"], payload=payload)
+
+    def _opened(self, payloads: list[Any]) -> list[Any]:
+        return payloads if self.opened is None else [self.opened(one) for one in payloads]
 
     def make_context(self, shared: Mapping[str, Any] | None = None) -> Context:
         """The context of this attempt, created on first use, because most handlers do not ask for it."""

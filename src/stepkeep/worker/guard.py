@@ -38,7 +38,8 @@ def without_secrets(outcome: Outcome, job: Job) -> Outcome:
                 outcome = _captured(outcome, redactor)
             return _refused(outcome, redactor, "the result", outcome.output)
         case Waiting():
-            return _refused(outcome, redactor, "the name of the awaited event", outcome.event.encode())
+            asked = "\n".join(filter(None, (outcome.event, outcome.accepts, outcome.enough)))
+            return _refused(outcome, redactor, "what the step waits for", asked.encode())
     return outcome
 
 

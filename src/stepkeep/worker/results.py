@@ -147,6 +147,9 @@ def _waiting(answer: WaitFor, context: Context | None) -> Outcome:
         event=answer.event,
         timeout=answer.timeout,
         takes_timeouts=answer.takes_timeouts,
+        accepts=answer.where,
+        count=answer.count,
+        enough=answer.until,
         cost=None if context is None else context.spent,
         emit=check_emit_limit((*(context.emitted if context else ()), *said)),
     )

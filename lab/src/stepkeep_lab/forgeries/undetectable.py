@@ -22,7 +22,7 @@ WORDED_OUTSIDE = frozenset({"completion_failed", "completion_failed_tolerated", 
 FREE = frozenset(
     {
         "reason", "comment", "id", "vouched_by", "for", "by_right_of", "delegation", "key", "level", "evidence",
-        "waits_for", "takes_timeouts", "final", "retry_in_us", "start_at",
+        "waits_for", "takes_timeouts", "where", "count", "until", "final", "retry_in_us", "start_at",
     }
 )  # fmt: skip
 """Parts of a detail whose values come from outside; the judge knows every other name and what follows from it."""

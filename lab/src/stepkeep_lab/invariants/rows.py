@@ -166,6 +166,8 @@ def _messages_are_delivered(plan: Plan, run: Run, rows: Rows, inbox: Collection[
 def _may_refuse(plan: Plan, row: Step) -> bool:
     """Whether a message of the name that it waits for may stay in the inbox: a filter refused it, or it has many."""
     wait = plan.at(row.no).definition.wait
+    if wait is None and row.note is not None:
+        wait = row.note.takes
     many = row.note is not None and len(row.note.gathered) >= 100
     return wait is not None and (isinstance(wait.accepts, str) or many)
 

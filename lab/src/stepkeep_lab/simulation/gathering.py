@@ -15,6 +15,8 @@ from stepkeep.kernel.definition import Wait
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Message, Step
 from stepkeep.kernel.states import StepState
+from stepkeep.worker.answers import WaitFor
+from stepkeep.worker.context import Woken
 
 KINDS = 4
 
@@ -89,7 +91,31 @@ def wrongly_taken(plan: Plan, row: Step, taken: Sequence[Message]) -> Iterator[s
 
 def wait_of(plan: Plan, row: Step) -> Wait | None:
     """What a waiting step takes: as its definition says, or as its handler asked."""
-    return plan.at(row.no).definition.wait
+    wait, note = plan.at(row.no).definition.wait, row.note
+    if wait is not None or note is None or note.event is None:
+        return wait
+    return note.takes or Wait(event=note.event)
+
+
+def fits(asked: WaitFor, woken: Woken) -> bool:
+    """Whether this is what a handler may learn at the end of the wait that it asked for."""
+    several = asked.count is not None or asked.until is not None
+    if woken.timed_out and (asked.timeout is None or not asked.takes_timeouts):
+        return False
+    if not several:
+        kinds = [] if woken.timed_out else [woken.payload["m"]]
+    elif isinstance(woken.payload, list):
+        kinds = [one["m"] for one in woken.payload]
+    else:
+        return False
+    if asked.where is not None and not all(FILTERS[asked.where](kind) for kind in kinds):
+        return False
+    if asked.until is not None:
+        enough = ENOUGH[asked.until]
+        early = any(enough(kinds[:end]) for end in range(1, len(kinds)))
+        return not early and enough(kinds) is not woken.timed_out
+    needed = asked.count or 1
+    return len(kinds) < needed if woken.timed_out else len(kinds) == needed and woken.name == asked.event
 
 
 def _passes(wait: Wait, message: Message) -> bool:

@@ -19,13 +19,14 @@ from stepkeep.kernel.outcomes import Outcome, Stopped
 from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.worker import results
 from stepkeep.worker.answers import StepError, WaitFor
-from stepkeep.worker.context import Context
+from stepkeep.worker.context import Context, Woken
 from stepkeep.worker.executor import Job, PoolKind
 from stepkeep.worker.payloads import MAX_RESULT, encode
 from stepkeep.worker.runner import EndedJobs
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.simulation.definitions import CAPABILITY, EVENTS, EXACT, HANDLERS
 from stepkeep_lab.simulation.faults import Fault
+from stepkeep_lab.simulation.gathering import draw_takes, fits
 from stepkeep_lab.simulation.loop import Process, SimulationOver, current
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class Acting:
         if chance() < scenario.emit:
             ctx.cost(usd=0.5)
             ctx.emit("told", list(self.place))
+        if ctx.woken_by is not None:
+            self._look_who_woke(ctx.woken_by)
         undoing = ctx.undoing or ctx.connection is not None
         if not undoing and ctx.woken_by is None and chance() < scenario.wait:
             return self._wait()
@@ -81,6 +84,18 @@ class Acting:
         answer = {"step": ctx.step, "fence": self.step.fence, "ok": chance() < 0.7}
         ledger.answers[self.place] = answer
         return answer
+
+    def _look_who_woke(self, woken: Woken) -> None:
+        """A handler learns what it asked for, and after its first wait about every message that the wait took."""
+        ledger, tables, (run_id, no, _) = self.stage.ledger, self.stage.database.tables, self.place
+        waits = ledger.waits[run_id, no]
+        if not any(fits(one, woken) for one in waits):
+            ledger.violation(f"promise 5: step {self.place} was woken by {woken}, and asked for something else")
+        elif len(waits) == 1:
+            taken = sum(message.consumed_by == no for message in tables.messages[self.ctx.tenant, run_id].values())
+            told = len(woken.payload) if isinstance(woken.payload, list) else int(not woken.timed_out)
+            if taken != told:
+                ledger.violation(f"promise 5: step {self.place} took {taken} messages, and learns of {told}")
 
     def _wait(self) -> WaitFor:
         chance = self.random.random
@@ -90,12 +105,18 @@ class Acting:
             *(one.payload for one in self.ctx.emitted),
             *(encode(payload, what="it") for _, payload in said),
         ]
-        return WaitFor(
+        takes = draw_takes(self.stage.random(f"takes:{self.place}"))
+        asked = WaitFor(
             event=self.random.choice(EVENTS),
             timeout=timeout,
             emit=said,
             takes_timeouts=timeout is None or chance() < 0.6,
+            where=takes.get("accepts"),
+            count=takes.get("count"),
+            until=takes.get("enough"),
         )
+        self.stage.ledger.waits[self.place[:2]].append(asked)
+        return asked
 
     async def _misbehave(self) -> None:
         stage, scenario, chance = self.stage, self.stage.scenario, self.random.random

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from stepkeep.kernel.events import StepReported
 from stepkeep.operations.by_key import Sent
 from stepkeep.operations.people import token_hash
+from stepkeep.worker.answers import WaitFor
 
 Attempted = tuple[str, int, int]
 """(run id, step number, fence)."""
@@ -56,6 +57,7 @@ class Ledger:
         self.begun: set[str] = set()
         self.sent: dict[tuple[str, str], str] = {}
         self.by_key: list[tuple[str, str, Sent]] = []
+        self.waits: dict[tuple[str, int], list[WaitFor]] = defaultdict(list)
         self.drops: set[str] = set()
         self.dropped: set[tuple[str, str]] = set()
         self.accepted: dict[Attempted, list[str]] = defaultdict(list)

@@ -268,8 +268,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "park-blind",
         "a handler that waits does not look into the inbox first",
         "execution:_waiting",
-        "draft.take_message(outcome.event, step.no)",
-        "None",
+        "message = next_message(draft, outcome.event, step.no)",
+        "message = None",
     ),
     _in_kernel(
         "lost-wake-up",
@@ -361,13 +361,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "filter-ignored",
         "a wait takes messages that its filter refuses",
         "waits:accepts",
-        "return planned.accepts is None or _holds(draft, planned.accepts, (message.payload,))",
+        "return wait.accepts is msgspec.UNSET or _holds(draft, step, wait.accepts, (message.payload,), several=False)",
         "return True",
     ),
     _in_kernel(
         "filter-on-arrival-only",
         "a wait that opens takes messages from the inbox that its filter refuses",
-        "progress:_next_message",
+        "progress:next_message",
         "lambda message: accepts(draft, draft.step(no), message)",
         "None",
     ),
@@ -381,9 +381,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _in_kernel(
         "one-too-few",
         "a wait for several messages ends one message early",
-        "waits:take",
-        "enough = len(gathered) >= wait.count",
-        "enough = len(gathered) >= wait.count - 1",
+        "waits:_is_enough",
+        "return len(gathered) >= wait.count",
+        "return len(gathered) >= wait.count - 1",
     ),
     _in_kernel(
         "gathered-forgotten",
@@ -395,9 +395,30 @@ MUTANTS: tuple[Mutant, ...] = (
     _in_kernel(
         "until-ignored",
         "a wait with `until` ends with its first message",
-        "waits:take",
-        "enough = planned.enough is not None and _holds(draft, planned.enough, payloads)",
-        "enough = True",
+        "waits:_is_enough",
+        "return _holds(draft, step, wait.enough, tuple(one.encode() for one in gathered), several=True)",
+        "return True",
+    ),
+    _in_kernel(
+        "handler-gathers-one",
+        "a handler that waits for several messages learns about the last one only",
+        "waits:hear",
+        "gathered = (*note.gathered, message.payload.decode())",
+        "gathered = (message.payload.decode(),)",
+    ),
+    _in_kernel(
+        "handler-filter-lost",
+        "a handler that waits for some messages is woken by any",
+        "execution:_waiting",
+        "takes=asked_by(outcome)",
+        "takes=None",
+    ),
+    _in_kernel(
+        "timeout-forgets",
+        "a handler whose wait timed out does not learn what it took until then",
+        "waits:out_of_time",
+        'told["messages"] = _raw(note.gathered)',
+        'told["messages"] = []',
     ),
     # -- sleeps and delayed starts
     _in_kernel(
