@@ -23,7 +23,7 @@ from tests.store.values import (
     writes,
 )
 
-from stepkeep.kernel.definition import Approval, QueueSpec
+from stepkeep.kernel.definition import Approval, QueueSpec, Wait
 from stepkeep.kernel.rows import Attempt, Ballot, Details, Note, Opening, OutboxEntry, Run, Step
 from stepkeep.kernel.states import (
     AttemptState,
@@ -85,6 +85,8 @@ FULL_NOTE = Note(
         ),
     ),
     deciders=("ann", "bea", "cyd"),
+    gathered=('{"n":1}', '{"n":2}'),
+    takes=Wait(event="paid", accepts="message.n > 0", count=3),
 )
 FULL_STEP = running(
     1, 2, due_at=99, fence=8, priority=5, attempts=2, losses=1, unmet=3, category=Category.TRANSIENT, error="e"
