@@ -39,9 +39,10 @@ from stepkeep.kernel.definition import (
     digest_of,
     encode_definition,
 )
+from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry
 from stepkeep.kernel.outcomes import Completed, Failed, RulesFailed, Stopped
-from stepkeep.kernel.states import Category, OnFailure, RunState
+from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep.operations.log import canonical_machines
 
@@ -354,6 +355,24 @@ def test_a_failure_where_the_definition_says_hold_is_found() -> None:
     steps = tuple(replace(step, on_exhausted=OnExhausted.HOLD) for step in world.plan.definition.steps)
     found = judged_by(world, steps)
     assert any("the definition says that it holds" in finding.message for finding in found), found
+
+
+def test_a_held_step_whose_lease_was_lost_keeps_a_rollback_partial_when_a_person_fails_it() -> None:
+    """The words of the person come after the error; the effect of the lost attempt is unknown as before."""
+    retry_never = Retry(max_attempts=1, max_losses=1)
+    world = World(
+        work("a", undo=True),
+        work("b", undo=True, on_exhausted=OnExhausted.HOLD, retry=retry_never, on_failure=OnFailure.COMPENSATE),
+    )
+    world.start()
+    world.finish("a")
+    world.claim("b")
+    world.lose("b")
+    assert world.state("b") is StepState.AWAITING_APPROVAL
+    world.decide_hold("b", HoldChoice.FAIL, reason="no use")
+    world.finish("undo:a")
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, Rollback.PARTIAL)
+    assert findings(world, entries_of(world)) == []
 
 
 def test_a_definition_that_cannot_be_read_gives_a_reason() -> None:

@@ -118,7 +118,7 @@ def _expected(line: Line, step: Step, place: Place, verdict: Verdict) -> tuple[s
     is_work = place.rule is not None and place.rule.executor is not None
     if effect == "allow" or not is_work:
         return onward
-    if verdict.get("permitted") is True and step.permit == permit_of(verdict):
+    if verdict.get("permitted") is True and (step.is_permit_unseen or step.permit == permit_of(verdict)):
         return onward
     return ("held",)
 

@@ -349,7 +349,8 @@ class Reenactment:
         if line.trigger in LOST_OR_NOT:
             step.was_lost = line.trigger == "lease_lost"
         if line.error is not None:
-            step.is_unsure, step.last_error = line.error in (IN_DOUBT, LOST), line.error
+            # A person who fails a held step leaves its error in front, and with it how the last attempt ended.
+            step.is_unsure, step.last_error = line.error.startswith((IN_DOUBT, LOST)), line.error
         if line.trigger in RULED_OUT or (line.source == "validating" and line.trigger == "cancelled"):
             self._completed_in_vain(step, line)
         if line.trigger == "operator_retried":

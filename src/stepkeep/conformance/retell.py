@@ -209,6 +209,10 @@ class Retelling:
         step = self.steps.get(line.no)
         if step is None:
             step = self.steps[line.no] = Step(line.no, place.name, place.phase)
+        if "held" not in place.never and self._views[told.kind].is_hidden(
+            self.shown.get(line.no), "held", "awaiting_approval"
+        ):
+            step.is_permit_unseen = True
         path = self._find(step, told, line)
         if path is None:
             said = f"no hops that the dialect hides lead from {quoted(step.state)} to {quoted(line.trigger)}"

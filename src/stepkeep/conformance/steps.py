@@ -71,6 +71,7 @@ class Step:
         self.gate_due_at: int | None = None
         self.terms: GateRule | None = None
         self.permit: str | None = None
+        self.is_permit_unseen = False  # the dialect may have hidden a hold, and with it the rule that was approved
 
     def forget(self) -> None:
         """A hop was hidden: what it would have determined is unknown."""
