@@ -200,10 +200,20 @@ def test_a_gate_that_nobody_passed_lets_nothing_through_however_it_is_tolerated(
     assert world.states() == {"g": "skipped", "a": "skipped", "b": "skipped"}
 
 
-def test_an_approval_before_the_sweep_beats_the_deadline() -> None:
-    """Promise 5: "The first committed decision wins"."""
+def test_a_decision_after_the_deadline_does_not_count_also_before_the_sweep() -> None:
+    """The outcome depends on the time of the decision, not on when a sweep comes."""
     world = World(*sequence(gate("g", deadline=DAY), work("a")))
-    world.pass_time(DAY + 1)
+    world.pass_time(DAY)
+    for decide in (world.approve, world.reject):
+        with pytest.raises(Conflict, match="before its deadline, which has passed"):
+            decide("g")
+    world.tick("g")
+    assert world.states()["g"] == "failed"
+
+
+def test_a_decision_in_the_last_microsecond_before_the_deadline_counts() -> None:
+    world = World(*sequence(gate("g", deadline=DAY), work("a")))
+    world.pass_time(DAY - 1)
     world.approve("g")
     assert world.tick("g").repeated
     assert world.ready() == ["a"]

@@ -64,6 +64,8 @@ class People:
             approves = asked.get("decision") == "approved"
             if step.ballots is not None and gate is not None:
                 yield from _check_count(step.ballots, gate, line, approves)
+                if step.gate_due_at is not None and line.at >= step.gate_due_at:
+                    yield Code.TIMER, f"a decision counts at {line.at}, but its deadline passed at {step.gate_due_at}"
                 yield from _check_once(step.ballots, names)
                 yield from _check_terms(gate, step.level, names, asked)
                 yield from self._check_excluded(gate, place, names)

@@ -268,7 +268,14 @@ class Opened:
     def __init__(self, terms: Doc, activation: int, at: int, shown: str | None) -> None:
         self.terms, self.activation, self.at, self.shown = terms, activation, at, shown
         self.level = 0
+        self.level_at = at
         self.ballots: list[tuple[frozenset[str], bool]] = []
+
+    @property
+    def due_at(self) -> int | None:
+        """When time settles or escalates it."""
+        deadline = self.levels[-1].get("deadline")
+        return None if deadline is None else self.level_at + int(deadline)
 
     @property
     def levels(self) -> list[Doc]:
@@ -320,6 +327,7 @@ class People:
             self.open[no] = Opened(terms, entry["seq"], entry["at"], hop.get("digest"))
         elif trigger == "escalated" and no in self.open:
             self.open[no].level += 1
+            self.open[no].level_at = entry["at"]
         elif trigger in COUNTED and no in self.open:
             self.decision(entry, hop, cause, self.open[no])
         elif trigger in COMPLETES:
@@ -338,6 +346,8 @@ class People:
         subject = str(detail.get("for") or person)
         names, approves = looks(person, subject), detail.get("decision") == "approved"
         said = f"{person} on {self.name(no)} (entry {entry['seq']})"
+        if gate.due_at is not None and entry["at"] >= gate.due_at:
+            self.checks.wrong("decision_late", f"it came after the deadline of the gate: {said}")
         if any(before & names for before, _ in gate.ballots):
             self.checks.wrong("decision_twice", f"a second decision of one person: {said}")
         self.effect(hop, gate, approves, said)

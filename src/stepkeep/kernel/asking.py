@@ -11,7 +11,7 @@ from stepkeep.kernel.authority import Caller, admit
 from stepkeep.kernel.decision import Snapshot
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.events import GateDecided
-from stepkeep.kernel.gates import opening_of
+from stepkeep.kernel.gates import is_past_deadline, opening_of
 from stepkeep.kernel.people import check_duties
 from stepkeep.kernel.rows import Step, is_exhausted
 from stepkeep.kernel.states import StepState
@@ -37,7 +37,11 @@ def refusal_of(snapshot: Snapshot, no: int, caller: Caller, now: int) -> NotAllo
 
 
 def _check_gate(draft: Draft, step: Step, caller: Caller) -> None:
-    for ballot in opening_of(draft, step).ballots:
+    opening = opening_of(draft, step)
+    if is_past_deadline(opening, draft.now):
+        said = f"the deadline of {draft.planned(step).name} has passed"
+        raise NotAllowed(said, "deadline", caller.person, "its deadline has passed")
+    for ballot in opening.ballots:
         if ballot.person == caller.person:
             word = "approved" if ballot.approve else "rejected"
             said = f"{caller.person} has {word} {draft.planned(step).name} already; a decision is final"

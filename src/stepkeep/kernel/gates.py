@@ -77,6 +77,11 @@ def opening_of(draft: Draft, step: Step) -> Opening:
     return opening or Opening(activation=0, at=draft.now, deadline=step.due_at)
 
 
+def is_past_deadline(opening: Opening, now: int) -> bool:
+    """Whether time has settled or escalated a gate, also where no sweep has come yet."""
+    return opening.deadline is not None and opening.deadline <= now
+
+
 def escalate(draft: Draft, step: Step, gate: Approval, opening: Opening) -> bool:
     """Open the next level, with its own deadline. Returns false if there is none."""
     level = opening.level + 1

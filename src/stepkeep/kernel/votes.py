@@ -28,7 +28,7 @@ from stepkeep.kernel.eligibility import (
 )
 from stepkeep.kernel.events import GateDecided
 from stepkeep.kernel.failure import REJECTION, Settled, fail_for_good
-from stepkeep.kernel.gates import gate_of, opening_of
+from stepkeep.kernel.gates import gate_of, is_past_deadline, opening_of
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.names import same_names
 from stepkeep.kernel.progress import settle
@@ -57,6 +57,10 @@ def decide_gate(draft: Draft, event: GateDecided) -> Reply:
     mine = next((ballot for ballot in opening.ballots if ballot.person == event.actor), None)
     if mine is not None:
         return _counted_before(draft, step, opening, mine, event)
+    if is_past_deadline(opening, draft.now):
+        name = draft.planned(step).name
+        said = f"the gate {name} of run {step.run_id} was to be {decision} before its deadline, which has passed"
+        raise Conflict(f"{said}. What it says for that case comes next.", {"step": name, "state": step.state})
     gate = gate_of(draft, step)
     chosen = _choose(draft, step, event)
     ballot = Ballot(person=event.actor, approve=event.approve, at=draft.now, on_behalf_of=chosen.voice.on_behalf_of)

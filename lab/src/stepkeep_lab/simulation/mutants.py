@@ -637,6 +637,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "if False:",
     ),
     _in_kernel(
+        "late-vote",
+        "a gate is decided after its deadline, as long as no sweep has come",
+        "votes:decide_gate",
+        "if is_past_deadline(opening, draft.now):",
+        "if False:",
+    ),
+    _in_kernel(
         "old-token-stays",
         "the token before it fits after a new one was issued",
         "people:reissue_token",
