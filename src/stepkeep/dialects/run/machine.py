@@ -57,7 +57,7 @@ STEP_ARROWS = (
     Arrow("RUNNING",          "PENDING",          "Retryable failure and attempts remaining",     STEPS, RETRIED),
     Arrow("RUNNING",          "FAILED",           "Attempts exhausted",                           STEPS, EXHAUSTED),
     Arrow("PENDING",          "WAITING_APPROVAL", "Tool stage completed, approval step opened",   STEPS, ("gate_opened",)),
-    Arrow("WAITING_APPROVAL", "SUCCEEDED",        "Approve endpoint",                             STEPS),
+    Arrow("WAITING_APPROVAL", "SUCCEEDED",        "Approve endpoint",                             STEPS, ("approved",)),
     Arrow("PENDING",          "CANCELED",         "Run cancel",                                   STEPS, RUN_CANCEL),
     Arrow("RUNNING",          "CANCELED",         "Run cancel",                                   STEPS, RUN_CANCEL),
     Arrow("WAITING_APPROVAL", "CANCELED",         "Run cancel",                                   STEPS, RUN_CANCEL),
@@ -145,6 +145,7 @@ STEP = MachineView(
         Extension(
             "WAITING_APPROVAL", "FAILED", "the seed has no reject: a gate is refused, or a person fails a held step"
         ),
+        Extension("WAITING_APPROVAL", "SUCCEEDED", "its deadline passed, and says that this approves the gate"),
         Extension("WAITING_APPROVAL", "PENDING", "a held step was approved or is retried, and is now a worker's"),
         Extension(
             "RUNNING",
