@@ -81,6 +81,7 @@ from stepkeep.operations.results import RunResult
 from stepkeep.operations.run_differences import compare_runs
 from stepkeep.operations.schemas import list_schemas, publish_schema, resolve_schemas, show_schema
 from stepkeep.operations.search import Terms, search_runs
+from stepkeep.operations.spans import find_spans
 from stepkeep.operations.start import Started, StartedHere, Starter, StartRequest, start_idle
 from stepkeep.operations.status import list_workers, read_status
 from stepkeep.operations.transact import Transactor
@@ -250,6 +251,7 @@ class AsyncEngine:
                 require_migrated(await self.store.status())
             await self.access.open()
             self.tenant, self.actor = self.access.tenant, self.access.actor
+            self.transactor.spans = find_spans(self.store, self.transactor.plans)
             if self.transactor.payloads.seal.is_on:
                 await mark_sealed(self.store, self.tenant)
         except BaseException:
@@ -272,6 +274,8 @@ class AsyncEngine:
         if home is not None:
             await home.aclose()
         await self._waiting.close()
+        if self.transactor.spans is not None:
+            await self.transactor.spans.written()
         if self._exposition is not None:
             await self._exposition.close()
         if self.access.audit_log is not None:

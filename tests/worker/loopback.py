@@ -17,14 +17,15 @@ class Recorder(BaseHTTPRequestHandler):
     def answer(self) -> None:
         length = int(self.headers.get("content-length") or 0)
         body = self.rfile.read(length)
+        server: Any = self.server
+        server.raw.setdefault(self.path, []).append(body)
         request = {
             "method": self.command,
             "path": self.path,
             "headers": {name.lower(): value for name, value in self.headers.items()},
-            "body": body.decode(),
+            "body": body.decode("utf-8", "replace"),
             "peer": self.client_address,
         }
-        server: Any = self.server
         server.requests.append(request)
         found = server.answers.get(self.path, (200, {}, b"{}"))
         status, headers, content = found(request) if callable(found) else found
@@ -45,7 +46,10 @@ class Server:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
         self.requests: list[dict[str, Any]] = []
         self.answers: dict[str, Answer | Callable[[dict[str, Any]], Answer]] = {}
+        self.raw: dict[str, list[bytes]] = {}
+        """The bodies as they came, by path."""
         self._server.requests, self._server.answers = self.requests, self.answers  # type: ignore[attr-defined]
+        self._server.raw = self.raw  # type: ignore[attr-defined]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 

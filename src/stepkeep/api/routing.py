@@ -26,6 +26,7 @@ from stepkeep.api.requests import BoundedRequest, check_headers
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, NotAllowed
 from stepkeep.operations.audit import REQUEST, Asked
+from stepkeep.operations.trace_context import INCOMING, parse_trace
 from stepkeep.safe_text import inert_line
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class Route(APIRoute):
         async def handle(request: Request) -> Response:
             bounded = BoundedRequest(request.scope, request.receive, request._send)
             REQUEST.set(Asked(bounded.state.request_id, bounded.client.host if bounded.client else None))
+            given = parse_trace(bounded.headers.get("traceparent"))
+            trace = INCOMING.set(None if given is None else str(given))
             try:
                 check_headers(bounded)
                 if self.operation != OPEN:
@@ -118,6 +121,8 @@ class Route(APIRoute):
                 raise
             except Exception as problem:  # noqa: BLE001 - every error becomes a problem; what is unexpected is logged
                 return problem_of(problem)
+            finally:
+                INCOMING.reset(trace)
 
         return handle
 

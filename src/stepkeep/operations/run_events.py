@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stepkeep.kernel.rows import Details
+from stepkeep.operations.trace_context import LABEL, trace_of
 from stepkeep.sinks.event import OutgoingEvent, Source
 
 
@@ -31,6 +32,6 @@ def event_of(
         workflow=details.workflow,
         version=details.version,
         correlation_id=details.correlation_id,
-        extensions=more,
+        extensions=more if (trace := trace_of(details.labels)) is None else {**more, LABEL: str(trace)},
         step=step,
     )

@@ -36,6 +36,7 @@ from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.payloads import INLINE_INPUT_BYTES
 from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.run_webhooks import check_webhook, run_webhook
+from stepkeep.operations.trace_context import LABEL, current, root_of
 from stepkeep.operations.transact import Claim, Transactor, Unlocked, claims_of
 from stepkeep.store.change import Basis, IdempotencyKey, Loaded, More, NewRun, Payload, Want, Write
 from stepkeep.store.mailbox import NO_RUN, BusinessKey, KeyWant, MailboxMessage
@@ -76,6 +77,9 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     webhook_url: str | None = None
     webhook_secret: str | None = None
     """Where the end of the run is posted, and the name of the secret that signs it; the template's by default."""
+
+    trace: str | None = None
+    """The trace that it belongs to; no part of the fingerprint, because a client that tries again has another one."""
 
     payload: Payload | None = None
     """The input, if `input` is a reference to it."""
@@ -180,6 +184,7 @@ class Starter:
         payloads = self._transactor.payloads
         payloads.check_size("the input", request.input)
         request = accept(request)
+        request = self._traced(request)
         if payloads.seal.is_on:
             # Equal inputs are sealed differently, and must be recognised as equal.
             known = request.fingerprint if request.idempotency_key is not None else ""
@@ -189,6 +194,12 @@ class Starter:
             return request
         reference, payload = await payloads.apart((request.tenant, request.run_id), request.input, INLINE_INPUT_BYTES)
         return msgspec.structs.replace(request, input=reference, payload=payload)
+
+    def _traced(self, request: StartRequest) -> StartRequest:
+        trace = current()
+        if trace is None and self._transactor.spans is not None:
+            trace = str(root_of(request.run_id))
+        return request if trace is None else msgspec.structs.replace(request, trace=trace)
 
     def batch(self, requests: list[StartRequest]) -> StartBatch:
         """Reduced starts, for a transaction that writes more than them."""
@@ -517,7 +528,9 @@ def _create(
 
 def _labels(request: StartRequest) -> bytes | None:
     """The labels of the definition, and over them those of the start."""
-    own = request.plan.definition.labels
+    own: dict[str, str] = dict(request.plan.definition.labels or {})
+    if request.trace is not None:
+        own[LABEL] = request.trace
     if not own:
         return request.labels
     given = {} if request.labels is None else msgspec.json.decode(request.labels)

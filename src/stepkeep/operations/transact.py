@@ -31,6 +31,7 @@ from stepkeep.operations.measures import Measures
 from stepkeep.operations.memory import Memory
 from stepkeep.operations.payloads import Payloads
 from stepkeep.operations.plans import PlanCache
+from stepkeep.operations.spans import Spans
 from stepkeep.store.change import Basis, Loaded, More, Propose, RunKey, Want, Write
 from stepkeep.store.protocol import Store, Transaction
 
@@ -145,6 +146,7 @@ class Transactor:
         self._hidden_steps = 0
         self.unreadable = UnreadableRuns()
         self.measures = Measures()
+        self.spans: Spans | None = None
         self.succeeded: Succeeded = lambda key, plan, outputs: None
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
@@ -245,7 +247,7 @@ class Transactor:
 
         await transaction.change(batch.wants(), decide)
         for write, loaded in decided:
-            self.measures.committed(batch.basis, write, loaded)
+            self._committed(batch.basis, write, loaded)
         self._memory.forget((event,))
         replies = answers(batch)
         self.measures.replied(replies)
@@ -287,7 +289,7 @@ class Transactor:
             self.measures.conflicted(unlocked.basis)
             return False
         self.clock.read(now - self.store.clock_offset)
-        self.measures.committed(unlocked.basis, write, unlocked.loaded, self._monotonic() - began)
+        self._committed(unlocked.basis, write, unlocked.loaded, self._monotonic() - began)
         return True
 
     async def _write_locked(self, batch: B, propose: Propose | None) -> B:
@@ -306,8 +308,13 @@ class Transactor:
 
         with commit_unknown(batch):
             await self.store.change(batch.wants(), decide, propose)
-        self.measures.committed(Basis.LOCKED, write, known, self._monotonic() - began)
+        self._committed(Basis.LOCKED, write, known, self._monotonic() - began)
         return batch
+
+    def _committed(self, basis: Basis, write: Write, loaded: Loaded, seconds: float | None = None) -> None:
+        self.measures.committed(basis, write, loaded, seconds)
+        if self.spans is not None:
+            self.spans.committed(write, loaded)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from stepkeep.network.client import Client
 from stepkeep.network.guard import Guard
 from stepkeep.sinks.event import OutgoingEvent, time_text
 from stepkeep.sinks.interface import Sink, SinkContext, SinkKind
-from stepkeep.sinks.webhook import MAX_ANSWER, check_url, post
+from stepkeep.sinks.webhook import MAX_ANSWER, check_url, post, traced
 
 SECONDS = 5.0
 STATUS = {"run.succeeded": "SUCCEEDED", "run.cancelled": "CANCELED"}
@@ -38,7 +38,7 @@ class RunWebhookSink:
     async def send(self, event: OutgoingEvent) -> None:
         status = STATUS.get(event.type, "FAILED")
         body = msgspec.json.encode({"run_id": event.run_id, "status": status, "finished_at": time_text(event.at)})
-        headers = {"content-type": "application/json", "x-event-id": event.id}
+        headers = {"content-type": "application/json", "x-event-id": event.id, **traced(event)}
         if self._options.secret is not None:
             key = (await self._context.secret(self._options.secret)).encode()
             headers["x-signature"] = hmac.new(key, body, hashlib.sha256).hexdigest()

@@ -48,10 +48,16 @@ class WebhookSink:
         keys = [read_key(await self._context.secret(name)) for name in self._options.secrets]
         body = event.body()
         signed = sign(keys, id=event.id, timestamp=int(self._context.now()), body=body)
-        await post(self._client, self._options.url, {"content-type": TYPE, **signed}, body)
+        await post(self._client, self._options.url, {"content-type": TYPE, **traced(event), **signed}, body)
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def traced(event: OutgoingEvent) -> dict[str, str]:
+    """The header that carries the trace of the run on, if it has one."""
+    trace = event.extensions.get("traceparent")
+    return {} if trace is None else {"traceparent": trace}
 
 
 async def post(client: Client, url: str, headers: dict[str, str], body: bytes) -> None:

@@ -96,7 +96,8 @@ class Context:
     `deadline` is a reading of `time.monotonic()`, `deadline_at` the same moment in microseconds since 1970.
     `completion_token` is there when the step is completed by hand: give it to the person or system that will do so.
     `connection` is the database connection of a transactional step, None in all others. `shared` has what the worker's
-    lifespans opened, by name.
+    lifespans opened, by name. `trace` is the W3C `traceparent` to pass on: that of this attempt where the worker writes
+    spans, else that of the run; None without one.
     """
 
     __slots__ = (
@@ -123,6 +124,7 @@ class Context:
         "shared",
         "step",
         "tenant",
+        "trace",
         "undoing",
         "version",
         "woken_by",
@@ -151,7 +153,9 @@ class Context:
         connection: Any = None,
         shared: Mapping[str, Any] | None = None,
         progressed: Callable[[], None] | None = None,
+        trace: str | None = None,
     ) -> None:
+        self.trace = trace
         self.run_id, self.workflow, self.version, self.tenant = run_id, workflow, version, tenant
         self.step, self.attempt, self.undoing = step, attempt, undoing
         self.idempotency_key = f"{run_id}:{step}:compensate" if undoing else f"{run_id}:{step}"

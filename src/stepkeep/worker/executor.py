@@ -159,6 +159,7 @@ class Job(msgspec.Struct, eq=False):
     `opened` opens the payload of a message, if it is sealed. `progressed` is called after each `ctx.progress`.
     `checks_seal`: its worker has no codec, and must not run it if the input of its run is sealed.
     `first` are the rules before its handler, as a job of their own, while they are evaluated.
+    `trace` is the `traceparent` that its handler passes on, and `span` its span while `is_traced`.
     """
 
     claim: Claim
@@ -190,10 +191,13 @@ class Job(msgspec.Struct, eq=False):
     progressed: Callable[[], None] | None = None
     checks_seal: bool = False
     first: Job | None = None
+    is_traced: bool = False
+    trace: str | None = None
+    span: Any = None
 
     @property
     def needs_details(self) -> bool:
-        return self.prepared.needs_details or self.checks_seal
+        return self.prepared.needs_details or self.checks_seal or self.is_traced
 
     @property
     def title(self) -> str:
@@ -264,6 +268,7 @@ class Job(msgspec.Struct, eq=False):
             connection=self.connection,
             shared=shared,
             progressed=self.progressed,
+            trace=self.trace,
         )
         return self.context
 

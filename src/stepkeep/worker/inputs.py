@@ -47,7 +47,11 @@ class Inputs:
 
     def fill(self, jobs: Sequence[Job]) -> list[Job]:
         """Fill jobs from the caches; returns the jobs that still lack something."""
-        return [job for job in jobs if (job.prepared.needs_anything or job.checks_seal) and not self._fill(job)]
+        return [
+            job
+            for job in jobs
+            if (job.prepared.needs_anything or job.checks_seal or job.is_traced) and not self._fill(job)
+        ]
 
     def remember(self, job: Job, outcome: Outcome) -> None:
         """A step succeeded: cache its output for later steps, if any step has ever asked for it."""

@@ -65,8 +65,9 @@ class Reporting:
         self.report_all([(job, outcome)])
 
     def report_all(self, reports: Sequence[Report]) -> None:
-        for job, _ in reports:
+        for job, outcome in reports:
             job.reported = True
+            self._shared.end_span(job, outcome)
         self.commits.put([(job, self._recorded(job, outcome)) for job, outcome in reports])
 
     def _recorded(self, job: Job, outcome: Outcome) -> Outcome:

@@ -16,6 +16,7 @@ from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, Rules
 from stepkeep.kernel.plan import queue_specs
 from stepkeep.kernel.states import Category
 from stepkeep.operations.batch import Answer
+from stepkeep.operations.trace_context import Trace, trace_of
 from stepkeep.operations.transact import Claim
 from stepkeep.safe_text import exception_text
 from stepkeep.worker.cancellation import Why
@@ -90,6 +91,7 @@ class Running:
                 job.opened = self._seal.opened_value
             else:
                 job.checks_seal = self._shared.has_sealed_runs
+            job.is_traced = self._shared.transactor.spans is not None and not prepared.is_rules
             if prepared.is_manual:
                 job.completion_token = self._shared.runtime.token()
             jobs.append(job)
@@ -212,12 +214,24 @@ class Running:
         apart = []
         for job in jobs:
             job.running = True
+            self._trace(job)
             if job.prepared.is_transactional:
                 self._shared.spawn(self._transact(job))
             else:
                 apart.append(job)
         if apart:
             self._shared.runner.start(apart)
+
+    def _trace(self, job: Job) -> None:
+        """Begin the span of an attempt, and give its handler what to pass on."""
+        if job.details is None:
+            return
+        spans, trace = self._shared.transactor.spans, trace_of(job.details.labels)
+        job.trace = None if trace is None else str(trace)
+        if spans is not None and job.is_traced:
+            job.span = spans.attempt(job.claim, job.details.labels, self._shared.membership.row.id)
+            given = job.span.get_span_context()
+            job.trace = str(Trace(given.trace_id, given.span_id, int(given.trace_flags)))
 
     async def _check_first(self, job: Job, pre: Prepared) -> None:
         """Evaluate the rules before the handler, in the slot and under the claim of the attempt; then run it."""
@@ -273,6 +287,7 @@ class Running:
             # If another report is under way (the attempt timed out during the commit), the slot is reserved for it.
             if reply is not None and isinstance(outcome, Completed):
                 job.reported = True
+                shared.end_span(job, outcome)
                 self._answered(job, outcome, reply)
             else:
                 self._report(job, outcome)

@@ -117,6 +117,12 @@ class Shared:
         if self.leases.drop(job) and job.running:
             self.slots.orphaned.add(job)
 
+    def end_span(self, job: Job, outcome: Outcome) -> None:
+        """End the span of an attempt whose outcome is known."""
+        span, job.span = job.span, None
+        if span is not None and self.transactor.spans is not None:
+            self.transactor.spans.end(span, outcome)
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)

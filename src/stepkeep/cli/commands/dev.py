@@ -20,6 +20,7 @@ from stepkeep.cli.printer import answer, quiet_stdout, say, warn
 from stepkeep.cli.session import load_handlers, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
+from stepkeep.cli.tracing import install_tracing
 from stepkeep.errors import InvalidInput, NotAllowed
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def dev(
     if not settings.db.startswith("sqlite:///"):
         raise InvalidInput("dev is for SQLite. For PostgreSQL start `stepkeep serve` and `stepkeep worker`.")
     install_log(log_level)
+    install_tracing("stepkeep-dev")
     from stepkeep.api.server import listen
 
     with quiet_stdout(settings.json):

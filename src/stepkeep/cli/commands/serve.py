@@ -13,6 +13,7 @@ from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
+from stepkeep.cli.tracing import install_tracing
 from stepkeep.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def serve(
     require_server()
     refuse_identity(settings, "serve")
     install_log(log_level, log_format)
+    install_tracing("stepkeep-service")
     from stepkeep.api.browsers import Browsers
     from stepkeep.api.server import listen
 

@@ -19,6 +19,7 @@ from stepkeep.cli.printer import answer, quiet_stdout, warn
 from stepkeep.cli.session import load_handlers, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
+from stepkeep.cli.tracing import install_tracing
 from stepkeep.errors import InvalidInput, StepkeepError
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def worker(
     install_log(log_level, log_format)
     if server is not None:
         require_remote(settings, state_dir, metrics_port)
+    install_tracing("stepkeep-worker")
     metrics = None if metrics_port is None else _listen(metrics_host, metrics_port)
     load_handlers(app or [])
     with quiet_stdout(settings.json):

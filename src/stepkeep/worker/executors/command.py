@@ -266,6 +266,8 @@ def environment(job: Job, command: Command, further: tuple[str, ...] = ()) -> di
         "STEPKEEP_ATTEMPT": str(context.attempt),
         "STEPKEEP_IDEMPOTENCY_KEY": context.idempotency_key,
     }
+    if context.trace is not None:
+        about["TRACEPARENT"] = context.trace
     if context.completion_token is not None:
         about["STEPKEEP_COMPLETION_TOKEN"] = context.completion_token
     return {**passed, **command.env, **about}

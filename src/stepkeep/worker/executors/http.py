@@ -158,6 +158,8 @@ def headers_of(job: Job, http: Http, *, has_body: bool = False) -> dict[str, str
     }
     if has_body:
         headers["content-type"] = "application/json"
+    if context.trace is not None:
+        headers["traceparent"] = context.trace
     if context.completion_token is not None:
         headers[TOKEN_HEADER] = context.completion_token
     headers.update({name.lower(): value for name, value in http.headers.items()})

@@ -147,6 +147,7 @@ def _portable(context: Context) -> dict[str, Any]:
         "deadline": context.deadline,
         "deadline_at": context.deadline_at,
         "completion_token": context.completion_token,
+        "trace": context.trace,
     }
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped
 from stepkeep.kernel.states import Category
+from stepkeep.operations.spans import activate
 from stepkeep.safe_text import exception_text
 from stepkeep.worker import results
 from stepkeep.worker.executor import Done, Job
@@ -173,6 +174,8 @@ class LoopPool:
             if job.cancelled.why is not None:
                 outcome = Stopped()
             else:
+                if job.span is not None:
+                    activate(job.span)
                 answer = await job.prepared.executor.run(job)
                 end_copy(self._pid)
                 ours = job.prepared.spec is None

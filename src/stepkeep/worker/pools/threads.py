@@ -18,6 +18,7 @@ from queue import SimpleQueue
 
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped
 from stepkeep.kernel.states import Category
+from stepkeep.operations.spans import activate
 from stepkeep.safe_text import exception_text, inert_line
 from stepkeep.worker import results
 from stepkeep.worker.executor import Done, Job
@@ -167,6 +168,8 @@ class ThreadPool:
 
     def _attempt(self, job: Job) -> Outcome:
         try:
+            if job.span is not None:
+                activate(job.span)
             answer = job.prepared.executor.run(job)
             end_copy(self._pid)
             ours = job.prepared.spec is None
