@@ -39,6 +39,10 @@ def _broken() -> None:
     raise ValueError("the card was declined")
 
 
+def _shout(text: str) -> None:
+    raise ValueError(text)
+
+
 def handlers() -> Registry:
     registry = Registry()
     named: dict[str, Callable[..., Any]] = {
@@ -47,6 +51,7 @@ def handlers() -> Registry:
         "ui.broken": _broken,
         "ui.undo": lambda: "undone",
         "ui.echo": lambda value=None: value,
+        "ui.shout": _shout,
     }
     for name, function in named.items():
         registry.register(HandlerSpec(name=name, function=function))
@@ -92,6 +97,13 @@ steps:
 """
 """What goes in comes out."""
 
+SHOUT = """
+workflow: shout
+steps:
+  - { name: cry, uses: ui.shout, timeout: 10s, effect: read, retry: { max_attempts: 1 } }
+"""
+"""What goes in is the error."""
+
 
 class Site:
     """One process's service: its address, its engine, and people with keys."""
@@ -115,7 +127,7 @@ class Site:
 
     async def _open(self) -> None:
         await self.engine.__aenter__()
-        for text in (ORDER, PAYMENT, ECHO):
+        for text in (ORDER, PAYMENT, ECHO, SHOUT):
             await self.engine.publish(load_text(text, "page.yaml"))
         await self.engine.start_worker(app="ui", settings=WorkerSettings(log_lines=50))
         listener = listen("127.0.0.1", 0)

@@ -107,6 +107,7 @@ ROUTES: dict[str, str] = {
     "POST /workflows/check": "definitions",
     "GET /workflows": "definitions",
     "GET /workflows/{name}": "definitions",
+    "GET /workflows/{name}/simulation": "definitions",
     "GET /workflows/{name}/compare": "compare_versions",
     "GET /workflows/{name}/versions/{version}": "definitions",
     "GET /status": "status",

@@ -3,9 +3,9 @@
  * Every page uses these, so that an action asks the same everywhere.
  * @module
  */
-import { get, may, named, post, Problem } from "./api.js";
+import { get, may, named, once, post, Problem } from "./api.js";
 import { openDialog, readJson } from "./components/dialog.js";
-import { area, field, input, problemBox, select } from "./components/parts.js";
+import { area, field, input, select } from "./components/parts.js";
 import { toast } from "./components/toast.js";
 import { h, put } from "./dom.js";
 import { counted, inert, line } from "./format.js";
@@ -16,110 +16,110 @@ const decided = () => document.dispatchEvent(new CustomEvent("stepkeep:decided")
 
 /** @param {"approve" | "reject"} choice @param {string} run @param {string} step @param {() => void} done @param {string} [prompt] */
 export function gateDialog(choice, run, step, done, prompt = "") {
-  const comment = area({ rows: "3", placeholder: "Kept with the decision", autofocus: true });
-  openDialog({
-    title: choice === "approve" ? "Approve" : "Reject", label: choice === "approve" ? "Approve" : "Reject", kind: choice === "approve" ? "primary" : "danger",
-    body: [h("p", null, prompt ? h("bdi", null, inert(prompt)) : `The gate ${inert(step)}.`), field("Comment", comment)],
-    act: async () => {
-      const told = await post(`/runs/${run}/${choice}`, { step, comment: comment.value });
-      toast("ok", told.repeated ? "This had been decided so before." : choice === "approve" ? "Approved" : "Rejected");
-      decided();
-      done();
-    },
-  });
+	const comment = area({ rows: "3", placeholder: "Kept with the decision", autofocus: true });
+	openDialog({
+		title: choice === "approve" ? "Approve" : "Reject", label: choice === "approve" ? "Approve" : "Reject", kind: choice === "approve" ? "primary" : "danger",
+		body: [h("p", null, prompt ? h("bdi", null, inert(prompt)) : `The gate ${inert(step)}.`), field("Comment", comment)],
+		act: async () => {
+			const told = await post(`/runs/${run}/${choice}`, { step, comment: comment.value });
+			toast("ok", told.repeated ? "This had been decided so before." : choice === "approve" ? "Approved" : "Rejected");
+			decided();
+			done();
+		},
+	});
 }
 
 /** @param {string} run @param {string} step @param {() => void} done @param {string} [chosen] */
 export function holdDialog(run, step, done, chosen = "retry") {
-  const choice = select([["retry", "Retry: all attempts again"], ["skip", "Skip: go on without it"], ["fail", "Fail: the step has failed"]], chosen), reason = area({ rows: "2" });
-  openDialog({ title: `Decide about ${line(step, 60)}`, label: "Decide", body: [h("p", null, "No attempt is left. The step holds until it is decided."), field("Decision", choice), field("Reason", reason)],
-    act: async () => { await post(`/runs/${run}/steps/${named(step)}/decide`, { choice: choice.value, reason: reason.value }); toast("ok", "Decided"); decided(); done(); } });
+	const choice = select([["retry", "Retry: all attempts again"], ["skip", "Skip: go on without it"], ["fail", "Fail: the step has failed"]], chosen), reason = area({ rows: "2" });
+	openDialog({ title: `Decide about ${line(step, 60)}`, label: "Decide", body: [h("p", null, "No attempt is left. The step holds until it is decided."), field("Decision", choice), field("Reason", reason)],
+		act: async () => { await post(`/runs/${run}/steps/${named(step)}/decide`, { choice: choice.value, reason: reason.value }); toast("ok", "Decided"); decided(); done(); } });
 }
 
 /** @param {string} run @param {string} step @param {() => void} done */
 export function completeDialog(run, step, done) {
-  const token = input({ autofocus: true }), outcome = select([["Succeeded", "Succeeded"], ["Failed", "Failed"], ["Cancelled", "Cancelled"]], "Succeeded"), output = area({ class: "code", rows: "3", placeholder: "JSON" }), notes = area({ rows: "2" });
-  const lost = h("button", { type: "button", class: "button small", on: { click: async () => {
-    try {
-      const told = await post(`/runs/${run}/steps/${named(step)}/token`, { reason: "asked for on the page of the run" });
-      token.value = told.token;
-      toast("ok", "A new token. The old one is useless from now on.");
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      toast("bad", error.message);
-    }
-  } } }, "Replace a lost token");
-  openDialog({ title: `Complete ${line(step, 60)}`, label: "Complete", extra: lost, body: [field("Completion token", token, "It was given to the step's handler."), field("Outcome", outcome), field("Output", output), field("Notes", notes)],
-    act: async () => {
-      const value = readJson(output.value, "The output");
-      await post(`/runs/${run}/steps/${named(step)}/complete`, { token: token.value.trim(), outcome: outcome.value, notes: notes.value, ...(value === undefined ? {} : { output: value }) });
-      toast("ok", "Completed");
-      done();
-    } });
+	const token = input({ autofocus: true }), outcome = select([["Succeeded", "Succeeded"], ["Failed", "Failed"], ["Cancelled", "Cancelled"]], "Succeeded"), output = area({ class: "code", rows: "3", placeholder: "JSON" }), notes = area({ rows: "2" });
+	const lost = h("button", { type: "button", class: "button small", on: { click: async () => {
+		try {
+			const told = await post(`/runs/${run}/steps/${named(step)}/token`, { reason: "asked for on the page of the run" });
+			token.value = told.token;
+			toast("ok", "A new token. The old one is useless from now on.");
+		} catch (error) {
+			if (!(error instanceof Problem)) throw error;
+			toast("bad", error.message);
+		}
+	} } }, "Replace a lost token");
+	openDialog({ title: `Complete ${line(step, 60)}`, label: "Complete", extra: lost, body: [field("Completion token", token, "It was given to the step's handler."), field("Outcome", outcome), field("Output", output), field("Notes", notes)],
+		act: async () => {
+			const value = readJson(output.value, "The output");
+			await post(`/runs/${run}/steps/${named(step)}/complete`, { token: token.value.trim(), outcome: outcome.value, notes: notes.value, ...(value === undefined ? {} : { output: value }) });
+			toast("ok", "Completed");
+			done();
+		} });
 }
 
 /** @param {string} run @param {string} name @param {() => void} done */
 export function sendDialog(run, name, done) {
-  const which = input({ value: name, autofocus: !name }), payload = area({ class: "code", rows: "4", placeholder: "JSON" });
-  openDialog({ title: "Send a message", label: "Send", body: [field("Message", which), field("Payload", payload)],
-    act: async () => {
-      const value = readJson(payload.value, "The payload");
-      await post(`/runs/${run}/messages`, { name: which.value.trim(), ...(value === undefined ? {} : { payload: value }) }, { "Idempotency-Key": crypto.randomUUID?.() ?? String(Math.random()) });
-      toast("ok", "Sent");
-      done();
-    } });
+	const which = input({ value: name, autofocus: !name }), payload = area({ class: "code", rows: "4", placeholder: "JSON" });
+	openDialog({ title: "Send a message", label: "Send", body: [field("Message", which), field("Payload", payload)],
+		act: async () => {
+			const value = readJson(payload.value, "The payload");
+			await post(`/runs/${run}/messages`, { name: which.value.trim(), ...(value === undefined ? {} : { payload: value }) }, once());
+			toast("ok", "Sent");
+			done();
+		} });
 }
 
 /** @param {any} view the body of the run @param {() => void} done */
 export function cancelDialog(view, done) {
-  const reason = input({ placeholder: "Why, for the record" }), undo = h("input", { type: "checkbox", checked: false, on: { change: () => void preview() } });
-  const shown = h("div", { role: "status" }), run = view.run.id;
-  async function preview() {
-    put(shown);
-    if (!undo.checked) return;
-    const told = await get(`/runs/${run}/rollback`).catch((error) => { if (error instanceof Problem) return null; throw error; });
-    if (!undo.checked) return;
-    const steps = told?.steps ?? told?.rollback?.steps;
-    if (Array.isArray(steps)) put(shown, rollbackList(steps));
-    else {
-      // Without a preview of the service: the steps that have succeeded, last first. Whether each has a hook the service knows.
-      const done = view.steps.filter((/** @type {any} */ one) => one.phase === "main" && one.state === "succeeded").sort((/** @type {any} */ a, /** @type {any} */ b) => (a.ended_at < b.ended_at ? 1 : -1));
-      put(shown, h("p", { class: "muted" }, done.length ? `The hooks of ${counted(done.length, "step that has", "steps that have")} succeeded run, the last first: ${line(done.map((/** @type {any} */ one) => one.name).join(", "), 300)}.` : "No step has succeeded yet: there is nothing to undo."));
-    }
-  }
-  openDialog({ title: "Cancel the run", label: "Cancel the run", kind: "danger", body: [field("Reason", reason), h("label", { class: "row" }, undo, "Undo first what the run did"), shown],
-    act: async () => { await post(`/runs/${run}/cancel`, { compensate: undo.checked, reason: reason.value }); toast("ok", "Cancelled"); done(); } });
+	const reason = input({ placeholder: "Why, for the record" }), undo = h("input", { type: "checkbox", checked: false, on: { change: () => void preview() } });
+	const shown = h("div", { role: "status" }), run = view.run.id;
+	async function preview() {
+		put(shown);
+		if (!undo.checked) return;
+		const told = await get(`/runs/${run}/rollback`).catch((error) => { if (error instanceof Problem) return null; throw error; });
+		if (!undo.checked) return;
+		const steps = told?.steps ?? told?.rollback?.steps;
+		if (Array.isArray(steps)) put(shown, rollbackList(steps));
+		else {
+			// Without a preview of the service: the steps that have succeeded, last first. Whether each has a hook the service knows.
+			const done = view.steps.filter((one) => one.phase === "main" && one.state === "succeeded").sort((a, b) => (a.ended_at < b.ended_at ? 1 : -1));
+			put(shown, h("p", { class: "muted" }, done.length ? `The hooks of ${counted(done.length, "step that has", "steps that have")} succeeded run, the last first: ${line(done.map((one) => one.name).join(", "), 300)}.` : "No step has succeeded yet: there is nothing to undo."));
+		}
+	}
+	openDialog({ title: "Cancel the run", label: "Cancel the run", kind: "danger", body: [field("Reason", reason), h("label", { class: "row" }, undo, "Undo first what the run did"), shown],
+		act: async () => { await post(`/runs/${run}/cancel`, { compensate: undo.checked, reason: reason.value }); toast("ok", "Cancelled"); done(); } });
 }
 
 /** @param {any[]} steps */
 function rollbackList(steps) {
-  if (!steps.length) return h("p", { class: "muted" }, "There is nothing to undo.");
-  return h("div", { class: "stack tight" }, h("p", null, "What happens, in this order:"), h("ol", { class: "plain-list" }, steps.slice(0, 100).map((one) => h("li", { class: "row" },
-    h("bdi", null, line(one.name ?? one.step ?? "", 80)), one.state && badge(one.state), h("span", { class: "muted" }, line(one.action ?? one.what ?? one.why ?? one.reason ?? "", 160))))));
+	if (!steps.length) return h("p", { class: "muted" }, "There is nothing to undo.");
+	return h("div", { class: "stack tight" }, h("p", null, "What happens, in this order:"), h("ol", { class: "plain-list" }, steps.slice(0, 100).map((one) => h("li", { class: "row" },
+		h("bdi", null, line(one.name ?? one.step ?? "", 80)), one.state && badge(one.state), h("span", { class: "muted" }, line(one.action ?? one.what ?? one.why ?? one.reason ?? "", 160))))));
 }
 
 /** @param {any} view @param {() => void} done */
 export function rerunDialog(view, done) {
-  const text = area({ class: "code", rows: "8", value: JSON.stringify(view.run.input, null, 2) }), before = JSON.stringify(view.run.input);
-  openDialog({ title: "Run again", label: "Start", body: [h("p", null, `A new run of ${inert(view.run.workflow)} version ${view.run.version}. The old one stays as it is.`), field("Input", text)],
-    act: async () => {
-      const value = readJson(text.value, "The input");
-      const told = await post(`/runs/${view.run.id}/rerun`, JSON.stringify(value) === before ? {} : { input: value }, { "Idempotency-Key": crypto.randomUUID?.() ?? String(Math.random()) });
-      done();
-      go(`/runs/${told.run_id}`);
-    } });
+	const text = area({ class: "code", rows: "8", value: JSON.stringify(view.run.input, null, 2) }), before = JSON.stringify(view.run.input);
+	openDialog({ title: "Run again", label: "Start", body: [h("p", null, `A new run of ${inert(view.run.workflow)} version ${view.run.version}. The old one stays as it is.`), field("Input", text)],
+		act: async () => {
+			const value = readJson(text.value, "The input");
+			const told = await post(`/runs/${view.run.id}/rerun`, JSON.stringify(value) === before ? {} : { input: value }, once());
+			done();
+			go(`/runs/${told.run_id}`);
+		} });
 }
 
 /** @param {string} run @param {"quarantine" | "release"} what @param {() => void} done */
 export function quarantineDialog(run, what, done) {
-  const reason = input({ autofocus: true });
-  openDialog({ title: what === "release" ? "End the quarantine" : "Quarantine the run", label: what === "release" ? "Release" : "Quarantine", kind: what === "release" ? "primary" : "danger",
-    body: [h("p", null, what === "release" ? "Workers may claim its steps again." : "Nothing claims, changes or deletes the run until it is released."), field("Reason", reason)],
-    act: async () => {
-      if (!reason.value.trim()) throw new TypeError("Give a reason.");
-      await post(`/runs/${run}/${what}`, { reason: reason.value });
-      done();
-    } });
+	const reason = input({ autofocus: true });
+	openDialog({ title: what === "release" ? "End the quarantine" : "Quarantine the run", label: what === "release" ? "Release" : "Quarantine", kind: what === "release" ? "primary" : "danger",
+		body: [h("p", null, what === "release" ? "Workers may claim its steps again." : "Nothing claims, changes or deletes the run until it is released."), field("Reason", reason)],
+		act: async () => {
+			if (!reason.value.trim()) throw new TypeError("Give a reason.");
+			await post(`/runs/${run}/${what}`, { reason: reason.value });
+			done();
+		} });
 }
 
 /**
@@ -127,21 +127,19 @@ export function quarantineDialog(run, what, done) {
  * @param {any} cause @param {any} view @param {() => void} done @returns {{label: string, kind: string, icon: string, act: () => any}[]}
  */
 export function moves(cause, view, done) {
-  const run = view.run.id, step = cause.subject;
-  switch (cause.code) {
-    case "approval": return may("decide") ? [
-      { label: "Approve", kind: "good", icon: "check", act: () => gateDialog("approve", run, step, done) }, { label: "Reject", kind: "danger", icon: "cross", act: () => gateDialog("reject", run, step, done) }] : [];
-    case "decision": return may("decide") ? [{ label: "Retry", kind: "primary", icon: "retry", act: () => holdDialog(run, step, done) }, { label: "Skip or fail", kind: "", icon: "hand", act: () => holdDialog(run, step, done, "skip") }] : [];
-    case "completion": return may("complete") ? [{ label: "Complete", kind: "primary", icon: "check", act: () => completeDialog(run, step, done) }] : [];
-    case "event": {
-      const waits = view.run.waiting_for.find((/** @type {any} */ one) => one.step === step || one.name === step);
-      return may("complete") ? [{ label: "Send the message", kind: "primary", icon: "send", act: () => sendDialog(run, waits?.event ?? "", done) }] : [];
-    }
-    case "not_started": case "scheduled": return may("start") ? [{ label: "Start now", kind: "primary", icon: "play", act: async () => { await post(`/runs/${run}/start`, {}); toast("ok", "Started"); done(); } }] : [];
-    case "quarantined": return may("operate") ? [{ label: "Release", kind: "primary", icon: "shield", act: () => quarantineDialog(run, "release", done) }] : [];
-    case "stuck": return may("operate") ? [{ label: "Cancel the run", kind: "danger", icon: "slash", act: () => cancelDialog(view, done) }] : [];
-    default: return [];
-  }
+	const run = view.run.id, step = cause.subject;
+	switch (cause.code) {
+		case "approval": return may("decide") ? [
+			{ label: "Approve", kind: "good", icon: "check", act: () => gateDialog("approve", run, step, done) }, { label: "Reject", kind: "danger", icon: "cross", act: () => gateDialog("reject", run, step, done) }] : [];
+		case "decision": return may("decide") ? [{ label: "Retry", kind: "primary", icon: "retry", act: () => holdDialog(run, step, done) }, { label: "Skip or fail", kind: "", icon: "hand", act: () => holdDialog(run, step, done, "skip") }] : [];
+		case "completion": return may("complete") ? [{ label: "Complete", kind: "primary", icon: "check", act: () => completeDialog(run, step, done) }] : [];
+		case "event": {
+			const waits = view.run.waiting_for.find((one) => one.step === step || one.name === step);
+			return may("complete") ? [{ label: "Send the message", kind: "primary", icon: "send", act: () => sendDialog(run, waits?.event ?? "", done) }] : [];
+		}
+		case "not_started": case "scheduled": return may("start") ? [{ label: "Start now", kind: "primary", icon: "play", act: async () => { await post(`/runs/${run}/start`, {}); toast("ok", "Started"); done(); } }] : [];
+		case "quarantined": return may("operate") ? [{ label: "Release", kind: "primary", icon: "shield", act: () => quarantineDialog(run, "release", done) }] : [];
+		case "stuck": return may("operate") ? [{ label: "Cancel the run", kind: "danger", icon: "slash", act: () => cancelDialog(view, done) }] : [];
+		default: return [];
+	}
 }
-
-export { problemBox };

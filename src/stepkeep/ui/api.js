@@ -10,59 +10,58 @@ export const ROOT = new URL("../../..", import.meta.url).pathname.replace(/\/$/,
 
 /** A refusal: an RFC 9457 problem, or a network that failed (status 0). */
 export class Problem extends Error {
-  /** @param {number} status @param {Record<string, any>} body */
-  constructor(status, body) {
-    super(body.detail || body.title || `The service answered ${status}.`);
-    this.status = status;
-    this.code = body.code ?? "unexpected";
-    this.body = body;
-  }
+	/** @param {number} status @param {Record<string, any>} body */
+	constructor(status, body) {
+		super(body.detail || body.title || `The service answered ${status}.`);
+		this.status = status;
+		this.code = body.code ?? "unexpected";
+		this.body = body;
+	}
 }
 
 /** @typedef {{principal: string, tenant: string, scopes: string[], csrf: string, expires_at: string | null}} Session */
 
 const state = {
-  /** @type {Session | null} */ session: null,
-  /** @type {() => void} */ lost: () => {},
+	/** @type {Session | null} */ session: null,
+	/** @type {() => void} */ lost: () => {},
 };
 
 export const session = () => state.session;
-/** @param {string} scope */
 export const may = (scope) => state.session?.scopes.includes(scope) ?? false;
 /** Called when the service no longer accepts the session. @param {() => void} callback */
 export function onSignedOut(callback) {
-  state.lost = callback;
+	state.lost = callback;
 }
 
 /** The session of this browser, or null. */
 export async function resume() {
-  const answer = await fetch(`${ROOT}/session`, { headers: { Accept: "application/json" }, credentials: "same-origin" });
-  state.session = answer.ok ? await answer.json() : null;
-  return state.session;
+	const answer = await fetch(`${ROOT}/session`, { headers: { Accept: "application/json" }, credentials: "same-origin" });
+	state.session = answer.ok ? await answer.json() : null;
+	return state.session;
 }
 
 /** Sign in with an API key, or with the one-time code of a link that `stepkeep dev` made.
  * @param {{key: string} | {code: string}} proof */
 export async function signIn(proof) {
-  state.session = await send("POST", "code" in proof ? "/session/link" : "/session", { body: proof, anonymous: true });
-  return state.session;
+	state.session = await send("POST", "code" in proof ? "/session/link" : "/session", { body: proof, anonymous: true });
+	return state.session;
 }
 
 export async function signOut() {
-  await send("DELETE", "/session", {});
-  state.session = null;
+	await send("DELETE", "/session", {});
+	state.session = null;
 }
 
 /** An address of the API. @param {string} path @param {Record<string, any>} [query] */
 export function address(path, query = {}) {
-  const search = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) {
-    for (const one of Array.isArray(value) ? value : [value]) {
-      if (one !== null && one !== undefined && one !== "" && one !== false) search.append(name, String(one));
-    }
-  }
-  const text = search.toString();
-  return `${ROOT}${path}${text ? `?${text}` : ""}`;
+	const search = new URLSearchParams();
+	for (const [name, value] of Object.entries(query)) {
+		for (const one of Array.isArray(value) ? value : [value]) {
+			if (one !== null && one !== undefined && one !== "" && one !== false) search.append(name, String(one));
+		}
+	}
+	const text = search.toString();
+	return `${ROOT}${path}${text ? `?${text}` : ""}`;
 }
 
 /** A part of a path. @param {string} text */
@@ -75,6 +74,9 @@ export const get = (path, query, signal) => send("GET", path, { query, signal })
 /** @param {string} path @param {any} [body] @param {Record<string, string>} [headers] @returns {Promise<any>} */
 export const post = (path, body, headers) => send("POST", path, { body: body ?? {}, headers });
 
+/** The header that makes a repeated request do its work once. */
+export const once = () => ({ "Idempotency-Key": crypto.randomUUID?.() ?? String(Math.random()) });
+
 /**
  * @param {string} method @param {string} path
  * @param {{query?: Record<string, any>, body?: any, text?: string, type?: string, headers?: Record<string, string>,
@@ -82,30 +84,30 @@ export const post = (path, body, headers) => send("POST", path, { body: body ?? 
  * @returns {Promise<any>}
  */
 export async function send(method, path, { query, body, text, type, headers, signal, anonymous }) {
-  /** @type {Record<string, string>} */
-  const sent = { Accept: "application/json", ...headers };
-  if (body !== undefined || text !== undefined) sent["Content-Type"] = type ?? "application/json";
-  if (method !== "GET" && state.session) sent["X-CSRF-Token"] = state.session.csrf;
-  let answer;
-  try {
-    answer = await fetch(address(path, query), {
-      method, headers: sent, signal, credentials: "same-origin", body: text ?? (body === undefined ? undefined : JSON.stringify(body)),
-    });
-  } catch (error) {
-    if (signal?.aborted) throw error;
-    throw new Problem(0, { detail: "The service does not answer. The page tries again when it is back.", code: "unreachable" });
-  }
-  const date = Date.parse(answer.headers.get("Date") ?? "");
-  // The header has whole seconds: half a second is what it is off on average.
-  if (date && Math.abs(date + 500 - Date.now() - skew.ms) > 1500) skew.ms = date + 500 - Date.now();
-  const isJson = (answer.headers.get("Content-Type") ?? "").includes("json");
-  const told = isJson ? await answer.json() : await answer.text();
-  if (answer.ok) return told;
-  if (answer.status === 401 && !anonymous) {
-    state.session = null;
-    state.lost();
-  }
-  throw new Problem(answer.status, isJson ? told : { detail: String(told).slice(0, 300) });
+	/** @type {Record<string, string>} */
+	const sent = { Accept: "application/json", ...headers };
+	if (body !== undefined || text !== undefined) sent["Content-Type"] = type ?? "application/json";
+	if (method !== "GET" && state.session) sent["X-CSRF-Token"] = state.session.csrf;
+	let answer;
+	try {
+		answer = await fetch(address(path, query), {
+			method, headers: sent, signal, credentials: "same-origin", body: text ?? (body === undefined ? undefined : JSON.stringify(body)),
+		});
+	} catch (error) {
+		if (signal?.aborted) throw error;
+		throw new Problem(0, { detail: "The service does not answer. The page tries again when it is back.", code: "unreachable" });
+	}
+	const date = Date.parse(answer.headers.get("Date") ?? "");
+	// The header has whole seconds: half a second is what it is off on average.
+	if (date && Math.abs(date + 500 - Date.now() - skew.ms) > 1500) skew.ms = date + 500 - Date.now();
+	const isJson = (answer.headers.get("Content-Type") ?? "").includes("json");
+	const told = isJson ? await answer.json() : await answer.text();
+	if (answer.ok) return told;
+	if (answer.status === 401 && !anonymous) {
+		state.session = null;
+		state.lost();
+	}
+	throw new Problem(answer.status, isJson ? told : { detail: String(told).slice(0, 300) });
 }
 
 /**
@@ -115,60 +117,59 @@ export async function send(method, path, { query, body, text, type, headers, sig
  * @param {{event: (name: string, data: any) => void, connected?: (isConnected: boolean) => void, signal: AbortSignal, after?: string}} options
  */
 export async function follow(path, { event, connected = () => {}, signal, after }) {
-  let last = after ?? "", wait = 1000;
-  while (!signal.aborted) {
-    try {
-      /** @type {Record<string, string>} */
-      const headers = { Accept: "text/event-stream" };
-      if (last) headers["Last-Event-ID"] = last;
-      const answer = await fetch(address(path), { headers, signal, credentials: "same-origin", cache: "no-store" });
-      if (answer.status === 401) return void state.lost();
-      if (!answer.ok || !answer.body) {
-        if (answer.status === 400 || answer.status === 410) last = "";
-        throw new Error(`status ${answer.status}`);
-      }
-      connected(true);
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      let buffer = "";
-      for (;;) {
-        const { value, done } = await reader.read();
-        if (done) break;
-        wait = 1000;
-        buffer += value;
-        let cut;
-        while ((cut = buffer.indexOf("\n\n")) >= 0) {
-          const told = readEvent(buffer.slice(0, cut));
-          buffer = buffer.slice(cut + 2);
-          if (told.id) last = told.id;
-          if (!told.data) continue;
-          event(told.name, JSON.parse(told.data));
-          if (told.name === "end") return;
-        }
-      }
-    } catch {
-      if (signal.aborted) return;
-    }
-    connected(false);
-    await pause(wait, signal);
-    wait = Math.min(wait * 2, 30_000);
-  }
+	let last = after ?? "", wait = 1000;
+	while (!signal.aborted) {
+		try {
+			/** @type {Record<string, string>} */
+			const headers = { Accept: "text/event-stream" };
+			if (last) headers["Last-Event-ID"] = last;
+			const answer = await fetch(address(path), { headers, signal, credentials: "same-origin", cache: "no-store" });
+			if (answer.status === 401) return void state.lost();
+			if (!answer.ok || !answer.body) {
+				if (answer.status === 400 || answer.status === 410) last = "";
+				throw new Error(`status ${answer.status}`);
+			}
+			connected(true);
+			const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+			let buffer = "";
+			for (;;) {
+				const { value, done } = await reader.read();
+				if (done) break;
+				wait = 1000;
+				buffer += value;
+				let cut;
+				while ((cut = buffer.indexOf("\n\n")) >= 0) {
+					const told = readEvent(buffer.slice(0, cut));
+					buffer = buffer.slice(cut + 2);
+					if (told.id) last = told.id;
+					if (!told.data) continue;
+					event(told.name, JSON.parse(told.data));
+					if (told.name === "end") return;
+				}
+			}
+		} catch {
+			if (signal.aborted) return;
+		}
+		connected(false);
+		await pause(wait, signal);
+		wait = Math.min(wait * 2, 30_000);
+	}
 }
 
-/** @param {string} block */
 function readEvent(block) {
-  const told = { id: "", name: "message", data: "" };
-  for (const row of block.split("\n")) {
-    if (row.startsWith("id: ")) told.id = row.slice(4);
-    else if (row.startsWith("event: ")) told.name = row.slice(7);
-    else if (row.startsWith("data: ")) told.data += row.slice(6);
-  }
-  return told;
+	const told = { id: "", name: "message", data: "" };
+	for (const row of block.split("\n")) {
+		if (row.startsWith("id: ")) told.id = row.slice(4);
+		else if (row.startsWith("event: ")) told.name = row.slice(7);
+		else if (row.startsWith("data: ")) told.data += row.slice(6);
+	}
+	return told;
 }
 
 /** @param {number} ms @param {AbortSignal} signal */
 export function pause(ms, signal) {
-  return new Promise((done) => {
-    const timer = setTimeout(done, ms);
-    signal.addEventListener("abort", () => { clearTimeout(timer); done(undefined); }, { once: true });
-  });
+	return new Promise((done) => {
+		const timer = setTimeout(done, ms);
+		signal.addEventListener("abort", () => { clearTimeout(timer); done(undefined); }, { once: true });
+	});
 }

@@ -35,184 +35,174 @@ let controller = new AbortController();
 /** @type {Map<string, any>} */ const links = new Map();
 
 /** @returns {"system" | "light" | "dark"} */
-const theme = () => /** @type {any} */ (document.documentElement.dataset.theme) ?? "system";
+const theme = () => document.documentElement.dataset.theme ?? "system";
 
-/** @param {string} next */
 function setTheme(next) {
-  if (next === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = next;
-  localStorage.setItem("stepkeep.theme", next);
-  for (const one of document.querySelectorAll("[data-theme-choice]")) {
-    one.setAttribute("aria-pressed", String(/** @type {HTMLElement} */ (one).dataset.themeChoice === next));
-  }
+	if (next === "system") delete document.documentElement.dataset.theme;
+	else document.documentElement.dataset.theme = next;
+	localStorage.setItem("stepkeep.theme", next);
+	for (const one of document.querySelectorAll("[data-theme-choice]")) {
+		one.setAttribute("aria-pressed", String((one).dataset.themeChoice === next));
+	}
 }
 
 function themeSwitch() {
-  return h("div", { class: "switch", role: "group", "aria-label": "Theme" }, THEMES.map((one) => h("button", {
-    type: "button", title: `Theme: ${one}`, "aria-label": `Theme: ${one}`, "aria-pressed": String(theme() === one), data: { themeChoice: one }, on: { click: () => setTheme(one) },
-  }, icon(one === "system" ? "auto" : one === "light" ? "sun" : "moon"))));
+	return h("div", { class: "switch", role: "group", "aria-label": "Theme" }, THEMES.map((one) => h("button", {
+		type: "button", title: `Theme: ${one}`, "aria-label": `Theme: ${one}`, "aria-pressed": String(theme() === one), data: { themeChoice: one }, on: { click: () => setTheme(one) },
+	}, icon(one === "system" ? "auto" : one === "light" ? "sun" : "moon"))));
 }
 
 /** @param {import("./pages.js").Entry} entry */
 function navLink(entry) {
-  const made = h("a", { class: "nav", href: href(entry.path), title: entry.keys ? `${entry.label} (${entry.keys})` : null }, icon(entry.icon), h("span", null, entry.label));
-  return made;
+	const made = h("a", { class: "nav", href: href(entry.path), title: entry.keys ? `${entry.label} (${entry.keys})` : null }, icon(entry.icon), h("span", null, entry.label));
+	return made;
 }
 
 function frame() {
-  const who = session();
-  const shown = PAGES.filter((one) => one.label);
-  const list = (/** @type {import("./pages.js").Entry[]} */ entries, kind = "") => h("ul", { class: kind }, entries.map((entry) => {
-    const made = navLink(entry);
-    links.set(entry.path, made);
-    return h("li", null, made);
-  }));
-  const first = shown.filter((one) => one.group === "work"), rest = shown.filter((one) => one.group === "build"), people = shown.filter((one) => one.group === "admin");
-  const side = h("div", { class: "side" }, h("a", { class: "brand", href: href("/runs") }, mark(), "Stepkeep"),
-    h("nav", { "aria-label": "Pages" }, list(first),
-      h("div", { class: "rest" }, h("h2", null, "System"), list(rest), h("h2", null, "Administration"), list(people))),
-    button("More", openMenu, { icon: "more", kind: "more-button" }),
-    h("div", { class: "foot" }, themeSwitch(), h("div", { class: "who" }, h("span", { class: "avatar", "aria-hidden": "true" }, (who?.principal ?? "?").slice(0, 1).toUpperCase()),
-      h("span", { class: "grow" }, h("b", { class: "cut" }, inert(who?.principal ?? "")), h("span", { class: "faint cut" }, inert(who?.tenant ?? ""))),
-      button("Sign out", leave, { kind: "plain small", icon: "exit", hidden: true }))));
-  const find = h("button", { type: "button", class: "find", on: { click: palette } }, icon("search"), h("span", { class: "cut" }, "Find a run, a page or an action"), h("kbd", null, "Ctrl K"));
-  put(document.body, h("a", { class: "skip", href: "#main", on: { click: (/** @type {Event} */ event) => { event.preventDefault(); main.focus(); } } }, "Skip to the page"),
-    h("div", { class: "frame" }, side, h("div", { class: "main" }, h("header", { class: "top" }, find, live, button("Keys", help, { kind: "plain small", hidden: true, icon: "book", title: "Keyboard (?)" })), main)));
+	const who = session();
+	const shown = PAGES.filter((one) => one.label);
+	const list = (/** @type {import("./pages.js").Entry[]} */ entries, kind = "") => h("ul", { class: kind }, entries.map((entry) => {
+		const made = navLink(entry);
+		links.set(entry.path, made);
+		return h("li", null, made);
+	}));
+	const first = shown.filter((one) => one.group === "work"), rest = shown.filter((one) => one.group === "build"), people = shown.filter((one) => one.group === "admin");
+	const side = h("div", { class: "side" }, h("a", { class: "brand", href: href("/runs") }, mark(), "Stepkeep"),
+		h("nav", { "aria-label": "Pages" }, list(first),
+			h("div", { class: "rest" }, h("h2", null, "System"), list(rest), h("h2", null, "Administration"), list(people))),
+		button("More", openMenu, { icon: "more", kind: "more-button" }),
+		h("div", { class: "foot" }, themeSwitch(), h("div", { class: "who" }, h("span", { class: "avatar", "aria-hidden": "true" }, (who?.principal ?? "?").slice(0, 1).toUpperCase()),
+			h("span", { class: "grow" }, h("b", { class: "cut" }, inert(who?.principal ?? "")), h("span", { class: "faint cut" }, inert(who?.tenant ?? ""))),
+			button("Sign out", leave, { kind: "plain small", icon: "exit", hidden: true }))));
+	const find = h("button", { type: "button", class: "find", on: { click: palette } }, icon("search"), h("span", { class: "cut" }, "Find a run, a page or an action"), h("kbd", null, "Ctrl K"));
+	put(document.body, h("a", { class: "skip", href: "#main", on: { click: (event) => { event.preventDefault(); main.focus(); } } }, "Skip to the page"),
+		h("div", { class: "frame" }, side, h("div", { class: "main" }, h("header", { class: "top" }, find, live, button("Keys", help, { kind: "plain small", hidden: true, icon: "book", title: "Keyboard (?)" })), main)));
 }
 
-function mark() {
-  const made = icon("dot", "mark");
-  made.setAttribute("viewBox", "0 0 32 32");
-  const shape = (/** @type {string} */ tag, /** @type {Record<string, string>} */ attributes) => {
-    const one = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) one.setAttribute(name, value);
-    return one;
-  };
-  made.replaceChildren(shape("rect", { width: "32", height: "32", rx: "8", fill: "#3d5bd9", stroke: "none" }), shape("path", { d: "M8 22h6v-6h6v-6h5", stroke: "#fff", "stroke-width": "3.2" }));
-  return made;
-}
+/** The sign of the product. */
+const mark = () => h("img", { class: "mark", src: new URL("icon.svg", import.meta.url).pathname, alt: "" });
 
 function openMenu() {
-  const dialog = openDialog({ title: "Stepkeep", body: [
-    h("div", { class: "menu-list" }, PAGES.filter((one) => one.label && one.group !== "work").map((one) => { const made = navLink(one); made.addEventListener("click", () => dialog.close()); return made; })),
-    h("div", { class: "row" }, themeSwitch(), h("span", { class: "muted grow" }, `${session()?.principal ?? ""} · ${session()?.tenant ?? ""}`), button("Sign out", () => { dialog.close(); void leave(); }, { icon: "exit" }))] });
+	const dialog = openDialog({ title: "Stepkeep", body: [
+		h("div", { class: "menu-list" }, PAGES.filter((one) => one.label && one.group !== "work").map((one) => { const made = navLink(one); made.addEventListener("click", () => dialog.close()); return made; })),
+		h("div", { class: "row" }, themeSwitch(), h("span", { class: "muted grow" }, `${session()?.principal ?? ""} · ${session()?.tenant ?? ""}`), button("Sign out", () => { dialog.close(); void leave(); }, { icon: "exit" }))] });
 }
 
 async function leave() {
-  await signOut().catch(() => undefined);
-  show();
+	await signOut().catch(() => undefined);
+	show();
 }
 
 function commands() {
-  return [
-    ...(current?.commands ?? []),
-    ...PAGES.filter((one) => one.label).map((one) => ({ label: one.label, icon: one.icon, keys: one.keys, act: () => go(one.path) })),
-    ...THEMES.map((one) => ({ label: `Theme: ${one}`, icon: one === "dark" ? "moon" : "sun", act: () => setTheme(one) })),
-    { label: "Keyboard", icon: "book", keys: "?", act: help },
-    { label: "Sign out", icon: "exit", act: leave },
-  ];
+	return [
+		...(current?.commands ?? []),
+		...PAGES.filter((one) => one.label).map((one) => ({ label: one.label, icon: one.icon, keys: one.keys, act: () => go(one.path) })),
+		...THEMES.map((one) => ({ label: `Theme: ${one}`, icon: one === "dark" ? "moon" : "sun", act: () => setTheme(one) })),
+		{ label: "Keyboard", icon: "book", keys: "?", act: help },
+		{ label: "Sign out", icon: "exit", act: leave },
+	];
 }
 
 const palette = () => openPalette(commands(), go);
 
 function help() {
-  const known = keys();
-  openDialog({ title: "Keyboard", wide: true, body: h("div", { class: "sheet" }, Object.entries(known).map(([name, one]) =>
-    h("div", null, h("span", null, one.say), h("span", null, name.split(" ").map((key) => [h("kbd", null, key.replace("ctrl+", "Ctrl ")), " "]))))) });
+	const known = keys();
+	openDialog({ title: "Keyboard", wide: true, body: h("div", { class: "sheet" }, Object.entries(known).map(([name, one]) =>
+		h("div", null, h("span", null, one.say), h("span", null, name.split(" ").map((key) => [h("kbd", null, key.replace("ctrl+", "Ctrl ")), " "]))))) });
 }
 
 /** @returns {import("./keyboard.js").Keys} */
 function keys() {
-  if (!session()) return {};
-  return {
-    ...(current?.keys ?? {}),
-    "ctrl+k": { say: "Find anything", act: palette },
-    "?": { say: "Show these keys", act: help },
-    t: { say: "Change the theme", act: () => setTheme(THEMES[(THEMES.indexOf(theme()) + 1) % 3]) },
-    ...Object.fromEntries(PAGES.filter((one) => one.keys).map((one) => [one.keys, { say: one.label, act: () => go(one.path) }])),
-  };
+	if (!session()) return {};
+	return {
+		...(current?.keys ?? {}),
+		"ctrl+k": { say: "Find anything", act: palette },
+		"?": { say: "Show these keys", act: help },
+		t: { say: "Change the theme", act: () => setTheme(THEMES[(THEMES.indexOf(theme()) + 1) % 3]) },
+		...Object.fromEntries(PAGES.filter((one) => one.keys).map((one) => [one.keys, { say: one.label, act: () => go(one.path) }])),
+	};
 }
 
 function show() {
-  controller.abort();
-  controller = new AbortController();
-  current = null;
-  live.dataset.live = "none";
-  const { signal } = controller;
-  if (!session()) {
-    document.title = "Sign in · Stepkeep";
-    put(document.body, signInPage(async (key) => { await signIn({ key }); frame(); show(); watchApprovals(); }));
-    /** @type {HTMLElement | null} */ (document.querySelector("input"))?.focus();
-    return;
-  }
-  if (!main.isConnected) frame();
-  const at = path();
-  if (at === "/") { history.replaceState(null, "", href("/runs")); return void show(); }
-  for (const entry of PAGES) {
-    const params = match(entry.path, at);
-    if (!params) continue;
-    for (const [to, made] of links) {
-      if (to === entry.path || (to !== "/" && at.startsWith(`${to}/`))) made.setAttribute("aria-current", "page");
-      else made.removeAttribute("aria-current");
-    }
-    const title = (/** @type {string} */ text) => { document.title = `${inert(text)} · Stepkeep`; };
-    title(entry.label || "Run");
-    /** @type {Context} */
-    const context = { params, query: new URLSearchParams(location.search), signal, title, live: (state) => {
-      if (signal.aborted) return;
-      live.dataset.live = state;
-      put(live, h("span", null, state === "off" ? "Connecting" : "Live"));
-    } };
-    current = entry.build(context);
-    put(main, current.element);
-    main.scrollTop = 0;
-    const heading = main.querySelector("h1");
-    focusOn(heading ?? main);
-    return;
-  }
-  put(main, h("div", { class: "page" }, empty("search", "There is no such page", h("a", { href: href("/runs") }, "Go to the runs"))));
+	controller.abort();
+	controller = new AbortController();
+	current = null;
+	live.dataset.live = "none";
+	const { signal } = controller;
+	if (!session()) {
+		document.title = "Sign in · Stepkeep";
+		put(document.body, signInPage(async (key) => { await signIn({ key }); frame(); show(); watchApprovals(); }));
+		/** @type {HTMLElement | null} */ (document.querySelector("input"))?.focus();
+		return;
+	}
+	if (!main.isConnected) frame();
+	const at = path();
+	if (at === "/") { history.replaceState(null, "", href("/runs")); return void show(); }
+	for (const entry of PAGES) {
+		const params = match(entry.path, at);
+		if (!params) continue;
+		for (const [to, made] of links) {
+			if (to === entry.path || (to !== "/" && at.startsWith(`${to}/`))) made.setAttribute("aria-current", "page");
+			else made.removeAttribute("aria-current");
+		}
+		const title = (text) => { document.title = `${inert(text)} · Stepkeep`; };
+		title(entry.label || "Run");
+		/** @type {Context} */
+		const context = { params, query: new URLSearchParams(location.search), signal, title, live: (state) => {
+			if (signal.aborted) return;
+			live.dataset.live = state;
+			put(live, h("span", null, state === "off" ? "Connecting" : "Live"));
+		} };
+		current = entry.build(context);
+		put(main, current.element);
+		main.scrollTop = 0;
+		const heading = main.querySelector("h1");
+		focusOn(heading ?? main);
+		return;
+	}
+	put(main, h("div", { class: "page" }, empty("search", "There is no such page", h("a", { href: href("/runs") }, "Go to the runs"))));
 }
 
 /** How many gates wait for the reader, beside the link to them. */
 async function countApprovals() {
-  const found = await get("/approvals", { mine: true, limit: 50 }).catch(() => null);
-  const made = links.get("/approvals");
-  if (!found || !made) return;
-  made.querySelector(".count")?.remove();
-  const count = found.approvals.length;
-  if (count) made.append(h("span", { class: "count", title: "waiting for you" }, count >= 50 ? "50+" : String(count)));
+	const found = await get("/approvals", { mine: true, limit: 50 }).catch(() => null);
+	const made = links.get("/approvals");
+	if (!found || !made) return;
+	made.querySelector(".count")?.remove();
+	const count = found.approvals.length;
+	if (count) made.append(h("span", { class: "count", title: "waiting for you" }, count >= 50 ? "50+" : String(count)));
 }
 let isWatching = false;
 function watchApprovals() {
-  void countApprovals();
-  if (isWatching) return;
-  isWatching = true;
-  every(20_000, () => { if (session()) void countApprovals(); }, new AbortController().signal);
-  document.addEventListener("stepkeep:decided", () => void countApprovals());
+	void countApprovals();
+	if (isWatching) return;
+	isWatching = true;
+	every(20_000, () => { if (session()) void countApprovals(); }, new AbortController().signal);
+	document.addEventListener("stepkeep:decided", () => void countApprovals());
 }
 
 addEventListener("unhandledrejection", (event) => {
-  if (event.reason instanceof Problem) { event.preventDefault(); if (event.reason.status !== 401) toast("bad", event.reason.message); }
-  else if (event.reason?.name === "AbortError") event.preventDefault();
+	if (event.reason instanceof Problem) { event.preventDefault(); if (event.reason.status !== 401) toast("bad", event.reason.message); }
+	else if (event.reason?.name === "AbortError") event.preventDefault();
 });
 
 async function start() {
-  startTicking();
-  startRouter(show);
-  startKeyboard(keys);
-  onSignedOut(() => { if (main.isConnected) { toast("wait", "Your session has ended. Sign in again."); show(); } });
-  // The code of a link is used once, and does not stay in the address.
-  const code = new URLSearchParams(location.hash.slice(1)).get("code");
-  if (code) history.replaceState(null, "", location.pathname + location.search);
-  try {
-    if (code) await signIn({ code }).catch((error) => { if (!(error instanceof Problem)) throw error; toast("wait", error.message); });
-    if (!session()) await resume();
-  } catch {
-    put(document.body, h("div", { class: "page" }, problemBox("The service does not answer. Reload the page when it is back.")));
-    return;
-  }
-  if (session()) { frame(); watchApprovals(); }
-  show();
+	startTicking();
+	startRouter(show);
+	startKeyboard(keys);
+	onSignedOut(() => { if (main.isConnected) { toast("wait", "Your session has ended. Sign in again."); show(); } });
+	// The code of a link is used once, and does not stay in the address.
+	const code = new URLSearchParams(location.hash.slice(1)).get("code");
+	if (code) history.replaceState(null, "", location.pathname + location.search);
+	try {
+		if (code) await signIn({ code }).catch((error) => { if (!(error instanceof Problem)) throw error; toast("wait", error.message); });
+		if (!session()) await resume();
+	} catch {
+		put(document.body, h("div", { class: "page" }, problemBox("The service does not answer. Reload the page when it is back.")));
+		return;
+	}
+	if (session()) { frame(); watchApprovals(); }
+	show();
 }
 
 void start();

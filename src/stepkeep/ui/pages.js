@@ -3,14 +3,29 @@
  * @module
  */
 import { approvalsPage } from "./pages/approvals.js";
+import { auditPage, keysPage, outboxPage, policiesPage, triggersPage, usersPage } from "./pages/lists.js";
+import { overviewPage } from "./pages/overview.js";
 import { runPage } from "./pages/run.js";
 import { runsPage } from "./pages/runs.js";
+import { workersPage } from "./pages/workers.js";
+import { editorPage, workflowPage, workflowsPage } from "./pages/workflows.js";
 
 /** @typedef {{path: string, label: string, icon: string, keys: string, group: "work" | "build" | "admin", build: (context: import("./app.js").Context) => import("./app.js").Page}} Entry */
 
 /** @type {Entry[]} */
 export const PAGES = [
-  { path: "/runs", label: "Runs", icon: "runs", keys: "g r", group: "work", build: runsPage },
-  { path: "/runs/:id", label: "", icon: "runs", keys: "", group: "work", build: runPage },
-  { path: "/approvals", label: "Approvals", icon: "inbox", keys: "g a", group: "work", build: approvalsPage },
+	{ path: "/runs", label: "Runs", icon: "runs", keys: "g r", group: "work", build: runsPage },
+	{ path: "/runs/:id", label: "", icon: "runs", keys: "", group: "work", build: runPage },
+	{ path: "/approvals", label: "Approvals", icon: "inbox", keys: "g a", group: "work", build: approvalsPage },
+	{ path: "/overview", label: "Overview", icon: "chart", keys: "g o", group: "work", build: overviewPage },
+	{ path: "/workflows", label: "Workflows", icon: "flow", keys: "g w", group: "build", build: workflowsPage },
+	{ path: "/workflows/*name", label: "", icon: "flow", keys: "", group: "build", build: workflowPage },
+	{ path: "/editor", label: "", icon: "flow", keys: "", group: "build", build: editorPage },
+	{ path: "/workers", label: "Workers", icon: "worker", keys: "g k", group: "build", build: workersPage },
+	{ path: "/triggers", label: "Triggers", icon: "bolt", keys: "g t", group: "build", build: triggersPage },
+	{ path: "/outbox", label: "Outbox", icon: "send", keys: "g x", group: "build", build: outboxPage },
+	{ path: "/policies", label: "Policies", icon: "shield", keys: "g p", group: "admin", build: policiesPage },
+	{ path: "/keys", label: "Keys", icon: "key", keys: "g y", group: "admin", build: keysPage },
+	{ path: "/users", label: "Users", icon: "people", keys: "g u", group: "admin", build: usersPage },
+	{ path: "/audit", label: "Audit", icon: "book", keys: "g d", group: "admin", build: auditPage },
 ];

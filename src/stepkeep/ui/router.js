@@ -8,12 +8,12 @@ const BASE = `${ROOT}/ui`;
 
 /** The address of a page. @param {string} path @param {Record<string, any>} [query] */
 export function href(path, query) {
-  const search = new URLSearchParams();
-  for (const [name, value] of Object.entries(query ?? {})) {
-    for (const one of Array.isArray(value) ? value : [value]) if (one !== null && one !== undefined && one !== "") search.append(name, String(one));
-  }
-  const text = search.toString();
-  return `${BASE}${path}${text ? `?${text}` : ""}`;
+	const search = new URLSearchParams();
+	for (const [name, value] of Object.entries(query ?? {})) {
+		for (const one of Array.isArray(value) ? value : [value]) if (one !== null && one !== undefined && one !== "") search.append(name, String(one));
+	}
+	const text = search.toString();
+	return `${BASE}${path}${text ? `?${text}` : ""}`;
 }
 
 /** The page in sight, without the base. */
@@ -24,33 +24,33 @@ let changed = () => {};
 
 /** @param {string} to @param {Record<string, any>} [query] */
 export function go(to, query) {
-  history.pushState(null, "", href(to, query));
-  changed();
+	history.pushState(null, "", href(to, query));
+	changed();
 }
 
 /** Changes the search part of the address without leaving the page. @param {Record<string, any>} query @param {boolean} [isStep] a step to go back to */
 export function setQuery(query, isStep = false) {
-  const search = new URLSearchParams(location.search);
-  for (const [name, value] of Object.entries(query)) {
-    search.delete(name);
-    for (const one of Array.isArray(value) ? value : [value]) if (one !== null && one !== undefined && one !== "") search.append(name, String(one));
-  }
-  const text = search.toString();
-  history[isStep ? "pushState" : "replaceState"](null, "", `${location.pathname}${text ? `?${text}` : ""}`);
+	const search = new URLSearchParams(location.search);
+	for (const [name, value] of Object.entries(query)) {
+		search.delete(name);
+		for (const one of Array.isArray(value) ? value : [value]) if (one !== null && one !== undefined && one !== "") search.append(name, String(one));
+	}
+	const text = search.toString();
+	history[isStep ? "pushState" : "replaceState"](null, "", `${location.pathname}${text ? `?${text}` : ""}`);
 }
 
 /** Calls a function when the page changes, also by a click on a link of ours. @param {() => void} callback */
 export function startRouter(callback) {
-  changed = callback;
-  addEventListener("popstate", callback);
-  document.addEventListener("click", (event) => {
-    const found = /** @type {Element} */ (event.target).closest?.("a[href]");
-    if (!(found instanceof HTMLAnchorElement) || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    if (found.target || found.download || found.origin !== location.origin || !`${found.pathname}/`.startsWith(`${BASE}/`)) return;
-    event.preventDefault();
-    history.pushState(null, "", found.href);
-    callback();
-  });
+	changed = callback;
+	addEventListener("popstate", callback);
+	document.addEventListener("click", (event) => {
+		const found = (event.target).closest?.("a[href]");
+		if (!(found instanceof HTMLAnchorElement) || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+		if (found.target || found.download || found.origin !== location.origin || !`${found.pathname}/`.startsWith(`${BASE}/`)) return;
+		event.preventDefault();
+		history.pushState(null, "", found.href);
+		callback();
+	});
 }
 
 /**
@@ -58,17 +58,17 @@ export function startRouter(callback) {
  * @param {string} pattern @param {string} given
  */
 export function match(pattern, given) {
-  const wanted = pattern.split("/"), parts = given.replace(/\/$/, "").split("/");
-  /** @type {Record<string, string>} */ const found = {};
-  for (let at = 0; at < wanted.length; at += 1) {
-    if (wanted[at].startsWith("*")) {
-      found[wanted[at].slice(1)] = parts.slice(at).join("/");
-      return parts.length > at ? found : null;
-    }
-    if (wanted[at].startsWith(":")) {
-      if (!parts[at]) return null;
-      found[wanted[at].slice(1)] = parts[at];
-    } else if (wanted[at] !== (parts[at] ?? "")) return null;
-  }
-  return parts.length <= wanted.length ? found : null;
+	const wanted = pattern.split("/"), parts = given.replace(/\/$/, "").split("/");
+	/** @type {Record<string, string>} */ const found = {};
+	for (let at = 0; at < wanted.length; at += 1) {
+		if (wanted[at].startsWith("*")) {
+			found[wanted[at].slice(1)] = parts.slice(at).join("/");
+			return parts.length > at ? found : null;
+		}
+		if (wanted[at].startsWith(":")) {
+			if (!parts[at]) return null;
+			found[wanted[at].slice(1)] = parts[at];
+		} else if (wanted[at] !== (parts[at] ?? "")) return null;
+	}
+	return parts.length <= wanted.length ? found : null;
 }

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 OWNER = "dev"
 KEY_FILE = "dev.key"
+TOUR = "stepkeep.cli.demo.first_minute"
+"""The handlers of the tour; a run of it may wait in the database from an earlier start."""
 LOG_LINES = 200
 """How many of the last lines of `ctx.logger` the pages can show of an attempt."""
 
@@ -46,6 +48,7 @@ def dev(
     new_key: Annotated[
         bool, typer.Option("--new-key", help="Make a new key and revoke the one that is kept beside the database.")
     ] = False,
+    no_tour: Annotated[bool, typer.Option("--no-tour", help="Start no run of the tour in a new database.")] = False,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the web pages in a browser.")] = False,
     drain: Drain = 0.2,
     grace: Grace = 5.0,
@@ -61,9 +64,9 @@ def dev(
     from stepkeep.api.server import listen
 
     with quiet_stdout(settings.json):
-        load_handlers(app or [])
+        load_handlers([*(app or []), TOUR])
     options = {"concurrency": concurrency, "threads": threads, "capabilities": capability or []}
-    asyncio.run(_dev(settings, policies, listen(host, port), options, new_key, drain, grace, not no_open))
+    asyncio.run(_dev(settings, policies, listen(host, port), options, new_key, drain, grace, not no_open, not no_tour))
     return SUCCEEDED
 
 
@@ -76,6 +79,7 @@ async def _dev(
     drain: float,
     grace: float,
     opens: bool,
+    tour: bool,
 ) -> None:
     from stepkeep.api.app import create_app
     from stepkeep.api.server import address_of, serve
@@ -86,6 +90,10 @@ async def _dev(
         key = await _key(engine, file, new_key)
         given: dict[str, Any] = {**options, "settings": WorkerSettings(log_lines=LOG_LINES)}
         worker = await engine.start_worker(app="dev", **given)
+        if tour:
+            from stepkeep.cli.demo.first_minute import begin
+
+            await begin(engine)
         address = address_of(listener)
         application = create_app(engine, workers=[worker])
         link = f"{address}/ui#code={application.service.links.make(key)}"

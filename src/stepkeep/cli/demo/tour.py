@@ -77,3 +77,5 @@ def _say_goodbye(stage: Stage, runs: list[str]) -> None:
     stage.type("show", runs[1][-8:], "--json")
     stage.type("rerun", runs[2][-8:], "--app", acts.HANDLERS)
     stage.say("and then your own: stepkeep check flow.yaml, stepkeep run flow.yaml --app handlers.py")
+    stage.say("The same in web pages, with a retry, a gate and a rollback to click through:")
+    stage.type("dev", "--app", acts.HANDLERS)

@@ -16,41 +16,41 @@ const AT_ONCE = 4, SHOWN = 50;
 
 /** @param {"cancel" | "rerun"} kind @param {any[]} runs @param {() => void} done */
 export function bulkDialog(kind, runs, done) {
-  const wants = (/** @type {any} */ run) => (kind === "cancel" ? !ENDED.has(run.state) : ENDED.has(run.state)) && !run.quarantined;
-  const touched = runs.filter(wants), left = runs.length - touched.length;
-  const reason = input({ placeholder: "Why, for the record" }), undo = h("input", { type: "checkbox" }), progress = h("p", { role: "status", class: "muted" });
-  const word = kind === "cancel" ? "cancel" : "run again";
-  openDialog({
-    title: kind === "cancel" ? "Cancel runs" : "Run again", wide: true, kind: kind === "cancel" ? "danger" : "primary",
-    label: touched.length ? `${kind === "cancel" ? "Cancel" : "Start"} ${counted(touched.length, "run")}` : "Nothing to do",
-    body: [
-      h("p", null, `This will ${word} ${counted(touched.length, "run")}.`, left ? ` ${counted(left, "run is", "runs are")} left as ${left === 1 ? "it is" : "they are"}: ${kind === "cancel" ? "already ended, or quarantined" : "still live, or quarantined"}.` : ""),
-      table("Runs that this touches", ["State", "Workflow", "Key", "Run"], touched.slice(0, SHOWN).map((run) => [badge(run.state), h("bdi", null, line(run.workflow, 60)), run.business_key ? h("bdi", null, line(run.business_key, 60)) : "–", h("span", { class: "mono", title: run.id }, shortId(run.id))])),
-      touched.length > SHOWN ? h("p", { class: "muted" }, `and ${counted(touched.length - SHOWN, "more", "more")}`) : null,
-      kind === "cancel" ? [field("Reason", reason), h("label", { class: "row" }, undo, "Undo first what the runs did")] : null, progress],
-    act: async () => {
-      if (!touched.length) return;
-      let at = 0, worked = 0;
-      /** @type {string[]} */ const refused = [];
-      const work = async () => {
-        while (at < touched.length) {
-          const run = touched[at];
-          at += 1;
-          try {
-            if (kind === "cancel") await post(`/runs/${run.id}/cancel`, { compensate: undo.checked, reason: reason.value });
-            else await post(`/runs/${run.id}/rerun`, {});
-            worked += 1;
-          } catch (error) {
-            if (!(error instanceof Problem)) throw error;
-            refused.push(`${shortId(run.id)}: ${error.message}`);
-          }
-          put(progress, `${worked + refused.length} of ${touched.length}`);
-        }
-      };
-      await Promise.all(Array.from({ length: AT_ONCE }, work));
-      done();
-      if (worked) toast("ok", `${counted(worked, "run")} ${kind === "cancel" ? "cancelled" : "started"}.`);
-      if (refused.length) toast("bad", `${counted(refused.length, "run was", "runs were")} refused. ${refused[0]}`);
-    },
-  });
+	const wants = (run) => (kind === "cancel" ? !ENDED.has(run.state) : ENDED.has(run.state)) && !run.quarantined;
+	const touched = runs.filter(wants), left = runs.length - touched.length;
+	const reason = input({ placeholder: "Why, for the record" }), undo = h("input", { type: "checkbox" }), progress = h("p", { role: "status", class: "muted" });
+	const word = kind === "cancel" ? "cancel" : "run again";
+	openDialog({
+		title: kind === "cancel" ? "Cancel runs" : "Run again", wide: true, kind: kind === "cancel" ? "danger" : "primary",
+		label: touched.length ? `${kind === "cancel" ? "Cancel" : "Start"} ${counted(touched.length, "run")}` : "Nothing to do",
+		body: [
+			h("p", null, `This will ${word} ${counted(touched.length, "run")}.`, left ? ` ${counted(left, "run is", "runs are")} left as ${left === 1 ? "it is" : "they are"}: ${kind === "cancel" ? "already ended, or quarantined" : "still live, or quarantined"}.` : ""),
+			table("Runs that this touches", ["State", "Workflow", "Key", "Run"], touched.slice(0, SHOWN).map((run) => [badge(run.state), h("bdi", null, line(run.workflow, 60)), run.business_key ? h("bdi", null, line(run.business_key, 60)) : "–", h("span", { class: "mono", title: run.id }, shortId(run.id))])),
+			touched.length > SHOWN ? h("p", { class: "muted" }, `and ${counted(touched.length - SHOWN, "more", "more")}`) : null,
+			kind === "cancel" ? [field("Reason", reason), h("label", { class: "row" }, undo, "Undo first what the runs did")] : null, progress],
+		act: async () => {
+			if (!touched.length) return;
+			let at = 0, worked = 0;
+			const refused = [];
+			const work = async () => {
+				while (at < touched.length) {
+					const run = touched[at];
+					at += 1;
+					try {
+						if (kind === "cancel") await post(`/runs/${run.id}/cancel`, { compensate: undo.checked, reason: reason.value });
+						else await post(`/runs/${run.id}/rerun`, {});
+						worked += 1;
+					} catch (error) {
+						if (!(error instanceof Problem)) throw error;
+						refused.push(`${shortId(run.id)}: ${error.message}`);
+					}
+					put(progress, `${worked + refused.length} of ${touched.length}`);
+				}
+			};
+			await Promise.all(Array.from({ length: AT_ONCE }, work));
+			done();
+			if (worked) toast("ok", `${counted(worked, "run")} ${kind === "cancel" ? "cancelled" : "started"}.`);
+			if (refused.length) toast("bad", `${counted(refused.length, "run was", "runs were")} refused. ${refused[0]}`);
+		},
+	});
 }

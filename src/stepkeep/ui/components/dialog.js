@@ -15,57 +15,56 @@ import { toast } from "./toast.js";
  * @returns {{element: HTMLDialogElement, close: () => void}}
  */
 export function openDialog({ title, body, act, label = "OK", kind = "primary", done, wide, extra }) {
-  const problem = h("div", { class: "problem", role: "alert" });
-  const heading = h("h2", { id: unique("title") }, title);
-  const submit = act && h("button", { class: `button ${kind}`, type: "submit" }, label);
-  const form = h("form", { method: "dialog", novalidate: true, on: { submit: send } },
-    h("header", null, heading, h("button", { type: "button", class: "button plain small", "aria-label": "Close", on: { click: () => element.close() } }, icon("cross"))),
-    h("div", { class: "content" }, body, problem),
-    h("footer", null, extra, h("button", { type: "button", class: "button", on: { click: () => element.close() } }, act ? "Cancel" : "Close"), submit));
-  const element = h("dialog", { class: wide ? "wide" : "", "aria-labelledby": heading.id, on: { close: () => element.remove() } }, form);
-  /** @param {Event} event */
-  async function send(event) {
-    event.preventDefault();
-    if (!act) return element.close();
-    submit.disabled = true;
-    put(problem);
-    try {
-      const answer = await act();
-      if (answer === false) return;
-      element.close();
-      if (done) toast("ok", done);
-    } catch (error) {
-      if (!(error instanceof Problem || error instanceof TypeError)) throw error;
-      put(problem, icon("warn"), h("span", null, inert(error.message)));
-    } finally {
-      submit.disabled = false;
-    }
-  }
-  document.body.append(element);
-  element.showModal();
-  element.querySelector("[autofocus], .content input, .content textarea, .content select")?.focus();
-  return { element, close: () => element.close() };
+	const problem = h("div", { class: "problem", role: "alert" });
+	const heading = h("h2", { id: unique("title") }, title);
+	const submit = act && h("button", { class: `button ${kind}`, type: "submit" }, label);
+	const form = h("form", { method: "dialog", novalidate: true, on: { submit: send } },
+		h("header", null, heading, h("button", { type: "button", class: "button plain small", "aria-label": "Close", on: { click: () => element.close() } }, icon("cross"))),
+		h("div", { class: "content" }, body, problem),
+		h("footer", null, extra, h("button", { type: "button", class: "button", on: { click: () => element.close() } }, act ? "Cancel" : "Close"), submit));
+	const element = h("dialog", { class: wide ? "wide" : "", "aria-labelledby": heading.id, on: { close: () => element.remove() } }, form);
+	async function send(event) {
+		event.preventDefault();
+		if (!act) return element.close();
+		submit.disabled = true;
+		put(problem);
+		try {
+			const answer = await act();
+			if (answer === false) return;
+			element.close();
+			if (done) toast("ok", done);
+		} catch (error) {
+			if (!(error instanceof Problem || error instanceof TypeError)) throw error;
+			put(problem, icon("warn"), h("span", null, inert(error.message)));
+		} finally {
+			submit.disabled = false;
+		}
+	}
+	document.body.append(element);
+	element.showModal();
+	element.querySelector("[autofocus], .content input, .content textarea, .content select")?.focus();
+	return { element, close: () => element.close() };
 }
 
 /** A value that a person types as JSON. An empty text is undefined. @param {string} text @param {string} what */
 export function readJson(text, what) {
-  if (!text.trim()) return undefined;
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new TypeError(`${what} is not JSON: ${/** @type {Error} */ (error).message}`);
-  }
+	if (!text.trim()) return undefined;
+	try {
+		return JSON.parse(text);
+	} catch (error) {
+		throw new TypeError(`${what} is not JSON: ${(error).message}`);
+	}
 }
 
 /** Runs an action of a button and tells a refusal as a notice. @param {() => Promise<any>} act @param {string} [done] */
 export async function attempt(act, done) {
-  try {
-    const answer = await act();
-    if (done) toast("ok", done);
-    return answer;
-  } catch (error) {
-    if (!(error instanceof Problem)) throw error;
-    toast("bad", error.message);
-    return undefined;
-  }
+	try {
+		const answer = await act();
+		if (done) toast("ok", done);
+		return answer;
+	} catch (error) {
+		if (!(error instanceof Problem)) throw error;
+		toast("bad", error.message);
+		return undefined;
+	}
 }

@@ -18,194 +18,190 @@ const STILL = new Set(["pending", "skipped", "cancelled"]);
 
 /** @param {{name: string, choose: (id: string) => void, signal: AbortSignal}} options */
 export function createGraph({ name, choose, signal }) {
-  const world = s("g"), canvas = s("svg", { class: "canvas", role: "group", "aria-label": name }, markers(), world);
-  const element = h("div", { class: "graph" }, canvas, h("div", { class: "tools" },
-    button("Zoom in", () => zoom(1.25), { kind: "small", icon: "plus", hidden: true }), button("Zoom out", () => zoom(0.8), { kind: "small", icon: "dash", hidden: true }),
-    button("Show all", () => fit(), { kind: "small", icon: "fit", hidden: true })));
-  const view = { x: 0, y: 0, k: 1 };
-  let size = { width: 1, height: 1 }, shape = "", isVertical = false, isTouched = false;
-  /** @type {Map<string, any>} */ const drawn = new Map();
-  /** @type {Map<string, any>} */ const edgesDrawn = new Map();
-  /** @type {GraphNode[]} */ let nodes = [];
-  /** @type {GraphEdge[]} */ let edges = [];
-  let chosen = "";
+	const world = s("g"), canvas = s("svg", { class: "canvas", role: "group", "aria-label": name }, markers(), world);
+	const element = h("div", { class: "graph" }, canvas, h("div", { class: "tools" },
+		button("Zoom in", () => zoom(1.25), { kind: "small", icon: "plus", hidden: true }), button("Zoom out", () => zoom(0.8), { kind: "small", icon: "dash", hidden: true }),
+		button("Show all", () => fit(), { kind: "small", icon: "fit", hidden: true })));
+	const view = { x: 0, y: 0, k: 1 };
+	let size = { width: 1, height: 1 }, shape = "", isVertical = false, isTouched = false;
+	/** @type {Map<string, any>} */ const drawn = new Map();
+	/** @type {Map<string, any>} */ const edgesDrawn = new Map();
+	/** @type {GraphNode[]} */ let nodes = [];
+	/** @type {GraphEdge[]} */ let edges = [];
+	let chosen = "";
 
-  const observer = new ResizeObserver(() => {
-    const vertical = element.clientWidth < 560;
-    if (vertical !== isVertical) { isVertical = vertical; shape = ""; update(); }
-    if (!isTouched) fit();
-  });
-  observer.observe(element);
-  signal.addEventListener("abort", () => observer.disconnect(), { once: true });
+	const observer = new ResizeObserver(() => {
+		const vertical = element.clientWidth < 560;
+		if (vertical !== isVertical) { isVertical = vertical; shape = ""; update(); }
+		if (!isTouched) fit();
+	});
+	observer.observe(element);
+	signal.addEventListener("abort", () => observer.disconnect(), { once: true });
 
-  function place() { world.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.k})`); }
-  function fit() {
-    const { clientWidth: w, clientHeight: t } = element;
-    if (!w || !t) return;
-    view.k = Math.max(0.02, Math.min(1.1, (w - 48) / size.width, (t - 48) / size.height));
-    // A long graph is shown from its start at a size that can be read.
-    if (view.k < 0.6 && nodes.length < 60) view.k = Math.min(0.75, isVertical ? (w - 32) / size.width : 0.75);
-    view.x = Math.max(24, (w - size.width * view.k) / 2);
-    view.y = Math.max(20, (t - size.height * view.k) / 2);
-    isTouched = false;
-    place();
-  }
-  /** @param {number} factor @param {number} [cx] @param {number} [cy] */
-  function zoom(factor, cx = element.clientWidth / 2, cy = element.clientHeight / 2) {
-    const k = Math.max(0.02, Math.min(3, view.k * factor)), by = k / view.k;
-    view.x = cx - (cx - view.x) * by;
-    view.y = cy - (cy - view.y) * by;
-    view.k = k;
-    isTouched = true;
-    place();
-  }
-  canvas.addEventListener("wheel", (/** @type {WheelEvent} */ event) => {
-    if (!event.ctrlKey && !event.metaKey) {
-      if (!event.shiftKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
-      event.preventDefault();
-      view.x -= event.deltaX || event.deltaY;
-      isTouched = true;
-      return place();
-    }
-    event.preventDefault();
-    const box = canvas.getBoundingClientRect();
-    zoom(Math.exp(-event.deltaY / 300), event.clientX - box.left, event.clientY - box.top);
-  }, { passive: false });
-  canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
-    if (event.button || /** @type {Element} */ (event.target).closest(".node")) return;
-    const from = { x: event.clientX - view.x, y: event.clientY - view.y };
-    canvas.setPointerCapture(event.pointerId);
-    const move = (/** @type {PointerEvent} */ moved) => { view.x = moved.clientX - from.x; view.y = moved.clientY - from.y; isTouched = true; place(); };
-    canvas.addEventListener("pointermove", move);
-    canvas.addEventListener("pointerup", () => canvas.removeEventListener("pointermove", move), { once: true });
-    canvas.addEventListener("pointercancel", () => canvas.removeEventListener("pointermove", move), { once: true });
-  });
+	function place() { world.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.k})`); }
+	function fit() {
+		const { clientWidth: w, clientHeight: t } = element;
+		if (!w || !t) return;
+		view.k = Math.max(0.02, Math.min(1.1, (w - 48) / size.width, (t - 48) / size.height));
+		// A long graph is shown from its start at a size that can be read.
+		if (view.k < 0.6 && nodes.length < 60) view.k = Math.min(0.75, isVertical ? (w - 32) / size.width : 0.75);
+		view.x = Math.max(24, (w - size.width * view.k) / 2);
+		view.y = Math.max(20, (t - size.height * view.k) / 2);
+		isTouched = false;
+		place();
+	}
+	/** @param {number} factor @param {number} [cx] @param {number} [cy] */
+	function zoom(factor, cx = element.clientWidth / 2, cy = element.clientHeight / 2) {
+		const k = Math.max(0.02, Math.min(3, view.k * factor)), by = k / view.k;
+		view.x = cx - (cx - view.x) * by;
+		view.y = cy - (cy - view.y) * by;
+		view.k = k;
+		isTouched = true;
+		place();
+	}
+	canvas.addEventListener("wheel", (event) => {
+		if (!event.ctrlKey && !event.metaKey) {
+			if (!event.shiftKey && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
+			event.preventDefault();
+			view.x -= event.deltaX || event.deltaY;
+			isTouched = true;
+			return place();
+		}
+		event.preventDefault();
+		const box = canvas.getBoundingClientRect();
+		zoom(Math.exp(-event.deltaY / 300), event.clientX - box.left, event.clientY - box.top);
+	}, { passive: false });
+	canvas.addEventListener("pointerdown", (event) => {
+		if (event.button || (event.target).closest(".node")) return;
+		const from = { x: event.clientX - view.x, y: event.clientY - view.y };
+		canvas.setPointerCapture(event.pointerId);
+		const move = (moved) => { view.x = moved.clientX - from.x; view.y = moved.clientY - from.y; isTouched = true; place(); };
+		canvas.addEventListener("pointermove", move);
+		canvas.addEventListener("pointerup", () => canvas.removeEventListener("pointermove", move), { once: true });
+		canvas.addEventListener("pointercancel", () => canvas.removeEventListener("pointermove", move), { once: true });
+	});
 
-  function update() {
-    const now = JSON.stringify([nodes.map((one) => [one.id, Boolean(one.undo)]), edges.map((one) => [one.from, one.to]), isVertical]);
-    if (now !== shape) {
-      shape = now;
-      rebuild();
-      fit();
-    }
-    for (const node of nodes) restate(node);
-    for (const edge of edges) {
-      const one = edgesDrawn.get(`${edge.from}\u0000${edge.to}`);
-      one?.setAttribute("class", edge.taken ? "edge taken" : "edge");
-      one?.setAttribute("marker-end", edge.taken ? "url(#arrow-taken)" : "url(#arrow)");
-    }
-    wayBack();
-  }
+	function update() {
+		const now = JSON.stringify([nodes.map((one) => [one.id, Boolean(one.undo)]), edges.map((one) => [one.from, one.to]), isVertical]);
+		if (now !== shape) {
+			shape = now;
+			rebuild();
+			fit();
+		}
+		for (const node of nodes) restate(node);
+		for (const edge of edges) {
+			const one = edgesDrawn.get(`${edge.from}\u0000${edge.to}`);
+			one?.setAttribute("class", edge.taken ? "edge taken" : "edge");
+			one?.setAttribute("marker-end", edge.taken ? "url(#arrow-taken)" : "url(#arrow)");
+		}
+		wayBack();
+	}
 
-  /** @type {Map<string, import("./layout.js").Place>} */ let places = new Map();
-  const back = s("g");
-  function rebuild() {
-    const found = layout(nodes.map((one) => ({ id: one.id, width: WIDTH, height: HEIGHT + (one.undo ? UNDO + 4 : 0) })), edges, { vertical: isVertical, layerGap: isVertical ? 34 : 56 });
-    places = found.places;
-    size = { width: Math.max(1, found.width), height: Math.max(1, found.height) };
-    drawn.clear();
-    edgesDrawn.clear();
-    const lines = found.lines.map((one) => {
-      const made = s("path", { class: "edge", d: curve(one.points, isVertical), "marker-end": "url(#arrow)" });
-      edgesDrawn.set(`${one.from}\u0000${one.to}`, made);
-      return made;
-    });
-    put(world, s("g", null, lines), back, s("g", null, nodes.map((one) => build(one))));
-  }
+	/** @type {Map<string, import("./layout.js").Place>} */ let places = new Map();
+	const back = s("g");
+	function rebuild() {
+		const found = layout(nodes.map((one) => ({ id: one.id, width: WIDTH, height: HEIGHT + (one.undo ? UNDO + 4 : 0) })), edges, { vertical: isVertical, layerGap: isVertical ? 34 : 56 });
+		places = found.places;
+		size = { width: Math.max(1, found.width), height: Math.max(1, found.height) };
+		drawn.clear();
+		edgesDrawn.clear();
+		const lines = found.lines.map((one) => {
+			const made = s("path", { class: "edge", d: curve(one.points, isVertical), "marker-end": "url(#arrow)" });
+			edgesDrawn.set(`${one.from}\u0000${one.to}`, made);
+			return made;
+		});
+		put(world, s("g", null, lines), back, s("g", null, nodes.map((one) => build(one))));
+	}
 
-  /** @param {GraphNode} node */
-  function build(node) {
-    const at = /** @type {import("./layout.js").Place} */ (places.get(node.id));
-    const glyph = s("path", { class: "glyph", transform: "translate(10 14)" });
-    const label = s("text", { x: 33, y: 19 }, cut(node.label)), sub = s("text", { class: "sub", x: 33, y: 34 });
-    const made = s("g", { class: "node", tabindex: "0", role: "button", transform: `translate(${at.x} ${at.y})`, on: { click: () => choose(node.id), keydown: open(node.id) } },
-      s("title"), s("rect", { class: "box", width: WIDTH, height: HEIGHT, rx: 8 }), s("rect", { class: "stripe", x: 0.5, y: 9, width: 3, height: HEIGHT - 18, rx: 1.5 }), glyph, label, sub);
-    let undo = null;
-    if (node.undo) {
-      undo = s("g", { class: "node", tabindex: "0", role: "button", transform: `translate(${at.x + 22} ${at.y + HEIGHT + 4})`, on: { click: () => choose(/** @type {any} */ (node.undo).id), keydown: open(node.undo.id) } },
-        s("title"), s("rect", { class: "box", width: WIDTH - 22, height: UNDO, rx: 6 }), s("path", { class: "glyph", transform: "translate(7 4)" }), s("text", { class: "sub", x: 28, y: 16 }));
-    }
-    drawn.set(node.id, { made, glyph, sub, undo, state: "" });
-    return [made, undo];
-  }
+	function build(node) {
+		const at = /** @type {import("./layout.js").Place} */ (places.get(node.id));
+		const glyph = s("path", { class: "glyph", transform: "translate(10 14)" });
+		const label = s("text", { x: 33, y: 19 }, cut(node.label)), sub = s("text", { class: "sub", x: 33, y: 34 });
+		const made = s("g", { class: "node", tabindex: "0", role: "button", transform: `translate(${at.x} ${at.y})`, on: { click: () => choose(node.id), keydown: open(node.id) } },
+			s("title"), s("rect", { class: "box", width: WIDTH, height: HEIGHT, rx: 8 }), s("rect", { class: "stripe", x: 0.5, y: 9, width: 3, height: HEIGHT - 18, rx: 1.5 }), glyph, label, sub);
+		let undo = null;
+		if (node.undo) {
+			undo = s("g", { class: "node", tabindex: "0", role: "button", transform: `translate(${at.x + 22} ${at.y + HEIGHT + 4})`, on: { click: () => choose(node.undo.id), keydown: open(node.undo.id) } },
+				s("title"), s("rect", { class: "box", width: WIDTH - 22, height: UNDO, rx: 6 }), s("path", { class: "glyph", transform: "translate(7 4)" }), s("text", { class: "sub", x: 28, y: 16 }));
+		}
+		drawn.set(node.id, { made, glyph, sub, undo, state: "" });
+		return [made, undo];
+	}
 
-  /** @param {string} id */
-  const open = (id) => (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== "Enter" && event.key !== " ") return;
-    event.preventDefault();
-    choose(id);
-  };
+	const open = (id) => (event) => {
+		if (event.key !== "Enter" && event.key !== " ") return;
+		event.preventDefault();
+		choose(id);
+	};
 
-  /** @param {GraphNode} node */
-  function restate(node) {
-    const one = drawn.get(node.id);
-    const now = `${node.state}|${node.sub}|${node.undo?.state ?? ""}|${chosen === node.id}|${chosen === node.undo?.id}`;
-    if (!one || one.state === now) return;
-    one.state = now;
-    paint(one.made, node.state, chosen === node.id, `${line(node.label, 200)}: ${words(node.state)}${node.tip ? `. ${line(node.tip, 300)}` : ""}`);
-    one.glyph.setAttribute("d", pathOf(iconOf(node.state)));
-    one.sub.textContent = cut(node.sub, 25);
-    if (!one.undo || !node.undo) return;
-    const isIdle = node.undo.state === "none";
-    paint(one.undo, isIdle ? "pending" : node.undo.state, chosen === node.undo.id, `Undo of ${line(node.label, 200)}: ${isIdle ? "not needed so far" : words(node.undo.state)}`);
-    one.undo.querySelector(".glyph").setAttribute("d", pathOf(isIdle ? "undo" : iconOf(node.undo.state)));
-    one.undo.querySelector("text").textContent = isIdle ? "undo" : `undo: ${words(node.undo.state).toLowerCase()}`;
-  }
+	function restate(node) {
+		const one = drawn.get(node.id);
+		const now = `${node.state}|${node.sub}|${node.undo?.state ?? ""}|${chosen === node.id}|${chosen === node.undo?.id}`;
+		if (!one || one.state === now) return;
+		one.state = now;
+		paint(one.made, node.state, chosen === node.id, `${line(node.label, 200)}: ${words(node.state)}${node.tip ? `. ${line(node.tip, 300)}` : ""}`);
+		one.glyph.setAttribute("d", pathOf(iconOf(node.state)));
+		one.sub.textContent = cut(node.sub, 25);
+		if (!one.undo || !node.undo) return;
+		const isIdle = node.undo.state === "none";
+		paint(one.undo, isIdle ? "pending" : node.undo.state, chosen === node.undo.id, `Undo of ${line(node.label, 200)}: ${isIdle ? "not needed so far" : words(node.undo.state)}`);
+		one.undo.querySelector(".glyph").setAttribute("d", pathOf(isIdle ? "undo" : iconOf(node.undo.state)));
+		one.undo.querySelector("text").textContent = isIdle ? "undo" : `undo: ${words(node.undo.state).toLowerCase()}`;
+	}
 
-  /** Arrows from the undo that began first to the next one. */
-  function wayBack() {
-    const run = nodes.filter((one) => one.undo?.at).sort((a, b) => (/** @type {any} */ (a.undo).at < /** @type {any} */ (b.undo).at ? -1 : 1));
-    const points = run.map((one) => {
-      const at = /** @type {any} */ (places.get(one.id));
-      return [at.x + 22, at.y + HEIGHT + 4 + UNDO / 2, at.x + WIDTH];
-    });
-    put(back, points.slice(1).map((to, at) => {
-      const from = points[at];
-      const d = isVertical ? `M${from[2]} ${from[1]} C${from[2] + 40} ${from[1]} ${to[2] + 40} ${to[1]} ${to[2] + 3} ${to[1]}`
-        : `M${from[0]} ${from[1]} C${from[0] - 30} ${from[1] + 26} ${to[2] + 30} ${to[1] + 26} ${to[2] + 4} ${to[1] + 2}`;
-      return s("path", { class: "edge way-back", d, "marker-end": "url(#arrow-back)" });
-    }));
-  }
+	/** Arrows from the undo that began first to the next one. */
+	function wayBack() {
+		const run = nodes.filter((one) => one.undo?.at).sort((a, b) => (a.undo.at < b.undo.at ? -1 : 1));
+		const points = run.map((one) => {
+			const at = places.get(one.id);
+			return [at.x + 22, at.y + HEIGHT + 4 + UNDO / 2, at.x + WIDTH];
+		});
+		put(back, points.slice(1).map((to, at) => {
+			const from = points[at];
+			const d = isVertical ? `M${from[2]} ${from[1]} C${from[2] + 40} ${from[1]} ${to[2] + 40} ${to[1]} ${to[2] + 3} ${to[1]}`
+				: `M${from[0]} ${from[1]} C${from[0] - 30} ${from[1] + 26} ${to[2] + 30} ${to[1] + 26} ${to[2] + 4} ${to[1] + 2}`;
+			return s("path", { class: "edge way-back", d, "marker-end": "url(#arrow-back)" });
+		}));
+	}
 
-  return {
-    element,
-    /** @param {GraphNode[]} nextNodes @param {GraphEdge[]} nextEdges @param {string} [nextChosen] */
-    show(nextNodes, nextEdges, nextChosen = "") {
-      nodes = nextNodes;
-      edges = nextEdges;
-      chosen = nextChosen;
-      update();
-    },
-    fit,
-  };
+	return {
+		element,
+		/** @param {GraphNode[]} nextNodes @param {GraphEdge[]} nextEdges @param {string} [nextChosen] */
+		show(nextNodes, nextEdges, nextChosen = "") {
+			nodes = nextNodes;
+			edges = nextEdges;
+			chosen = nextChosen;
+			update();
+		},
+	};
 }
 
 /** @param {any} made @param {string} state @param {boolean} isChosen @param {string} tip */
 function paint(made, state, isChosen, tip) {
-  const kind = MOVING.has(state) ? "moves" : WAITING.has(state) ? "waits" : state === "failed" ? "fails" : STILL.has(state) ? "still" : "";
-  made.setAttribute("class", `node tone-${toneOf(state)} ${kind}${isChosen ? " chosen" : ""}`);
-  made.dataset.state = state;
-  made.setAttribute("aria-label", tip);
-  made.querySelector("title").textContent = tip;
+	const kind = MOVING.has(state) ? "moves" : WAITING.has(state) ? "waits" : state === "failed" ? "fails" : STILL.has(state) ? "still" : "";
+	made.setAttribute("class", `node tone-${toneOf(state)} ${kind}${isChosen ? " chosen" : ""}`);
+	made.dataset.state = state;
+	made.setAttribute("aria-label", tip);
+	made.querySelector("title").textContent = tip;
 }
 
 /** @param {string} text @param {number} [most] */
 const cut = (text, most = LONGEST) => { const one = line(text, 200); return one.length > most ? `${one.slice(0, most - 1)}…` : one; };
 
 function markers() {
-  return s("defs", null, [["arrow", ""], ["arrow-taken", " taken"], ["arrow-back", " way-back"]].map(([id, kind]) =>
-    s("marker", { id, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" },
-      s("path", { class: `arrow${kind}`, d: "M0 0.8L7.5 4 0 7.2z" }))));
+	return s("defs", null, [["arrow", ""], ["arrow-taken", " taken"], ["arrow-back", " way-back"]].map(([id, kind]) =>
+		s("marker", { id, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" },
+			s("path", { class: `arrow${kind}`, d: "M0 0.8L7.5 4 0 7.2z" }))));
 }
 
 /** @param {[number, number][]} points @param {boolean} vertical */
 function curve(points, vertical) {
-  const [first, ...rest] = points;
-  let d = `M${first[0]} ${first[1]}`, [x, y] = first;
-  for (const [a, b] of rest) {
-    const mid = vertical ? (y + b) / 2 : (x + a) / 2;
-    d += vertical ? ` C${x} ${mid} ${a} ${mid} ${a} ${b}` : ` C${mid} ${y} ${mid} ${b} ${a} ${b}`;
-    [x, y] = [a, b];
-  }
-  return d;
+	const [first, ...rest] = points;
+	let d = `M${first[0]} ${first[1]}`, [x, y] = first;
+	for (const [a, b] of rest) {
+		const mid = vertical ? (y + b) / 2 : (x + a) / 2;
+		d += vertical ? ` C${x} ${mid} ${a} ${mid} ${a} ${b}` : ` C${mid} ${y} ${mid} ${b} ${a} ${b}`;
+		[x, y] = [a, b];
+	}
+	return d;
 }

@@ -11,71 +11,67 @@ import { badge, icon } from "../icons.js";
 
 /** @param {Command[]} commands @param {(path: string) => void} go */
 export function openPalette(commands, go) {
-  const listId = unique("palette");
-  const box = h("input", {
-    class: "input", type: "text", placeholder: "Find a run, a page or an action", "aria-label": "Find a run, a page or an action", autocomplete: "off",
-    spellcheck: "false", role: "combobox", "aria-expanded": "true", "aria-controls": listId, on: { input: changed, keydown: pressed },
-  });
-  const list = h("ul", { id: listId, role: "listbox", "aria-label": "Matches" });
-  const element = h("dialog", { class: "palette", "aria-label": "Command palette", on: {
-    close: () => element.remove(), click: (/** @type {Event} */ event) => event.target === element && element.close() } }, h("div", { class: "inner" }, box, list));
-  /** @type {(Command & {state?: string})[]} */ let shown = [];
-  /** @type {(Command & {state?: string})[]} */ let runs = [];
-  let at = 0, timer = 0, asked = 0;
+	const listId = unique("palette");
+	const box = h("input", {
+		class: "input", type: "text", placeholder: "Find a run, a page or an action", "aria-label": "Find a run, a page or an action", autocomplete: "off",
+		spellcheck: "false", role: "combobox", "aria-expanded": "true", "aria-controls": listId, on: { input: changed, keydown: pressed },
+	});
+	const list = h("ul", { id: listId, role: "listbox", "aria-label": "Matches" });
+	const element = h("dialog", { class: "palette", "aria-label": "Command palette", on: {
+		close: () => element.remove(), click: (event) => event.target === element && element.close() } }, h("div", { class: "inner" }, box, list));
+	/** @type {(Command & {state?: string})[]} */ let shown = [];
+	/** @type {(Command & {state?: string})[]} */ let runs = [];
+	let at = 0, timer = 0, asked = 0;
 
-  function changed() {
-    clearTimeout(timer);
-    const text = box.value.trim();
-    runs = [];
-    if (text.length >= 2) timer = setTimeout(() => void find(text), 180);
-    draw();
-  }
-  /** @param {string} text */
-  async function find(text) {
-    asked += 1;
-    const mine = asked;
-    const found = await get("/runs", { text, limit: 8 }).catch(() => ({ runs: [] }));
-    if (mine !== asked || !element.open) return;
-    runs = found.runs.map((/** @type {any} */ run) => ({
-      label: `${run.workflow} ${run.business_key ?? ""} ${run.id}`, icon: "runs", state: run.state, act: () => go(`/runs/${run.id}`) }));
-    draw();
-  }
-  function draw() {
-    const wanted = box.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-    shown = [...commands.filter((one) => wanted.every((/** @type {string} */ word) => one.label.toLowerCase().includes(word))), ...runs];
-    at = Math.min(at, Math.max(0, shown.length - 1));
-    put(list, shown.length ? shown.map((one, place) => h("li", {
-      role: "option", id: `${listId}-${place}`, "aria-selected": String(place === at), on: { click: () => choose(place), mousemove: () => mark(place) } },
-    icon(one.icon), h("span", { class: "cut" }, line(one.label, 120)), one.state && badge(one.state), one.keys && h("kbd", null, one.keys)))
-      : h("li", { class: "muted", role: "option", "aria-selected": "false" }, "Nothing matches."));
-    box.setAttribute("aria-activedescendant", `${listId}-${at}`);
-  }
-  /** @param {number} place */
-  function mark(place) {
-    if (place === at) return;
-    list.children[at]?.setAttribute("aria-selected", "false");
-    at = place;
-    list.children[at]?.setAttribute("aria-selected", "true");
-    list.children[at]?.scrollIntoView({ block: "nearest" });
-    box.setAttribute("aria-activedescendant", `${listId}-${at}`);
-  }
-  /** @param {number} place */
-  function choose(place) {
-    element.close();
-    shown[place]?.act();
-  }
-  /** @param {KeyboardEvent} event */
-  function pressed(event) {
-    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-      event.preventDefault();
-      if (shown.length) mark((at + (event.key === "ArrowDown" ? 1 : shown.length - 1)) % shown.length);
-    } else if (event.key === "Enter") {
-      event.preventDefault();
-      choose(at);
-    }
-  }
-  document.body.append(element);
-  draw();
-  element.showModal();
-  box.focus();
+	function changed() {
+		clearTimeout(timer);
+		const text = box.value.trim();
+		runs = [];
+		if (text.length >= 2) timer = setTimeout(() => void find(text), 180);
+		draw();
+	}
+	async function find(text) {
+		asked += 1;
+		const mine = asked;
+		const found = await get("/runs", { text, limit: 8 }).catch(() => ({ runs: [] }));
+		if (mine !== asked || !element.open) return;
+		runs = found.runs.map((run) => ({
+			label: `${run.workflow} ${run.business_key ?? ""} ${run.id}`, icon: "runs", state: run.state, act: () => go(`/runs/${run.id}`) }));
+		draw();
+	}
+	function draw() {
+		const wanted = box.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+		shown = [...commands.filter((one) => wanted.every((word) => one.label.toLowerCase().includes(word))), ...runs];
+		at = Math.min(at, Math.max(0, shown.length - 1));
+		put(list, shown.length ? shown.map((one, place) => h("li", {
+			role: "option", id: `${listId}-${place}`, "aria-selected": String(place === at), on: { click: () => choose(place), mousemove: () => mark(place) } },
+		icon(one.icon), h("span", { class: "cut" }, line(one.label, 120)), one.state && badge(one.state), one.keys && h("kbd", null, one.keys)))
+			: h("li", { class: "muted", role: "option", "aria-selected": "false" }, "Nothing matches."));
+		box.setAttribute("aria-activedescendant", `${listId}-${at}`);
+	}
+	function mark(place) {
+		if (place === at) return;
+		list.children[at]?.setAttribute("aria-selected", "false");
+		at = place;
+		list.children[at]?.setAttribute("aria-selected", "true");
+		list.children[at]?.scrollIntoView({ block: "nearest" });
+		box.setAttribute("aria-activedescendant", `${listId}-${at}`);
+	}
+	function choose(place) {
+		element.close();
+		shown[place]?.act();
+	}
+	function pressed(event) {
+		if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+			event.preventDefault();
+			if (shown.length) mark((at + (event.key === "ArrowDown" ? 1 : shown.length - 1)) % shown.length);
+		} else if (event.key === "Enter") {
+			event.preventDefault();
+			choose(at);
+		}
+	}
+	document.body.append(element);
+	draw();
+	element.showModal();
+	box.focus();
 }

@@ -14,11 +14,11 @@ import { toast } from "./toast.js";
  *   `hidden` shows the icon alone; the label is then its name.
  */
 export function button(label, act, options = {}) {
-  return h("button", {
-    type: "button", class: `button ${options.kind ?? ""}`, disabled: options.disabled ?? false,
-    "aria-label": options.hidden ? label : null, title: options.title ?? (options.hidden ? label : null),
-    "aria-pressed": options.pressed === undefined ? null : String(options.pressed), on: { click: act },
-  }, options.icon && icon(options.icon), options.hidden ? null : h("span", null, label));
+	return h("button", {
+		type: "button", class: `button ${options.kind ?? ""}`, disabled: options.disabled ?? false,
+		"aria-label": options.hidden ? label : null, title: options.title ?? (options.hidden ? label : null),
+		"aria-pressed": options.pressed === undefined ? null : String(options.pressed), on: { click: act },
+	}, options.icon && icon(options.icon), options.hidden ? null : h("span", null, label));
 }
 
 /** A link to a page. @param {string} path @param {...import("../dom.js").Child} children */
@@ -32,16 +32,16 @@ export const said = (text, most = 300) => h("bdi", { title: String(text).length 
 
 /** @param {string} text @param {string} [what] */
 export function copyButton(text, what = "Copy") {
-  const act = async () => {
-    if (await copy(text)) toast("ok", "Copied");
-    else toast("bad", "The browser does not allow it");
-  };
-  return button(what, act, { kind: "plain small", icon: "copy", hidden: true });
+	const act = async () => {
+		if (await copy(text)) toast("ok", "Copied");
+		else toast("bad", "The browser does not allow it");
+	};
+	return button(what, act, { kind: "plain small", icon: "copy", hidden: true });
 }
 
 /** What a page shows where there is nothing. @param {string} name @param {string} title @param {...import("../dom.js").Child} children */
 export function empty(name, title, ...children) {
-  return h("div", { class: "empty" }, icon(name), h("h2", null, title), children.length ? h("p", null, ...children) : null);
+	return h("div", { class: "empty" }, icon(name), h("h2", null, title), children.length ? h("p", null, ...children) : null);
 }
 
 /** While a page loads. @param {number} [rows] */
@@ -52,36 +52,36 @@ export const problemBox = (text) => h("div", { class: "problem", role: "alert" }
 
 /** @param {import("../dom.js").Child} title @param {import("../dom.js").Child} body @param {...import("../dom.js").Child} actions */
 export function card(title, body, ...actions) {
-  return h("section", { class: "card" },
-    h("header", null, typeof title === "string" ? h("h2", null, title) : title, actions.length ? h("div", { class: "row" }, ...actions) : null),
-    h("div", { class: "body" }, body));
+	return h("section", { class: "card" },
+		h("header", null, typeof title === "string" ? h("h2", null, title) : title, actions.length ? h("div", { class: "row" }, ...actions) : null),
+		h("div", { class: "body" }, body));
 }
 
 /** A list of names and values; pairs without a value are left out. @param {[string, import("../dom.js").Child][]} pairs */
 export const facts = (pairs) => h("dl", { class: "facts" },
-  pairs.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+	pairs.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
 
 /** A field of a form. @param {string} label @param {any} control @param {string} [hint] */
 export function field(label, control, hint) {
-  control.id ||= unique("field");
-  const hintId = hint ? unique("hint") : null;
-  if (hintId) control.setAttribute("aria-describedby", hintId);
-  return h("div", { class: "field" }, h("label", { for: control.id }, label), control, hint && h("div", { class: "hint", id: hintId }, hint));
+	control.id ||= unique("field");
+	const hintId = hint ? unique("hint") : null;
+	if (hintId) control.setAttribute("aria-describedby", hintId);
+	return h("div", { class: "field" }, h("label", { for: control.id }, label), control, hint && h("div", { class: "hint", id: hintId }, hint));
 }
 
 /** @param {Record<string, any>} [props] */
 export const input = (props = {}) => h("input", { class: "input", autocomplete: "off", spellcheck: "false", ...props });
 /** @param {Record<string, any>} [props] */
-export const area = (props = {}) => h("textarea", { class: `input ${props.class ?? ""}`, spellcheck: "false", ...props, ...(props.class ? { class: `input ${props.class}` } : {}) });
+export const area = (props = {}) => h("textarea", { spellcheck: "false", ...props, class: `input ${props.class ?? ""}` });
 
 /** A select. @param {[string, string][]} options value and words @param {string} chosen @param {(value: string) => void} [changed] */
 export function select(options, chosen, changed, label = "") {
-  return h("select", { class: "input", "aria-label": label || null, on: { change: (/** @type {any} */ event) => changed?.(event.target.value) } },
-    options.map(([value, text]) => {
-      const one = h("option", { value }, text);
-      one.selected = value === chosen;
-      return one;
-    }));
+	return h("select", { class: "input", "aria-label": label || null, on: { change: (event) => changed?.(event.target.value) } },
+		options.map(([value, text]) => {
+			const one = h("option", { value }, text);
+			one.selected = value === chosen;
+			return one;
+		}));
 }
 
 /**
@@ -89,40 +89,39 @@ export function select(options, chosen, changed, label = "") {
  * @param {{id: string, label: import("../dom.js").Child, build: () => Node}[]} tabs @param {string} chosen @param {(id: string) => void} changed
  */
 export function tabbed(tabs, chosen, changed, label = "Parts") {
-  const panel = h("div", { role: "tabpanel", id: unique("panel"), tabindex: "-1" });
-  const buttons = tabs.map((tab) => h("button", {
-    type: "button", role: "tab", class: "tab", id: unique("tab"), "aria-controls": panel.id, data: { tab: tab.id },
-    on: { click: () => show(tab.id, true) },
-  }, tab.label));
-  const list = h("div", { class: "tabs", role: "tablist", "aria-label": label, on: { keydown: move } }, buttons);
-  /** @param {KeyboardEvent} event */
-  function move(event) {
-    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
-    if (!step) return;
-    event.preventDefault();
-    const at = (buttons.findIndex((one) => one.getAttribute("aria-selected") === "true") + step + tabs.length) % tabs.length;
-    show(tabs[at].id, true);
-    buttons[at].focus();
-  }
-  /** @param {string} id @param {boolean} isNew */
-  function show(id, isNew) {
-    const at = Math.max(0, tabs.findIndex((tab) => tab.id === id));
-    buttons.forEach((one, place) => {
-      one.setAttribute("aria-selected", String(place === at));
-      one.tabIndex = place === at ? 0 : -1;
-    });
-    panel.setAttribute("aria-labelledby", buttons[at].id);
-    put(panel, tabs[at].build());
-    if (isNew) changed(tabs[at].id);
-  }
-  show(chosen, false);
-  return { list, panel, show: (/** @type {string} */ id) => show(id, false), relabel: (/** @type {string} */ id, /** @type {import("../dom.js").Child} */ text) => {
-    const at = tabs.findIndex((tab) => tab.id === id);
-    if (at >= 0) put(buttons[at], text);
-  } };
+	const panel = h("div", { role: "tabpanel", id: unique("panel"), tabindex: "-1" });
+	const buttons = tabs.map((tab) => h("button", {
+		type: "button", role: "tab", class: "tab", id: unique("tab"), "aria-controls": panel.id, data: { tab: tab.id },
+		on: { click: () => show(tab.id, true) },
+	}, tab.label));
+	const list = h("div", { class: "tabs", role: "tablist", "aria-label": label, on: { keydown: move } }, buttons);
+	function move(event) {
+		const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+		if (!step) return;
+		event.preventDefault();
+		const at = (buttons.findIndex((one) => one.getAttribute("aria-selected") === "true") + step + tabs.length) % tabs.length;
+		show(tabs[at].id, true);
+		buttons[at].focus();
+	}
+	/** @param {string} id @param {boolean} isNew */
+	function show(id, isNew) {
+		const at = Math.max(0, tabs.findIndex((tab) => tab.id === id));
+		buttons.forEach((one, place) => {
+			one.setAttribute("aria-selected", String(place === at));
+			one.tabIndex = place === at ? 0 : -1;
+		});
+		panel.setAttribute("aria-labelledby", buttons[at].id);
+		put(panel, tabs[at].build());
+		if (isNew) changed(tabs[at].id);
+	}
+	show(chosen, false);
+	return { list, panel, show: (id) => show(id, false), relabel: (id, /** @type {import("../dom.js").Child} */ text) => {
+		const at = tabs.findIndex((tab) => tab.id === id);
+		if (at >= 0) put(buttons[at], text);
+	} };
 }
 
 /** A plain table. @param {string} name @param {string[]} columns @param {import("../dom.js").Child[][]} rows */
 export const table = (name, columns, rows) => h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": name },
-  h("table", { class: "table" }, h("thead", null, h("tr", null, columns.map((one) => h("th", { scope: "col" }, one)))),
-    h("tbody", null, rows.map((row) => h("tr", null, row.map((cell) => h("td", null, cell)))))));
+	h("table", { class: "table" }, h("thead", null, h("tr", null, columns.map((one) => h("th", { scope: "col" }, one)))),
+		h("tbody", null, rows.map((row) => h("tr", null, row.map((cell) => h("td", null, cell)))))));

@@ -11,13 +11,13 @@ const box = h("div", { class: "toasts", role: "status", "aria-live": "polite" })
 
 /** @param {"ok" | "bad" | "run" | "wait"} tone @param {string} text @param {import("../dom.js").Child} [action] */
 export function toast(tone, text, action) {
-  const host = document.querySelector("dialog[open]:last-of-type") ?? document.body;
-  if (box.parentElement !== host) host.append(box);
-  const close = () => one.remove();
-  const one = h("div", { class: `toast tone-${tone}` }, icon(tone === "ok" ? "check" : tone === "bad" ? "cross" : "dot"),
-    h("div", { class: "grow" }, inert(text).slice(0, 600), action ? h("div", null, action) : null),
-    h("button", { type: "button", class: "button plain small", "aria-label": "Close notice", on: { click: close } }, icon("cross")));
-  box.append(one);
-  while (box.children.length > MOST) box.firstElementChild?.remove();
-  setTimeout(close, tone === "bad" ? SECONDS * 2000 : SECONDS * 1000);
+	const host = document.querySelector("dialog[open]:last-of-type") ?? document.body;
+	if (box.parentElement !== host) host.append(box);
+	const close = () => one.remove();
+	const one = h("div", { class: `toast tone-${tone}` }, icon(tone === "ok" ? "check" : tone === "bad" ? "cross" : "dot"),
+		h("div", { class: "grow" }, inert(text).slice(0, 600), action ? h("div", null, action) : null),
+		h("button", { type: "button", class: "button plain small", "aria-label": "Close notice", on: { click: close } }, icon("cross")));
+	box.append(one);
+	while (box.children.length > MOST) box.firstElementChild?.remove();
+	setTimeout(close, tone === "bad" ? SECONDS * 2000 : SECONDS * 1000);
 }

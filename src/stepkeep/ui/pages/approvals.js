@@ -14,88 +14,86 @@ import { createReloader, createStore, every } from "../store.js";
 
 const SHOWS = /** @type {[string, string][]} */ ([["mine", "For me"], ["late", "Late"], ["all", "All"]]);
 
-/** @param {import("../app.js").Context} context @returns {import("../app.js").Page} */
+/** @param {import("../app.js").Context} context */
 export function approvalsPage(context) {
-  const { signal } = context;
-  let which = SHOWS.some(([id]) => id === context.query.get("show")) ? /** @type {string} */ (context.query.get("show")) : "mine", at = -1;
-  const store = createStore({ approvals: /** @type {any[] | null} */ (null), complete: true, problem: "" });
-  const tabs = h("div", { class: "switch", role: "group", "aria-label": "Which gates" });
-  const list = h("div", { class: "inbox" }), count = h("p", { class: "muted", role: "status" });
-  const element = h("div", { class: "page narrow" }, h("div", { class: "head" }, h("h1", null, "Approvals"), h("div", { class: "row" }, tabs)), count, list);
-  /** @type {Map<string, {stamp: string, element: HTMLElement}>} */ const cards = new Map();
+	const { signal } = context;
+	let which = SHOWS.some(([id]) => id === context.query.get("show")) ? (context.query.get("show")) : "mine", at = -1;
+	const store = createStore({ approvals: /** @type {any[] | null} */ (null), complete: true, problem: "" });
+	const tabs = h("div", { class: "switch", role: "group", "aria-label": "Which gates" });
+	const list = h("div", { class: "inbox" }), count = h("p", { class: "muted", role: "status" });
+	const element = h("div", { class: "page narrow" }, h("div", { class: "head" }, h("h1", null, "Approvals"), h("div", { class: "row" }, tabs)), count, list);
+	/** @type {Map<string, {stamp: string, element: HTMLElement}>} */ const cards = new Map();
 
-  function drawTabs() {
-    put(tabs, SHOWS.map(([id, label]) => h("button", { type: "button", "aria-pressed": String(id === which), on: { click: () => { which = id; setQuery({ show: id === "mine" ? undefined : id }); drawTabs(); store.set({ approvals: null }); reloader.ask(); } } }, label)));
-  }
-  const reloader = createReloader(async () => {
-    const mine = which;
-    try {
-      const found = await get("/approvals", { mine: which === "mine", late: which === "late", limit: 100 }, signal);
-      if (mine === which) store.set({ approvals: found.approvals, complete: found.is_complete, problem: "" });
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      store.set({ problem: error.message, approvals: [] });
-    }
-  }, signal, 500);
+	function drawTabs() {
+		put(tabs, SHOWS.map(([id, label]) => h("button", { type: "button", "aria-pressed": String(id === which), on: { click: () => { which = id; setQuery({ show: id === "mine" ? undefined : id }); drawTabs(); store.set({ approvals: null }); reloader.ask(); } } }, label)));
+	}
+	const reloader = createReloader(async () => {
+		const mine = which;
+		try {
+			const found = await get("/approvals", { mine: which === "mine", late: which === "late", limit: 100 }, signal);
+			if (mine === which) store.set({ approvals: found.approvals, complete: found.is_complete, problem: "" });
+		} catch (error) {
+			if (!(error instanceof Problem)) throw error;
+			store.set({ problem: error.message, approvals: [] });
+		}
+	}, signal, 500);
 
-  store.watch(({ approvals, complete, problem }) => {
-    if (problem) return put(list, problemBox(problem));
-    if (!approvals) return put(list, skeleton(6));
-    put(count, approvals.length ? `${counted(approvals.length, "open gate")}${complete ? "" : " or more"}` : "");
-    if (!approvals.length) {
-      cards.clear();
-      return put(list, which === "mine" ? empty("inbox", "Nothing waits for you", "Gates that you may decide show up here at once. ", h("a", { href: href("/approvals", { show: "all" }) }, "All open gates"))
-        : empty("inbox", which === "late" ? "Nothing is late" : "No gate is open", "A workflow opens one with a step that has ", h("code", null, "approval:"), "."));
-    }
-    const made = approvals.map((one) => {
-      const key = `${one.run_id}/${one.step}`, stamp = JSON.stringify(one);
-      const before = cards.get(key);
-      if (before?.stamp === stamp) return before.element;
-      const fresh = gate(one);
-      cards.set(key, { stamp, element: fresh });
-      return fresh;
-    });
-    put(list, made);
-  }, signal);
+	store.watch(({ approvals, complete, problem }) => {
+		if (problem) return put(list, problemBox(problem));
+		if (!approvals) return put(list, skeleton(6));
+		put(count, approvals.length ? `${counted(approvals.length, "open gate")}${complete ? "" : " or more"}` : "");
+		if (!approvals.length) {
+			cards.clear();
+			return put(list, which === "mine" ? empty("inbox", "Nothing waits for you", "Gates that you may decide show up here at once. ", h("a", { href: href("/approvals", { show: "all" }) }, "All open gates"))
+				: empty("inbox", which === "late" ? "Nothing is late" : "No gate is open", "A workflow opens one with a step that has ", h("code", null, "approval:"), "."));
+		}
+		const made = approvals.map((one) => {
+			const key = `${one.run_id}/${one.step}`, stamp = JSON.stringify(one);
+			const before = cards.get(key);
+			if (before?.stamp === stamp) return before.element;
+			const fresh = gate(one);
+			cards.set(key, { stamp, element: fresh });
+			return fresh;
+		});
+		put(list, made);
+	}, signal);
 
-  /** @param {any} one */
-  function gate(one) {
-    const done = () => reloader.ask();
-    const hasFacts = one.facts && Object.keys(one.facts).length;
-    const simple = hasFacts && Object.values(one.facts).every((value) => value === null || typeof value !== "object") && Object.keys(one.facts).length <= 12;
-    const isAllowed = one.may_decide && may("decide");
-    return h("article", { class: "card gate", tabindex: "0", "aria-label": `${line(one.prompt || one.step, 120)}, ${line(one.workflow, 60)}` },
-      h("div", { class: "gate-head" }, h("span", { class: "muted cut" }, h("a", { href: href(`/runs/${one.run_id}`, { step: one.step }) }, h("bdi", null, line(one.workflow, 60))), " · ", h("bdi", null, line(one.step, 60))),
-        h("span", { class: `due${one.late ? " late" : ""}` }, icon("clock"), countdown(one.until))),
-      h("h2", null, h("bdi", null, inert(one.prompt || `May ${one.step} go on?`))),
-      h("p", { class: "muted" }, one.asked_by?.length ? ["Asked by ", h("b", null, line(one.asked_by.join(", "), 120))] : "Asked", " ", ago(one.opened_at), one.level ? [" ", note("bad", "fire", `escalated, level ${one.level}`)] : null),
-      simple ? h("dl", { class: "facts" }, Object.entries(one.facts).map(([name, value]) => [h("dt", null, h("bdi", null, line(words(name), 60))), h("dd", null, said(value === null ? "–" : value, 400))])) : hasFacts ? jsonView(one.facts, { label: "Facts" }) : null,
-      standing(one),
-      isAllowed ? h("div", { class: "gate-actions" }, button("Reject", () => gateDialog("reject", one.run_id, one.step, done, one.prompt), { kind: "danger", icon: "cross" }), button("Approve", () => gateDialog("approve", one.run_id, one.step, done, one.prompt), { kind: "primary", icon: "check" }))
-        : h("p", { class: "refusal" }, icon("slash"), h("span", null, one.refusal ? inert(one.refusal.message) : "Your key lacks the scope decide.")));
-  }
-  /** @param {any} one */
-  function standing(one) {
-    const votes = one.votes ?? [];
-    if (!votes.length && !(one.quorum > 1)) return null;
-    return h("div", { class: "stack tight" }, one.quorum > 1 ? h("p", { class: "muted" }, `${counted(votes.length, "decision")} so far; it needs ${one.quorum}.`) : null,
-      votes.map((/** @type {any} */ vote) => h("div", { class: "row" }, badge(vote.choice ?? vote.decision ?? (vote.approved === false ? "reject" : "approve")), h("b", null, line(vote.by ?? vote.person ?? vote.actor ?? "", 60)), vote.at && ago(vote.at), vote.comment && h("span", { class: "muted" }, said(vote.comment, 200)))));
-  }
+	function gate(one) {
+		const done = () => reloader.ask();
+		const hasFacts = one.facts && Object.keys(one.facts).length;
+		const simple = hasFacts && Object.values(one.facts).every((value) => value === null || typeof value !== "object") && Object.keys(one.facts).length <= 12;
+		const isAllowed = one.may_decide && may("decide");
+		return h("article", { class: "card gate", tabindex: "0", "aria-label": `${line(one.prompt || one.step, 120)}, ${line(one.workflow, 60)}` },
+			h("div", { class: "gate-head" }, h("span", { class: "muted cut" }, h("a", { href: href(`/runs/${one.run_id}`, { step: one.step }) }, h("bdi", null, line(one.workflow, 60))), " · ", h("bdi", null, line(one.step, 60))),
+				h("span", { class: `due${one.late ? " late" : ""}` }, icon("clock"), countdown(one.until))),
+			h("h2", null, h("bdi", null, inert(one.prompt || `May ${one.step} go on?`))),
+			h("p", { class: "muted" }, one.asked_by?.length ? ["Asked by ", h("b", null, line(one.asked_by.join(", "), 120))] : "Asked", " ", ago(one.opened_at), one.level ? [" ", note("bad", "fire", `escalated, level ${one.level}`)] : null),
+			simple ? h("dl", { class: "facts" }, Object.entries(one.facts).map(([name, value]) => [h("dt", null, h("bdi", null, line(words(name), 60))), h("dd", null, said(value === null ? "–" : value, 400))])) : hasFacts ? jsonView(one.facts, { label: "Facts" }) : null,
+			standing(one),
+			isAllowed ? h("div", { class: "gate-actions" }, button("Reject", () => gateDialog("reject", one.run_id, one.step, done, one.prompt), { kind: "danger", icon: "cross" }), button("Approve", () => gateDialog("approve", one.run_id, one.step, done, one.prompt), { kind: "primary", icon: "check" }))
+				: h("p", { class: "refusal" }, icon("slash"), h("span", null, one.refusal ? inert(one.refusal.message) : "Your key lacks the scope decide.")));
+	}
+	function standing(one) {
+		const votes = one.votes ?? [];
+		if (!votes.length && !(one.quorum > 1)) return null;
+		return h("div", { class: "stack tight" }, one.quorum > 1 ? h("p", { class: "muted" }, `${counted(votes.length, "decision")} so far; it needs ${one.quorum}.`) : null,
+			votes.map((vote) => h("div", { class: "row" }, badge(vote.choice ?? vote.decision ?? (vote.approved === false ? "reject" : "approve")), h("b", null, line(vote.by ?? vote.person ?? vote.actor ?? "", 60)), vote.at && ago(vote.at), vote.comment && h("span", { class: "muted" }, said(vote.comment, 200)))));
+	}
 
-  const focusAt = (/** @type {number} */ step) => {
-    const all = [...list.querySelectorAll(".gate")];
-    if (!all.length) return;
-    at = Math.max(0, Math.min(all.length - 1, (all.includes(document.activeElement) ? all.indexOf(/** @type {any} */ (document.activeElement)) : at) + step));
-    /** @type {HTMLElement} */ (all[at]).focus();
-    all[at].scrollIntoView({ block: "nearest" });
-  };
-  const press = (/** @type {string} */ kind) => /** @type {any} */ (document.activeElement?.closest?.(".gate")?.querySelector(`.gate-actions .${kind}`))?.click();
-  void follow("/stream", { signal, connected: (is) => context.live(is ? "on" : "off"), event: (name) => { if (name === "entry") reloader.ask(); } });
-  every(15_000, () => reloader.ask(), signal);
-  drawTabs();
-  reloader.ask();
-  return { element, keys: {
-    j: { say: "Next gate", act: () => focusAt(1) }, k: { say: "Gate before", act: () => focusAt(-1) },
-    a: { say: "Approve the gate in focus", act: () => press("primary") }, r: { say: "Reject the gate in focus", act: () => press("danger") },
-    enter: { say: "Open the run of the gate in focus", act: () => /** @type {any} */ (document.activeElement?.querySelector?.("a"))?.click() } } };
+	const focusAt = (step) => {
+		const all = [...list.querySelectorAll(".gate")];
+		if (!all.length) return;
+		at = Math.max(0, Math.min(all.length - 1, (all.includes(document.activeElement) ? all.indexOf(document.activeElement) : at) + step));
+		(all[at]).focus();
+		all[at].scrollIntoView({ block: "nearest" });
+	};
+	const press = (kind) => (document.activeElement?.closest?.(".gate")?.querySelector(`.gate-actions .${kind}`))?.click();
+	void follow("/stream", { signal, connected: (is) => context.live(is ? "on" : "off"), event: (name) => { if (name === "entry") reloader.ask(); } });
+	every(15_000, () => reloader.ask(), signal);
+	drawTabs();
+	reloader.ask();
+	return { element, keys: {
+		j: { say: "Next gate", act: () => focusAt(1) }, k: { say: "Gate before", act: () => focusAt(-1) },
+		a: { say: "Approve the gate in focus", act: () => press("primary") }, r: { say: "Reject the gate in focus", act: () => press("danger") },
+		enter: { say: "Open the run of the gate in focus", act: () => document.activeElement?.querySelector?.("a")?.click() } } };
 }

@@ -5,7 +5,7 @@
 import { address, get, Problem } from "../api.js";
 import { openDialog } from "../components/dialog.js";
 import { jsonView } from "../components/json.js";
-import { button, card, empty, facts, problemBox, skeleton, table } from "../components/parts.js";
+import { button, card, facts, problemBox, skeleton, table } from "../components/parts.js";
 import { createTable } from "../components/table.js";
 import { h, put } from "../dom.js";
 import { counted, exact, inert, line, moment, words } from "../format.js";
@@ -14,78 +14,72 @@ import { readJournal, verifyChain } from "../journal.js";
 
 /** @param {{run: string, signal: AbortSignal, as: () => string}} options */
 export function journalView({ run, signal, as }) {
-  let seq = -1, isRead = false, isReading = false;
-  /** @type {any} */ let view = null;
-  const verdict = h("div", { role: "status" });
-  const grid = createTable({
-    name: "Journal", signal, key: (entry) => String(entry.seq), version: (entry) => entry.hash, open: show, empty: () => skeleton(5),
-    columns: [
-      { id: "seq", label: "Entry", width: "3.5rem", cell: (entry) => h("span", { class: "num" }, String(entry.seq)) }, { id: "at", label: "Time", width: "6rem", cell: (entry) => moment(entry.at) },
-      { id: "what", label: "What happened", width: "minmax(14rem, 3fr)", cell: (entry) => h("span", { class: "cut" }, summary(entry)) }, { id: "by", label: "By", width: "minmax(6rem, 1fr)", cell: (entry) => h("span", { class: "cut muted" }, line(actorOf(entry), 60)) },
-      { id: "hash", label: "Hash", width: "6.5rem", cell: (entry) => h("span", { class: "mono faint", title: entry.hash }, entry.hash.slice(0, 10)) }],
-    card: (entry) => [h("div", { class: "row" }, h("b", null, `#${entry.seq}`), moment(entry.at), h("span", { class: "muted cut grow" }, line(actorOf(entry), 60))), h("div", { class: "cut" }, summary(entry))],
-  });
-  const element = h("div", { class: "stack journal" }, h("div", { class: "row" }, verdict, h("a", { class: "button small", href: address(`/runs/${run}/log`), download: `${run}.jsonl` }, icon("book"), "Download the log")), grid.element);
+	let seq = -1, isRead = false, isReading = false;
+	let view = null;
+	const verdict = h("div", { role: "status" });
+	const grid = createTable({
+		name: "Journal", signal, key: (entry) => String(entry.seq), version: (entry) => entry.hash, open: show, empty: () => skeleton(5),
+		columns: [
+			{ id: "seq", label: "Entry", width: "3.5rem", cell: (entry) => h("span", { class: "num" }, String(entry.seq)) }, { id: "at", label: "Time", width: "6rem", cell: (entry) => moment(entry.at) },
+			{ id: "what", label: "What happened", width: "minmax(14rem, 3fr)", cell: (entry) => h("span", { class: "cut" }, summary(entry)) }, { id: "by", label: "By", width: "minmax(6rem, 1fr)", cell: (entry) => h("span", { class: "cut muted" }, line(actorOf(entry), 60)) },
+			{ id: "hash", label: "Hash", width: "6.5rem", cell: (entry) => h("span", { class: "mono faint", title: entry.hash }, entry.hash.slice(0, 10)) }],
+		card: (entry) => [h("div", { class: "row" }, h("b", null, `#${entry.seq}`), moment(entry.at), h("span", { class: "muted cut grow" }, line(actorOf(entry), 60))), h("div", { class: "cut" }, summary(entry))],
+	});
+	const element = h("div", { class: "stack journal" }, h("div", { class: "row" }, verdict, h("a", { class: "button small", href: address(`/runs/${run}/log`), download: `${run}.jsonl` }, icon("book"), "Download the log")), grid.element);
 
-  /** @param {any} entry */
-  function show(entry) {
-    openDialog({ title: `Entry ${entry.seq}`, wide: true, body: [facts([["Time", exact(entry.at)], ["Hash", h("code", null, entry.hash)]]),
-      table("Changes", ["What", "From", "To", "Trigger", "Event", "Actor"], entry.lines.slice(0, 200).map((/** @type {any} */ one) => [h("bdi", null, line(subjectOf(one), 60)), one.from_state ?? one.from ?? "–", one.to_state ?? one.to ?? "–", line(one.trigger ?? "", 60), line(one.metadata?.event ?? one.event_type ?? "", 60), line(one.metadata?.actor ?? "", 60)])),
-      h("details", null, h("summary", null, "The bytes that the hash covers"), h("pre", { class: "trace" }, inert(entry.body).slice(0, 100_000))), jsonView(entry.lines, { open: false, label: "Lines" })] });
-  }
-  async function read() {
-    if (isReading || !view) return;
-    isReading = true;
-    const head = view.run.journal;
-    try {
-      put(verdict, note("idle", "clock", "verifying the chain"));
-      const entries = await readJournal(run, signal, (found) => grid.show([...found], `${counted(found.length, "entry", "entries")} read`), as() || null);
-      grid.show([...entries].reverse(), counted(entries.length, "entry", "entries"));
-      const told = await verifyChain(entries, head);
-      isRead = true;
-      seq = entries.at(-1)?.seq ?? 0;
-      put(verdict, told.kind === "whole" ? note("ok", "check", `Chain verified in this browser: ${counted(told.count, "entry", "entries")}, each with the hash of the one before`)
-        : told.kind === "unable" ? note("wait", "warn", told.why) : h("div", { class: "problem", role: "alert" }, icon("warn"), h("span", null, h("b", null, `Entry ${told.broken} is broken: `), told.why, ". ", button("Show it", () => { const found = entries.find((one) => one.seq === told.broken); if (found) show(found); }, { kind: "small" }))));
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      put(verdict, problemBox(error.message));
-    } finally {
-      isReading = false;
-    }
-  }
-  return {
-    element,
-    /** @param {any} next */
-    show(next) { view = next; if (!isRead || (view && view.run.journal.seq > seq)) void read(); },
-    /** @param {any} next */
-    update(next) { view = next; if (element.isConnected && view.run.journal.seq > seq) void read(); },
-    reset() { seq = -1; isRead = false; if (element.isConnected) void read(); },
-  };
+	function show(entry) {
+		openDialog({ title: `Entry ${entry.seq}`, wide: true, body: [facts([["Time", exact(entry.at)], ["Hash", h("code", null, entry.hash)]]),
+			table("Changes", ["What", "From", "To", "Trigger", "Event", "Actor"], entry.lines.slice(0, 200).map((one) => [h("bdi", null, line(subjectOf(one), 60)), one.from_state ?? one.from ?? "–", one.to_state ?? one.to ?? "–", line(one.trigger ?? "", 60), line(one.metadata?.event ?? one.event_type ?? "", 60), line(one.metadata?.actor ?? "", 60)])),
+			h("details", null, h("summary", null, "The bytes that the hash covers"), h("pre", { class: "trace" }, inert(entry.body).slice(0, 100_000))), jsonView(entry.lines, { open: false, label: "Lines" })] });
+	}
+	async function read() {
+		if (isReading || !view) return;
+		isReading = true;
+		const head = view.run.journal;
+		try {
+			put(verdict, note("idle", "clock", "verifying the chain"));
+			const entries = await readJournal(run, signal, (found) => grid.show([...found], `${counted(found.length, "entry", "entries")} read`), as() || null);
+			grid.show([...entries].reverse(), counted(entries.length, "entry", "entries"));
+			const told = await verifyChain(entries, head);
+			isRead = true;
+			seq = entries.at(-1)?.seq ?? 0;
+			put(verdict, told.kind === "whole" ? note("ok", "check", `Chain verified in this browser: ${counted(told.count, "entry", "entries")}, each with the hash of the one before`)
+				: told.kind === "unable" ? note("wait", "warn", told.why) : h("div", { class: "problem", role: "alert" }, icon("warn"), h("span", null, h("b", null, `Entry ${told.broken} is broken: `), told.why, ". ", button("Show it", () => { const found = entries.find((one) => one.seq === told.broken); if (found) show(found); }, { kind: "small" }))));
+		} catch (error) {
+			if (signal.aborted) return;
+			if (!(error instanceof Problem)) throw error;
+			put(verdict, problemBox(error.message));
+		} finally {
+			isReading = false;
+		}
+	}
+	return {
+		element,
+		show(next) { view = next; if (!isRead || (view && view.run.journal.seq > seq)) void read(); },
+		update(next) { view = next; if (element.isConnected && view.run.journal.seq > seq) void read(); },
+		reset() { seq = -1; isRead = false; if (element.isConnected) void read(); },
+	};
 }
 
-/** @param {any} one */
 const subjectOf = (one) => one.metadata?.step ?? (one.entity_id ? String(one.entity_id).split("/").slice(1).join("/") || "run" : "run");
-/** @param {any} entry */
-const actorOf = (entry) => entry.lines.find((/** @type {any} */ one) => one.metadata?.actor)?.metadata.actor ?? "";
-/** @param {any} entry */
+const actorOf = (entry) => entry.lines.find((one) => one.metadata?.actor)?.metadata.actor ?? "";
 function summary(entry) {
-  const shown = entry.lines.slice(0, 3).map((/** @type {any} */ one) => `${subjectOf(one)} ${one.to_state ? `→ ${words(one.to_state).toLowerCase()}` : one.metadata?.event ?? one.event_type ?? one.type ?? ""}`);
-  return line(shown.join(", ") + (entry.lines.length > 3 ? ` and ${entry.lines.length - 3} more` : "") || "nothing in these words", 200);
+	const shown = entry.lines.slice(0, 3).map((one) => `${subjectOf(one)} ${one.to_state ? `→ ${words(one.to_state).toLowerCase()}` : one.metadata?.event ?? one.event_type ?? one.type ?? ""}`);
+	return line(shown.join(", ") + (entry.lines.length > 3 ? ` and ${entry.lines.length - 3} more` : "") || "nothing in these words", 200);
 }
 
 /** @param {string} run @param {AbortSignal} signal */
 export function certificateView(run, signal) {
-  const element = h("div", { class: "stack" });
-  async function show() {
-    put(element, skeleton(4));
-    const told = await get(`/runs/${run}/certificate`, {}, signal).catch((error) => { if (error instanceof Problem) return error; throw error; });
-    if (told instanceof Problem) return put(element, problemBox(told.message));
-    put(element, card("Certificate", h("div", { class: "stack" },
-      h("p", { class: "row" }, told.ok ? note("ok", "shield", `The judge says: ${told.verdict}`) : note("bad", "warn", `The judge says: ${told.verdict}`), h("span", { class: "muted" }, "It read the journal, the definition and the payloads, with no code of the engine.")),
-      facts([["Entries", String(told.entries ?? "–")], ["Head", told.head && h("code", null, told.head)], ["Definition", told.definition && `${told.definition.name} version ${told.definition.version}`], ["Payloads compared", told.payloads && String(told.payloads.compared)], ...Object.entries(told.counts ?? {}).map(([name, value]) => /** @type {[string, string]} */ ([words(name), String(value)]))]),
-      told.dialects?.length ? table("Dialects", ["Dialect", "State there", "Lines", "Invariants", "Verdict"], told.dialects.map((/** @type {any} */ one) => [one.dialect, badge(String(one.state).toLowerCase(), inert(one.state)), String(one.lines), String(one.invariants), one.ok ? note("ok", "check", "refines it") : note("bad", "cross", counted(one.findings.length, "finding"))])) : null,
-      h("details", null, h("summary", null, "The whole certificate"), jsonView(told, { open: false, label: "Certificate" }))), h("a", { class: "button small", href: address(`/runs/${run}/evidence`), download: `evidence-${run}.zip` }, icon("book"), "Evidence pack")));
-  }
-  return { element, show: () => void show(), empty };
+	const element = h("div", { class: "stack" });
+	async function show() {
+		put(element, skeleton(4));
+		const told = await get(`/runs/${run}/certificate`, {}, signal).catch((error) => { if (error instanceof Problem) return error; throw error; });
+		if (told instanceof Problem) return put(element, problemBox(told.message));
+		put(element, card("Certificate", h("div", { class: "stack" },
+			h("p", { class: "row" }, told.ok ? note("ok", "shield", `The judge says: ${told.verdict}`) : note("bad", "warn", `The judge says: ${told.verdict}`), h("span", { class: "muted" }, "It read the journal, the definition and the payloads, with no code of the engine.")),
+			facts([["Entries", String(told.entries ?? "–")], ["Head", told.head && h("code", null, told.head)], ["Definition", told.definition && `${told.definition.name} version ${told.definition.version}`], ["Payloads compared", told.payloads && String(told.payloads.compared)], ...Object.entries(told.counts ?? {}).map(([name, value]) => /** @type {[string, string]} */ ([words(name), String(value)]))]),
+			told.dialects?.length ? table("Dialects", ["Dialect", "State there", "Lines", "Invariants", "Verdict"], told.dialects.map((one) => [one.dialect, badge(String(one.state).toLowerCase(), inert(one.state)), String(one.lines), String(one.invariants), one.ok ? note("ok", "check", "refines it") : note("bad", "cross", counted(one.findings.length, "finding"))])) : null,
+			h("details", null, h("summary", null, "The whole certificate"), jsonView(told, { open: false, label: "Certificate" }))), h("a", { class: "button small", href: address(`/runs/${run}/evidence`), download: `evidence-${run}.zip` }, icon("book"), "Evidence pack")));
+	}
+	return { element, show: () => void show() };
 }

@@ -8,240 +8,235 @@ import { cancelDialog, completeDialog, gateDialog, holdDialog, moves, quarantine
 import { attempt } from "../components/dialog.js";
 import { createGraph } from "../components/graph.js";
 import { jsonView } from "../components/json.js";
-import { button, card, copyButton, empty, facts, link, problemBox, runLink, said, select, skeleton, tabbed } from "../components/parts.js";
+import { button, card, copyButton, facts, link, problemBox, runLink, said, select, skeleton, tabbed } from "../components/parts.js";
 import { createTimeline, legend } from "../components/timeline.js";
 import { h, put } from "../dom.js";
-import { ago, costText, counted, countdown, inert, lasted, line, moment, shortId, words } from "../format.js";
+import { costText, counted, countdown, inert, lasted, line, moment, shortId, words } from "../format.js";
 import { kindOf } from "../health.js";
 import { badge, icon, note, toneOf } from "../icons.js";
 import { autoTable } from "../components/auto.js";
-import { href, setQuery } from "../router.js";
+import { setQuery } from "../router.js";
 import { createReloader, createStore, every } from "../store.js";
 import { certificateView, journalView } from "./record.js";
 
 const DIALECTS = ["run", "ioa", "linear", "action", "workstream"];
 const TABS = ["flow", "steps", "data", "journal", "record"];
 
-/** @param {import("../app.js").Context} context @returns {import("../app.js").Page} */
+/** @param {import("../app.js").Context} context */
 export function runPage(context) {
-  const { signal, params } = context, id = params.id;
-  const store = createStore({
-    view: /** @type {any} */ (null), why: /** @type {any} */ (null), problem: "", step: context.query.get("step") ?? "", detail: /** @type {any} */ (null),
-    as: DIALECTS.includes(context.query.get("as") ?? "") ? /** @type {string} */ (context.query.get("as")) : "", told: /** @type {any} */ (null) });
-  let tab = TABS.includes(context.query.get("tab") ?? "") ? /** @type {string} */ (context.query.get("tab")) : "flow";
-  const done = () => reloader.ask();
+	const { signal, params } = context, id = params.id;
+	const store = createStore({
+		view: null, why: null, problem: "", step: context.query.get("step") ?? "", detail: null,
+		as: DIALECTS.includes(context.query.get("as") ?? "") ? (context.query.get("as")) : "", told: null });
+	let tab = TABS.includes(context.query.get("tab") ?? "") ? (context.query.get("tab")) : "flow";
+	const done = () => reloader.ask();
 
-  const head = h("div", { class: "stack tight" }), why = h("div"), problem = h("div");
-  const graph = createGraph({ name: "Steps of the run", choose, signal }), timeline = createTimeline({ choose, signal });
-  const aside = h("aside", { class: "card step-panel", "aria-label": "Step", hidden: true });
-  const flow = h("div", { class: "flow" }, h("div", { class: "stack" },
-    h("section", { class: "card graph-card", "aria-label": "Graph" }, graph.element),
-    h("section", { class: "card", "aria-label": "Timeline" }, h("header", null, h("h2", null, "Timeline"), legend(), h("div", { class: "row" }, timeline.tools)), timeline.element)), aside);
-  const steps = h("div"), data = h("div", { class: "stack" }), dialect = h("div");
-  const journal = journalView({ run: id, signal, as: () => store.get().as }), record = certificateView(id, signal);
-  const tabs = tabbed([
-    { id: "flow", label: "Flow", build: () => flow }, { id: "steps", label: "Steps", build: () => steps }, { id: "data", label: "Data", build: () => data },
-    { id: "journal", label: "Journal", build: () => { journal.show(store.get().view); return journal.element; } }, { id: "record", label: "Certificate", build: () => { record.show(); return record.element; } }],
-  tab, (next) => { tab = next; setQuery({ tab: next === "flow" ? undefined : next }); }, "Parts of the run");
-  const element = h("div", { class: "page run" }, head, problem, why, dialect, tabs.list, tabs.panel);
-  put(head, h("div", { class: "head" }, h("h1", null, "Run")), skeleton(2));
+	const head = h("div", { class: "stack tight" }), why = h("div"), problem = h("div");
+	const graph = createGraph({ name: "Steps of the run", choose, signal }), timeline = createTimeline({ choose, signal });
+	const aside = h("aside", { class: "card step-panel", "aria-label": "Step", hidden: true });
+	const flow = h("div", { class: "flow" }, h("div", { class: "stack" },
+		h("section", { class: "card graph-card", "aria-label": "Graph" }, graph.element),
+		h("section", { class: "card", "aria-label": "Timeline" }, h("header", null, h("h2", null, "Timeline"), legend(), h("div", { class: "row" }, timeline.tools)), timeline.element)), aside);
+	const steps = h("div"), data = h("div", { class: "stack" }), dialect = h("div");
+	const journal = journalView({ run: id, signal, as: () => store.get().as }), record = certificateView(id, signal);
+	const tabs = tabbed([
+		{ id: "flow", label: "Flow", build: () => flow }, { id: "steps", label: "Steps", build: () => steps }, { id: "data", label: "Data", build: () => data },
+		{ id: "journal", label: "Journal", build: () => { journal.show(store.get().view); return journal.element; } }, { id: "record", label: "Certificate", build: () => { record.show(); return record.element; } }],
+	tab, (next) => { tab = next; setQuery({ tab: next === "flow" ? undefined : next }); }, "Parts of the run");
+	const element = h("div", { class: "page run" }, head, problem, why, dialect, tabs.list, tabs.panel);
+	put(head, h("div", { class: "head" }, h("h1", null, "Run")), skeleton(2));
 
-  /** @param {string} step */
-  function choose(step) {
-    const next = store.get().step === step ? "" : step;
-    store.set({ step: next, detail: null });
-    setQuery({ step: next });
-    if (next) {
-      if (tab !== "flow") { tab = "flow"; tabs.show("flow"); setQuery({ tab: undefined }); }
-      void readStep();
-      requestAnimationFrame(() => requestAnimationFrame(() => { if (innerWidth < 1100) aside.scrollIntoView({ block: "nearest" }); }));
-    }
-  }
-  async function readStep() {
-    const { step } = store.get();
-    if (!step) return;
-    const told = await get(`/runs/${id}/steps/${named(step)}`, {}, signal).catch((error) => { if (error instanceof Problem) return null; throw error; });
-    if (store.get().step === step) store.set({ detail: told?.step ?? null });
-  }
+	function choose(step) {
+		const next = store.get().step === step ? "" : step;
+		store.set({ step: next, detail: null });
+		setQuery({ step: next });
+		if (next) {
+			if (tab !== "flow") { tab = "flow"; tabs.show("flow"); setQuery({ tab: undefined }); }
+			void readStep();
+			requestAnimationFrame(() => requestAnimationFrame(() => { if (innerWidth < 1100) aside.scrollIntoView({ block: "nearest" }); }));
+		}
+	}
+	async function readStep() {
+		const { step } = store.get();
+		if (!step) return;
+		const told = await get(`/runs/${id}/steps/${named(step)}`, {}, signal).catch((error) => { if (error instanceof Problem) return null; throw error; });
+		if (store.get().step === step) store.set({ detail: told?.step ?? null });
+	}
 
-  const reloader = createReloader(async () => {
-    try {
-      const view = await get(`/runs/${id}`, {}, signal);
-      store.set({ view, problem: "" });
-      const { as } = store.get();
-      const [told, explained] = await Promise.all([as ? get(`/runs/${id}`, { as }, signal) : null, view.run.ended_at ? null : get(`/runs/${id}/explain`, {}, signal), readStep()]);
-      store.set({ told, why: explained });
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      store.set({ problem: error.status === 404 ? `There is no run ${id} in this tenant.` : error.message });
-    }
-  }, signal, 200);
+	const reloader = createReloader(async () => {
+		try {
+			const view = await get(`/runs/${id}`, {}, signal);
+			store.set({ view, problem: "" });
+			const { as } = store.get();
+			const [told, explained] = await Promise.all([as ? get(`/runs/${id}`, { as }, signal) : null, view.run.ended_at ? null : get(`/runs/${id}/explain`, {}, signal), readStep()]);
+			store.set({ told, why: explained });
+		} catch (error) {
+			if (signal.aborted) return;
+			if (!(error instanceof Problem)) throw error;
+			store.set({ problem: error.status === 404 ? `There is no run ${id} in this tenant.` : error.message });
+		}
+	}, signal, 200);
 
-  let drawn = "";
-  store.watch((state) => {
-    put(problem, state.problem ? problemBox(state.problem) : null);
-    if (!state.view) { if (state.problem) put(head, h("h1", null, "Run")); return; }
-    const stamp = JSON.stringify([state.view.run.journal.seq, state.view.run.quarantined, state.view.steps.map((/** @type {any} */ one) => one.progress), state.why?.causes?.map((/** @type {any} */ one) => [one.sentence.replace(/\d+/g, ""), one.code]), state.step, state.detail?.history?.length, Boolean(state.detail), state.as, Boolean(state.told)]);
-    if (stamp === drawn) return;
-    drawn = stamp;
-    draw(state);
-  }, signal);
+	let drawn = "";
+	store.watch((state) => {
+		put(problem, state.problem ? problemBox(state.problem) : null);
+		if (!state.view) { if (state.problem) put(head, h("h1", null, "Run")); return; }
+		const stamp = JSON.stringify([state.view.run.journal.seq, state.view.run.quarantined, state.view.steps.map((one) => one.progress), state.why?.causes?.map((one) => [one.sentence.replace(/\d+/g, ""), one.code]), state.step, state.detail?.history?.length, Boolean(state.detail), state.as, Boolean(state.told)]);
+		if (stamp === drawn) return;
+		drawn = stamp;
+		draw(state);
+	}, signal);
 
-  /** @param {any} state */
-  function draw({ view, why: explained, step, detail, as, told }) {
-    const { run } = view;
-    context.title(`${run.workflow} ${words(run.state).toLowerCase()}`);
-    drawHead(view, as);
-    drawWhy(view, explained);
-    drawGraph(view, step);
-    timeline.show(view.steps, run.started_at ?? run.created_at, run.ended_at);
-    drawPanel(view, step, detail);
-    put(steps, stepsTable(view));
-    put(data, card("Input", jsonView(run.input, { label: "Input" })), run.ended_at ? card("Output", run.output === null ? h("p", { class: "muted" }, "The run has no output.") : jsonView(run.output, { label: "Output" })) : null,
-      run.warnings.length ? card("Warnings", h("ul", { class: "stack tight" }, run.warnings.map((/** @type {string} */ one) => h("li", { class: "row" }, icon("warn"), said(one, 400))))) : null);
-    put(dialect, as && told ? dialectCard(as, told) : null);
-    tabs.relabel("steps", `Steps (${view.steps.length})`);
-    journal.update(view);
-  }
+	function draw({ view, why: explained, step, detail, as, told }) {
+		const { run } = view;
+		context.title(`${run.workflow} ${words(run.state).toLowerCase()}`);
+		drawHead(view, as);
+		drawWhy(view, explained);
+		drawGraph(view, step);
+		timeline.show(view.steps, run.started_at ?? run.created_at, run.ended_at);
+		drawPanel(view, step, detail);
+		put(steps, stepsTable(view));
+		put(data, card("Input", jsonView(run.input, { label: "Input" })), run.ended_at ? card("Output", run.output === null ? h("p", { class: "muted" }, "The run has no output.") : jsonView(run.output, { label: "Output" })) : null,
+			run.warnings.length ? card("Warnings", h("ul", { class: "stack tight" }, run.warnings.map((one) => h("li", { class: "row" }, icon("warn"), said(one, 400))))) : null);
+		put(dialect, as && told ? dialectCard(as, told) : null);
+		tabs.relabel("steps", `Steps (${view.steps.length})`);
+		journal.update(view);
+	}
 
-  /** @param {any} view @param {string} as */
-  function drawHead(view, as) {
-    const { run } = view, isLive = !run.ended_at;
-    const labels = Object.entries(run.labels ?? {});
-    put(head,
-      h("nav", { class: "crumbs", "aria-label": "Path" }, link("/runs", "Runs"), icon("right"), link(`/workflows/${encodeURI(run.workflow)}`, h("bdi", null, line(run.workflow, 60))), icon("right"), h("span", { class: "mono", title: run.id }, shortId(run.id)), copyButton(run.id, "Copy the id")),
-      h("div", { class: "head" }, h("h1", null, h("bdi", null, line(run.workflow, 80))), badge(run.state), run.rollback && run.rollback !== "none" ? note("undo", "undo", `rollback ${words(run.rollback).toLowerCase()}`) : null, run.quarantined && note("bad", "shield", "quarantined"),
-        h("div", { class: "row" },
-          select([["", "Stepkeep's words"], ...DIALECTS.map((one) => /** @type {[string, string]} */ ([one, `as ${one}`]))], as, (next) => { store.set({ as: next, told: null }); setQuery({ as: next }); reloader.ask(); journal.reset(); }, "Words of"),
-          isLive && may("complete") && button("Send", () => sendDialog(id, "", done), { icon: "send" }),
-          !isLive && may("start") && button("Run again", () => rerunDialog(view, done), { icon: "retry", kind: "primary" }),
-          isLive && may("operate") && button("Cancel", () => cancelDialog(view, done), { icon: "slash", kind: "danger" }))),
-      h("div", { class: "meta" },
-        meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", `${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`),
-        run.business_key && meta("Business key", said(run.business_key, 80)), run.correlation_id !== run.id && meta("Correlation", said(run.correlation_id, 80)), run.rerun_of && meta("Rerun of", runLink(run.rerun_of)),
-        costText(run.cost) && meta("Cost", costText(run.cost)), labels.length ? meta("Labels", h("span", { class: "chips" }, labels.slice(0, 8).map(([name, text]) => h("span", { class: "chip" }, line(`${name}=${text}`, 60))))) : null));
-  }
-  /** @param {string} name @param {import("../dom.js").Child} value */
-  const meta = (name, value) => h("span", null, h("span", { class: "faint" }, name, " "), value);
+	/** @param {any} view @param {string} as */
+	function drawHead(view, as) {
+		const { run } = view, isLive = !run.ended_at;
+		const labels = Object.entries(run.labels ?? {});
+		put(head,
+			h("nav", { class: "crumbs", "aria-label": "Path" }, link("/runs", "Runs"), icon("right"), link(`/workflows/${encodeURI(run.workflow)}`, h("bdi", null, line(run.workflow, 60))), icon("right"), h("span", { class: "mono", title: run.id }, shortId(run.id)), copyButton(run.id, "Copy the id")),
+			h("div", { class: "head" }, h("h1", null, h("bdi", null, line(run.workflow, 80))), badge(run.state), run.rollback && run.rollback !== "none" ? note("undo", "undo", `rollback ${words(run.rollback).toLowerCase()}`) : null, run.quarantined && note("bad", "shield", "quarantined"),
+				h("div", { class: "row" },
+					select([["", "Stepkeep's words"], ...DIALECTS.map((one) => /** @type {[string, string]} */ ([one, `as ${one}`]))], as, (next) => { store.set({ as: next, told: null }); setQuery({ as: next }); reloader.ask(); journal.reset(); }, "Words of"),
+					isLive && may("complete") && button("Send", () => sendDialog(id, "", done), { icon: "send" }),
+					!isLive && may("start") && button("Run again", () => rerunDialog(view, done), { icon: "retry", kind: "primary" }),
+					isLive && may("operate") && button("Cancel", () => cancelDialog(view, done), { icon: "slash", kind: "danger" }))),
+			h("div", { class: "meta" },
+				meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", `${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`),
+				run.business_key && meta("Business key", said(run.business_key, 80)), run.correlation_id !== run.id && meta("Correlation", said(run.correlation_id, 80)), run.rerun_of && meta("Rerun of", runLink(run.rerun_of)),
+				costText(run.cost) && meta("Cost", costText(run.cost)), labels.length ? meta("Labels", h("span", { class: "chips" }, labels.slice(0, 8).map(([name, text]) => h("span", { class: "chip" }, line(`${name}=${text}`, 60))))) : null));
+	}
+	/** @param {string} name @param {import("../dom.js").Child} value */
+	const meta = (name, value) => h("span", null, h("span", { class: "faint" }, name, " "), value);
 
-  /** @param {any} view @param {any} explained */
-  function drawWhy(view, explained) {
-    const { run } = view;
-    if (run.ended_at) return put(why, run.error ? h("div", { class: `why tone-${toneOf(run.state)}` }, icon(run.state === "rolled_back" ? "undo" : "cross"), h("div", { class: "grow" }, h("b", null, run.category ? `Error, category ${words(run.category).toLowerCase()}` : "Error"), h("p", null, said(run.error, 1000)))) : null);
-    const causes = explained?.causes ?? [];
-    if (!causes.length) return put(why);
-    const [first, ...rest] = causes, [tone, name] = kindOf(first.code);
-    const buttons = moves(first, view, done);
-    put(why, h("div", { class: `why tone-${tone}`, role: "status" }, icon(name), h("div", { class: "grow" },
-      h("b", null, first.code === "running" || first.code === "soon" ? "It moves" : "Why it does not move"), h("p", null, said(first.sentence, 1000)),
-      !buttons.length && first.command && tone === "bad" ? h("p", { class: "command" }, h("code", null, inert(first.command)), copyButton(first.command, "Copy the command")) : null,
-      rest.length ? h("details", null, h("summary", null, counted(rest.length, "other cause")), h("ul", null, rest.slice(0, 20).map((/** @type {any} */ one) => h("li", null, said(one.sentence, 400))))) : null),
-    h("div", { class: "row" }, first.until && ["approval", "decision", "completion", "event", "retry", "sleep", "scheduled"].includes(first.code) ? h("span", { class: "muted due" }, icon("clock"), countdown(first.until)) : null,
-      buttons.map((one) => button(one.label, () => attempt(one.act), { kind: one.kind, icon: one.icon })))));
-  }
+	/** @param {any} view @param {any} explained */
+	function drawWhy(view, explained) {
+		const { run } = view;
+		if (run.ended_at) return put(why, run.error ? h("div", { class: `why tone-${toneOf(run.state)}` }, icon(run.state === "rolled_back" ? "undo" : "cross"), h("div", { class: "grow" }, h("b", null, run.category ? `Error, category ${words(run.category).toLowerCase()}` : "Error"), h("p", null, said(run.error, 1000)))) : null);
+		const causes = explained?.causes ?? [];
+		if (!causes.length) return put(why);
+		const [first, ...rest] = causes, [tone, name] = kindOf(first.code);
+		const buttons = moves(first, view, done);
+		put(why, h("div", { class: `why tone-${tone}`, role: "status" }, icon(name), h("div", { class: "grow" },
+			h("b", null, first.code === "running" || first.code === "soon" ? "It moves" : "Why it does not move"), h("p", null, said(first.sentence, 1000)),
+			!buttons.length && first.command && tone === "bad" ? h("p", { class: "command" }, h("code", null, inert(first.command)), copyButton(first.command, "Copy the command")) : null,
+			rest.length ? h("details", null, h("summary", null, counted(rest.length, "other cause")), h("ul", null, rest.slice(0, 20).map((one) => h("li", null, said(one.sentence, 400))))) : null),
+		h("div", { class: "row" }, first.until && ["approval", "decision", "completion", "event", "retry", "sleep", "scheduled"].includes(first.code) ? h("span", { class: "muted due" }, icon("clock"), countdown(first.until)) : null,
+			buttons.map((one) => button(one.label, () => attempt(one.act), { kind: one.kind, icon: one.icon })))));
+	}
 
-  /** @param {any} view @param {string} chosen */
-  function drawGraph(view, chosen) {
-    const plan = view.steps.filter((/** @type {any} */ one) => one.phase !== "undo");
-    const undo = new Map(view.steps.filter((/** @type {any} */ one) => one.phase === "undo").map((/** @type {any} */ one) => [one.name.replace(/^undo:/, ""), one]));
-    const states = new Map(plan.map((/** @type {any} */ one) => [one.name, one.state]));
-    const nodes = plan.map((/** @type {any} */ one) => {
-      const hook = undo.get(one.name);
-      return { id: one.name, label: one.name, state: one.state, sub: subOf(one), tip: one.error ?? "", undo: hook ? { id: hook.name, state: hook.state, at: hook.started_at } : null };
-    });
-    const edges = plan.flatMap((/** @type {any} */ one) => one.depends_on.map((/** @type {string} */ from) => ({ from, to: one.name,
-      taken: ["succeeded", "skipped", "failed"].includes(states.get(from)) && !["pending", "cancelled"].includes(one.state) })));
-    graph.show(nodes, edges, chosen);
-  }
+	/** @param {any} view @param {string} chosen */
+	function drawGraph(view, chosen) {
+		const plan = view.steps.filter((one) => one.phase !== "undo");
+		const undo = new Map(view.steps.filter((one) => one.phase === "undo").map((one) => [one.name.replace(/^undo:/, ""), one]));
+		const states = new Map(plan.map((one) => [one.name, one.state]));
+		const nodes = plan.map((one) => {
+			const hook = undo.get(one.name);
+			return { id: one.name, label: one.name, state: one.state, sub: subOf(one), tip: one.error ?? "", undo: hook ? { id: hook.name, state: hook.state, at: hook.started_at } : null };
+		});
+		const edges = plan.flatMap((one) => one.depends_on.map((from) => ({ from, to: one.name,
+			taken: ["succeeded", "skipped", "failed"].includes(states.get(from)) && !["pending", "cancelled"].includes(one.state) })));
+		graph.show(nodes, edges, chosen);
+	}
 
-  /** @param {any} view @param {string} name @param {any} detail */
-  function drawPanel(view, name, detail) {
-    const one = detail?.name === name ? detail : view.steps.find((/** @type {any} */ step) => step.name === name);
-    aside.hidden = !one;
-    flow.classList.toggle("with-panel", Boolean(one));
-    if (!one) return;
-    const run = view.run.id;
-    const acts = {
-      awaiting_approval: may("decide") && [button("Approve", () => gateDialog("approve", run, name, done), { kind: "good small", icon: "check" }), button("Reject", () => gateDialog("reject", run, name, done), { kind: "danger small", icon: "cross" })],
-      awaiting_completion: may("complete") && button("Complete", () => completeDialog(run, name, done), { kind: "primary small", icon: "check" }),
-      awaiting_event: may("complete") && one.kind !== "sleep" && button("Send", () => sendDialog(run, eventOf(view, one), done), { kind: "primary small", icon: "send" }) };
-    const held = view.run.waiting_for.find((/** @type {any} */ waits) => (waits.step ?? waits.name) === name && /hold|decision/.test(JSON.stringify(waits)));
-    put(aside, h("header", null, h("h2", null, h("bdi", null, line(name, 80))), badge(one.state), h("div", { class: "row" }, held && may("decide") ? button("Decide", () => holdDialog(run, name, done), { kind: "primary small", icon: "hand" }) : /** @type {any} */ (acts)[one.state],
-      button("Close the step", () => choose(name), { kind: "plain small", icon: "cross", hidden: true }))),
-    h("div", { class: "body stack" },
-      one.error ? h("div", { class: "problem" }, icon("cross"), h("span", null, one.category ? h("b", null, `${words(one.category)}: `) : null, said(one.error, 2000))) : null,
-      facts([["Kind", words(one.kind)], ["Phase", one.phase === "main" ? null : words(one.phase)], ["Attempts", one.attempts ? `${one.attempts}${one.losses ? `, ${counted(one.losses, "lease")} lost` : ""}` : null], ["Worker", one.worker && said(one.worker)], ["Started", one.started_at && moment(one.started_at)],
-        ["Took", one.started_at && lasted(one.started_at, one.ended_at)], ["Ends by itself", one.until && countdown(one.until)], ["Next attempt", one.state === "retrying" && one.due_at ? countdown(one.due_at) : null], ["After", one.depends_on.length ? h("span", { class: "chips" }, one.depends_on.map((/** @type {string} */ dep) => button(line(dep, 40), () => choose(dep), { kind: "small" }))) : null],
-        ["Cost", costText(one.cost)], ["Progress", one.progress ? said(typeof one.progress === "object" ? [one.progress.fraction !== undefined && one.progress.fraction !== null ? `${Math.round(one.progress.fraction * 100)} %` : "", one.progress.message ?? one.progress.text ?? ""].filter(Boolean).join(", ") || JSON.stringify(one.progress) : one.progress, 300) : null],
-        ["Skipped", one.skipped && said(one.skipped.sentence ?? one.skipped.reason ?? JSON.stringify(one.skipped), 300)], ["In doubt", one.in_doubt ? "yes: it is not known whether it took effect" : null]]),
-      one.record ? h("section", { class: "stack tight" }, h("h3", null, "Record"), jsonView(one.record, { label: "Record" })) : null,
-      one.output !== null && one.output !== undefined ? h("section", { class: "stack tight" }, h("h3", null, "Output"), jsonView(one.output, { label: "Output" })) : null,
-      one.history.length ? h("section", { class: "stack tight" }, h("h3", null, counted(one.history.length, "attempt")), h("div", { class: "attempts", tabindex: "0", role: "region", "aria-label": "Attempts" }, [...one.history].reverse().map(attemptCard))) : null));
-  }
+	/** @param {any} view @param {string} name @param {any} detail */
+	function drawPanel(view, name, detail) {
+		const one = detail?.name === name ? detail : view.steps.find((step) => step.name === name);
+		aside.hidden = !one;
+		flow.classList.toggle("with-panel", Boolean(one));
+		if (!one) return;
+		const run = view.run.id;
+		const acts = {
+			awaiting_approval: may("decide") && [button("Approve", () => gateDialog("approve", run, name, done), { kind: "good small", icon: "check" }), button("Reject", () => gateDialog("reject", run, name, done), { kind: "danger small", icon: "cross" })],
+			awaiting_completion: may("complete") && button("Complete", () => completeDialog(run, name, done), { kind: "primary small", icon: "check" }),
+			awaiting_event: may("complete") && one.kind !== "sleep" && button("Send", () => sendDialog(run, eventOf(view, one), done), { kind: "primary small", icon: "send" }) };
+		const held = view.run.waiting_for.find((waits) => (waits.step ?? waits.name) === name && /hold|decision/.test(JSON.stringify(waits)));
+		put(aside, h("header", null, h("h2", null, h("bdi", null, line(name, 80))), badge(one.state), h("div", { class: "row" }, held && may("decide") ? button("Decide", () => holdDialog(run, name, done), { kind: "primary small", icon: "hand" }) : acts[one.state],
+			button("Close the step", () => choose(name), { kind: "plain small", icon: "cross", hidden: true }))),
+		h("div", { class: "body stack" },
+			one.error ? h("div", { class: "problem" }, icon("cross"), h("span", null, one.category ? h("b", null, `${words(one.category)}: `) : null, said(one.error, 2000))) : null,
+			facts([["Kind", words(one.kind)], ["Phase", one.phase === "main" ? null : words(one.phase)], ["Attempts", one.attempts ? `${one.attempts}${one.losses ? `, ${counted(one.losses, "lease")} lost` : ""}` : null], ["Worker", one.worker && said(one.worker)], ["Started", one.started_at && moment(one.started_at)],
+				["Took", one.started_at && lasted(one.started_at, one.ended_at)], ["Ends by itself", one.until && countdown(one.until)], ["Next attempt", one.state === "retrying" && one.due_at ? countdown(one.due_at) : null], ["After", one.depends_on.length ? h("span", { class: "chips" }, one.depends_on.map((dep) => button(line(dep, 40), () => choose(dep), { kind: "small" }))) : null],
+				["Cost", costText(one.cost)], ["Progress", one.progress ? said(typeof one.progress === "object" ? [one.progress.fraction !== undefined && one.progress.fraction !== null ? `${Math.round(one.progress.fraction * 100)} %` : "", one.progress.message ?? one.progress.text ?? ""].filter(Boolean).join(", ") || JSON.stringify(one.progress) : one.progress, 300) : null],
+				["Skipped", one.skipped && said(one.skipped.sentence ?? one.skipped.reason ?? JSON.stringify(one.skipped), 300)], ["In doubt", one.in_doubt ? "yes: it is not known whether it took effect" : null]]),
+			one.record ? h("section", { class: "stack tight" }, h("h3", null, "Record"), jsonView(one.record, { label: "Record" })) : null,
+			one.output !== null && one.output !== undefined ? h("section", { class: "stack tight" }, h("h3", null, "Output"), jsonView(one.output, { label: "Output" })) : null,
+			one.history.length ? h("section", { class: "stack tight" }, h("h3", null, counted(one.history.length, "attempt")), h("div", { class: "attempts", tabindex: "0", role: "region", "aria-label": "Attempts" }, [...one.history].reverse().map(attemptCard))) : null));
+	}
 
-  void follow(`/runs/${id}/stream`, { signal, connected: (is) => context.live(is ? "on" : "off"), event: (name) => { if (name === "end") context.live("none"); reloader.ask(); } });
-  every(5000, () => { if (!store.get().view?.run.ended_at) reloader.ask(); }, signal);
-  reloader.ask();
+	void follow(`/runs/${id}/stream`, { signal, connected: (is) => context.live(is ? "on" : "off"), event: (name) => { if (name === "end") context.live("none"); reloader.ask(); } });
+	every(5000, () => { if (!store.get().view?.run.ended_at) reloader.ask(); }, signal);
+	reloader.ask();
 
-  const move = (/** @type {number} */ by) => {
-    const all = store.get().view?.steps ?? [], at = all.findIndex((/** @type {any} */ one) => one.name === store.get().step);
-    const next = all[Math.max(0, Math.min(all.length - 1, at + by))];
-    if (next && next.name !== store.get().step) choose(next.name);
-  };
-  const firstMove = (/** @type {string} */ label) => { const { view, why: explained } = store.get(); const cause = explained?.causes?.[0]; if (view && cause) void attempt(moves(cause, view, done).find((one) => !label || one.label === label)?.act ?? (async () => undefined)); };
-  return {
-    element,
-    keys: {
-      j: { say: "Next step", act: () => move(1) }, k: { say: "Step before", act: () => move(-1) }, escape: { say: "Close the step", act: () => store.get().step && choose(store.get().step) },
-      m: { say: "Move it: the action that the page proposes", act: () => firstMove("") }, a: { say: "Approve", act: () => firstMove("Approve") }, r: { say: "Reject", act: () => firstMove("Reject") },
-      c: { say: "Cancel the run", act: () => { const { view } = store.get(); if (view && !view.run.ended_at && may("operate")) cancelDialog(view, done); } },
-      R: { say: "Run again", act: () => { const { view } = store.get(); if (view?.run.ended_at && may("start")) rerunDialog(view, done); } },
-      ...Object.fromEntries(TABS.map((one, at) => [String(at + 1), { say: `Show ${one === "record" ? "certificate" : one}`, act: () => { tab = one; tabs.show(one); setQuery({ tab: one === "flow" ? undefined : one }); } }])),
-    },
-    commands: [
-      { label: "Quarantine this run", icon: "shield", act: () => quarantineDialog(id, "quarantine", done) }, { label: "Copy the id of this run", icon: "copy", act: () => navigator.clipboard?.writeText(id) },
-      { label: "Download the evidence pack", icon: "book", act: () => { location.href = address(`/runs/${id}/evidence`); } }],
-  };
+	const move = (by) => {
+		const all = store.get().view?.steps ?? [], at = all.findIndex((one) => one.name === store.get().step);
+		const next = all[Math.max(0, Math.min(all.length - 1, at + by))];
+		if (next && next.name !== store.get().step) choose(next.name);
+	};
+	const firstMove = (label) => { const { view, why: explained } = store.get(); const cause = explained?.causes?.[0]; if (view && cause) void attempt(moves(cause, view, done).find((one) => !label || one.label === label)?.act ?? (async () => undefined)); };
+	return {
+		element,
+		keys: {
+			j: { say: "Next step", act: () => move(1) }, k: { say: "Step before", act: () => move(-1) }, escape: { say: "Close the step", act: () => store.get().step && choose(store.get().step) },
+			m: { say: "Move it: the action that the page proposes", act: () => firstMove("") }, a: { say: "Approve", act: () => firstMove("Approve") }, r: { say: "Reject", act: () => firstMove("Reject") },
+			c: { say: "Cancel the run", act: () => { const { view } = store.get(); if (view && !view.run.ended_at && may("operate")) cancelDialog(view, done); } },
+			R: { say: "Run again", act: () => { const { view } = store.get(); if (view?.run.ended_at && may("start")) rerunDialog(view, done); } },
+			...Object.fromEntries(TABS.map((one, at) => [String(at + 1), { say: `Show ${one === "record" ? "certificate" : one}`, act: () => { tab = one; tabs.show(one); setQuery({ tab: one === "flow" ? undefined : one }); } }])),
+		},
+		commands: [
+			{ label: "Quarantine this run", icon: "shield", act: () => quarantineDialog(id, "quarantine", done) }, { label: "Copy the id of this run", icon: "copy", act: () => navigator.clipboard?.writeText(id) },
+			{ label: "Download the evidence pack", icon: "book", act: () => { location.href = address(`/runs/${id}/evidence`); } }],
+	};
 
-  /** @param {any} view */
-  function stepsTable(view) {
-    return h("div", { class: "card" }, h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Steps" }, h("table", { class: "table" }, h("thead", null, h("tr", null, ["Step", "State", "Kind", "Attempts", "Worker", "Started", "Took", "Cost", "Error or output"].map((one) => h("th", { scope: "col" }, one)))),
-      h("tbody", null, view.steps.slice(0, 1000).map((/** @type {any} */ one) => h("tr", null, h("td", null, button(line(one.name, 60), () => choose(one.name), { kind: "plain small link" })), h("td", null, badge(one.state)), h("td", { class: "muted" }, one.phase === "main" ? words(one.kind) : `${words(one.kind)}, ${one.phase}`), h("td", { class: "num" }, one.attempts || "–"),
-        h("td", { class: "muted" }, workerOf(one)), h("td", { class: "num" }, moment(one.started_at)), h("td", { class: "num" }, lasted(one.started_at, one.ended_at)), h("td", { class: "num" }, costText(one.cost) || "–"), h("td", { class: "wide-cell" }, one.error ? h("span", { class: "late" }, said(one.error, 200)) : one.output === null || one.output === undefined ? "–" : h("code", { class: "muted" }, line(JSON.stringify(one.output), 120)))))))));
-  }
+	function stepsTable(view) {
+		return h("div", { class: "card" }, h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Steps" }, h("table", { class: "table" }, h("thead", null, h("tr", null, ["Step", "State", "Kind", "Attempts", "Worker", "Started", "Took", "Cost", "Error or output"].map((one) => h("th", { scope: "col" }, one)))),
+			h("tbody", null, view.steps.slice(0, 1000).map((one) => h("tr", null, h("td", null, button(line(one.name, 60), () => choose(one.name), { kind: "plain small link" })), h("td", null, badge(one.state)), h("td", { class: "muted" }, one.phase === "main" ? words(one.kind) : `${words(one.kind)}, ${one.phase}`), h("td", { class: "num" }, one.attempts || "–"),
+				h("td", { class: "muted" }, workerOf(one)), h("td", { class: "num" }, moment(one.started_at)), h("td", { class: "num" }, lasted(one.started_at, one.ended_at)), h("td", { class: "num" }, costText(one.cost) || "–"), h("td", { class: "wide-cell" }, one.error ? h("span", { class: "late" }, said(one.error, 200)) : one.output === null || one.output === undefined ? "–" : h("code", { class: "muted" }, line(JSON.stringify(one.output), 120)))))))));
+	}
 }
 
-/** @param {any} one */
 const workerOf = (one) => { const name = one.worker ?? one.history.at(-1)?.worker; return name ? h("span", { title: name }, line(name, 24)) : "–"; };
 /** @param {any} view @param {any} step */
-const eventOf = (view, step) => view.run.waiting_for.find((/** @type {any} */ one) => (one.step ?? one.name) === step.name)?.event ?? "";
+const eventOf = (view, step) => view.run.waiting_for.find((one) => (one.step ?? one.name) === step.name)?.event ?? "";
 
 /** What a node says under its name. @param {any} one */
 function subOf(one) {
-  if (one.state === "retrying") return `attempt ${one.attempts} failed`;
-  if (one.state.startsWith("awaiting_")) return words(one.state).toLowerCase();
-  const parts = [one.kind === "python" ? "" : one.kind, one.attempts > 1 ? `${one.attempts} attempts` : ""].filter(Boolean);
-  if (one.started_at && one.ended_at) { const ms = Date.parse(one.ended_at) - Date.parse(one.started_at); parts.push(ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`); }
-  return parts.join(" · ") || words(one.state).toLowerCase();
+	if (one.state === "retrying") return `attempt ${one.attempts} failed`;
+	if (one.state.startsWith("awaiting_")) return words(one.state).toLowerCase();
+	const parts = [one.kind === "python" ? "" : one.kind, one.attempts > 1 ? `${one.attempts} attempts` : ""].filter(Boolean);
+	if (one.started_at && one.ended_at) { const ms = Date.parse(one.ended_at) - Date.parse(one.started_at); parts.push(ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`); }
+	return parts.join(" · ") || words(one.state).toLowerCase();
 }
 
-/** @param {any} one */
 function attemptCard(one) {
-  const kept = one.evidence;
-  return h("article", { class: "attempt" }, h("header", null, h("b", null, `#${one.number}`), badge(one.state), h("span", { class: "muted num" }, lasted(one.started_at, one.ended_at))),
-    h("p", { class: "faint" }, moment(one.started_at), " · ", h("span", { title: one.worker }, line(one.worker ?? "", 40)), costText(one.cost) ? ` · ${costText(one.cost)}` : ""),
-    one.error ? h("p", { class: "late" }, one.category ? `${words(one.category)}: ` : "", said(one.error, 1000)) : null,
-    kept?.traceback ? h("details", { open: true }, h("summary", null, "Traceback"), h("pre", { class: "trace bad", tabindex: "0" }, inert(kept.traceback))) : null,
-    kept?.log?.length ? h("details", { open: true }, h("summary", null, counted(kept.log.length, "log line")), h("pre", { class: "trace", tabindex: "0" }, kept.log.map((/** @type {any} */ row) => `${inert(typeof row === "string" ? row : JSON.stringify(row))}\n`))) : null,
-    kept && "inputs" in kept ? h("details", null, h("summary", null, "Inputs"), jsonView(kept.inputs, { label: "Inputs" })) : null);
+	const kept = one.evidence;
+	return h("article", { class: "attempt" }, h("header", null, h("b", null, `#${one.number}`), badge(one.state), h("span", { class: "muted num" }, lasted(one.started_at, one.ended_at))),
+		h("p", { class: "faint" }, moment(one.started_at), " · ", h("span", { title: one.worker }, line(one.worker ?? "", 40)), costText(one.cost) ? ` · ${costText(one.cost)}` : ""),
+		one.error ? h("p", { class: "late" }, one.category ? `${words(one.category)}: ` : "", said(one.error, 1000)) : null,
+		kept?.traceback ? h("details", { open: true }, h("summary", null, "Traceback"), h("pre", { class: "trace bad", tabindex: "0" }, inert(kept.traceback))) : null,
+		kept?.log?.length ? h("details", { open: true }, h("summary", null, counted(kept.log.length, "log line")), h("pre", { class: "trace", tabindex: "0" }, kept.log.map((row) => `${inert(typeof row === "string" ? row : JSON.stringify(row))}\n`))) : null,
+		kept && "inputs" in kept ? h("details", null, h("summary", null, "Inputs"), jsonView(kept.inputs, { label: "Inputs" })) : null);
 }
 
 /** @param {string} name @param {any} told */
 function dialectCard(name, told) {
-  const lists = Object.entries(told).flatMap(([key, value]) => (Array.isArray(value) ? [[key, value]] : value && typeof value === "object" && Array.isArray(value.steps) ? [[key, value.steps]] : []));
-  const list = /** @type {any} */ (lists.find(([key]) => /step|action|task/.test(String(key))) ?? lists[0]);
-  const status = told.status?.state ?? told.status ?? told.workflow_instance?.status ?? told.workstream?.status;
-  return card(h("h2", null, `In the words of ${name}`), h("div", { class: "stack" }, typeof status === "string" ? h("p", null, "Status: ", h("b", null, inert(status))) : null, list ? autoTable(list[1]) : null,
-    h("details", null, h("summary", null, "The whole body"), jsonView(told, { label: "Body", open: false }))), h("a", { class: "button small", href: href(location.pathname.split("/ui")[1] ?? "", {}) }, "Stepkeep's words"));
+	const lists = Object.entries(told).flatMap(([key, value]) => (Array.isArray(value) ? [[key, value]] : value && typeof value === "object" && Array.isArray(value.steps) ? [[key, value.steps]] : []));
+	const list = (lists.find(([key]) => /step|action|task/.test(String(key))) ?? lists[0]);
+	const status = told.status?.state ?? told.status ?? told.workflow_instance?.status ?? told.workstream?.status;
+	return card(h("h2", null, `In the words of ${name}`), h("div", { class: "stack" }, typeof status === "string" ? h("p", null, "Status: ", h("b", null, inert(status))) : null, list ? autoTable(list[1]) : null,
+		h("details", null, h("summary", null, "The whole body"), jsonView(told, { label: "Body", open: false }))));
 }

@@ -4,8 +4,8 @@
  */
 import { follow, get, may, Problem } from "../api.js";
 import { bulkDialog } from "../components/bulk.js";
-import { attempt, openDialog } from "../components/dialog.js";
-import { button, empty, input, problemBox, said, select, skeleton } from "../components/parts.js";
+import { openDialog } from "../components/dialog.js";
+import { button, empty, field, input, problemBox, said, select, skeleton } from "../components/parts.js";
 import { createTable } from "../components/table.js";
 import { startDialog } from "../components/start.js";
 import { h, put } from "../dom.js";
@@ -18,228 +18,221 @@ import { createReloader, createStore, every } from "../store.js";
 const PAGE = 100, MOST = 20_000;
 const STATES = ["idle", "queued", "running", "blocked", "validating", "stopping", "compensating", "succeeded", "failed", "cancelled", "rolled_back"];
 const GROUPS = /** @type {[string, string, string[]][]} */ ([
-  ["all", "All", []], ["live", "Live", ["idle", "queued", "running", "blocked", "validating", "stopping", "compensating"]],
-  ["blocked", "Blocked", ["blocked"]], ["failed", "Failed", ["failed"]], ["rolled_back", "Rolled back", ["rolled_back"]], ["succeeded", "Succeeded", ["succeeded"]], ["cancelled", "Cancelled", ["cancelled"]]]);
+	["all", "All", []], ["live", "Live", ["idle", "queued", "running", "blocked", "validating", "stopping", "compensating"]],
+	["blocked", "Blocked", ["blocked"]], ["failed", "Failed", ["failed"]], ["rolled_back", "Rolled back", ["rolled_back"]], ["succeeded", "Succeeded", ["succeeded"]], ["cancelled", "Cancelled", ["cancelled"]]]);
 const FILTERS = ["text", "workflow", "business_key", "correlation_id", "label", "error", "since", "until", "state"];
 const LIVE = new Set(GROUPS[1][2]);
 
-/** @param {import("../app.js").Context} context @returns {import("../app.js").Page} */
+/** @param {import("../app.js").Context} context */
 export function runsPage(context) {
-  const { signal } = context;
-  const filters = readFilters(context.query);
-  const store = createStore({ runs: /** @type {any[]} */ ([]), next: /** @type {string | null} */ (null), total: /** @type {number | null} */ (null), complete: true, problem: "", loaded: false });
-  const health = createHealth(signal, () => table.refresh());
-  let isLoadingMore = false, generation = 0;
+	const { signal } = context;
+	const filters = readFilters(context.query);
+	const store = createStore({ runs: ([]), next: /** @type {string | null} */ (null), total: /** @type {number | null} */ (null), complete: true, problem: "", loaded: false });
+	const health = createHealth(signal, () => table.refresh());
+	let isLoadingMore = false, generation = 0;
 
-  const columns = [
-    { id: "state", label: "State", width: "8.25rem", cell: (/** @type {any} */ run) => badge(run.state) },
-    { id: "run", label: "Workflow", width: "minmax(8rem, 1.2fr)", cell: (/** @type {any} */ run) => [h("a", { href: href(`/runs/${run.id}`), class: "cut" }, h("bdi", null, line(run.workflow, 80))), h("span", { class: "faint" }, `v${run.version}`), run.quarantined && h("span", { class: "chip" }, "quarantined")] },
-    { id: "health", label: "Health", width: "minmax(12rem, 2.6fr)", cell: (/** @type {any} */ run) => healthView(run, health.of(run)) },
-    { id: "key", label: "Key and labels", width: "minmax(7rem, 1.3fr)", cell: (/** @type {any} */ run) => keyCell(run) },
-    { id: "id", label: "Run", width: "8.5rem", cell: (/** @type {any} */ run) => h("span", { class: "mono muted", title: run.id }, shortId(run.id)) },
-    { id: "started", label: "Created", width: "6.25rem", cell: (/** @type {any} */ run) => moment(run.created_at) },
-    { id: "took", label: "Took", width: "5rem", right: true, cell: (/** @type {any} */ run) => lasted(run.started_at, run.ended_at) },
-  ];
-  const table = createTable({
-    name: "Runs", columns, key: (run) => run.id, open: (run, event) => open(run, event), card: cardOf, selectable: may("operate") || may("start"), signal,
-    version: (run) => `${run.journal.seq}|${run.state}|${health.stamp(run)}`, selected: showSelection, end: () => void more(), seen: (rows) => health.want(rows.filter((run) => LIVE.has(run.state))),
-    empty: () => (store.get().loaded ? nothing() : skeleton(8)),
-  });
+	const columns = [
+		{ id: "state", label: "State", width: "8.25rem", cell: (run) => badge(run.state) },
+		{ id: "run", label: "Workflow", width: "minmax(8rem, 1.2fr)", cell: (run) => [h("a", { href: href(`/runs/${run.id}`), class: "cut" }, h("bdi", null, line(run.workflow, 80))), h("span", { class: "faint" }, `v${run.version}`), run.quarantined && h("span", { class: "chip" }, "quarantined")] },
+		{ id: "health", label: "Health", width: "minmax(12rem, 2.6fr)", cell: (run) => healthView(run, health.of(run)) },
+		{ id: "key", label: "Key and labels", width: "minmax(7rem, 1.3fr)", cell: (run) => keyCell(run) },
+		{ id: "id", label: "Run", width: "8.5rem", cell: (run) => h("span", { class: "mono muted", title: run.id }, shortId(run.id)) },
+		{ id: "started", label: "Created", width: "6.25rem", cell: (run) => moment(run.created_at) },
+		{ id: "took", label: "Took", width: "5rem", right: true, cell: (run) => lasted(run.started_at, run.ended_at) },
+	];
+	const table = createTable({
+		name: "Runs", columns, key: (run) => run.id, open: (run, event) => open(run, event), card: cardOf, selectable: may("operate") || may("start"), signal,
+		version: (run) => `${run.journal.seq}|${run.state}|${health.stamp(run)}`, selected: showSelection, end: () => void more(), seen: (rows) => health.want(rows.filter((run) => LIVE.has(run.state))),
+		empty: () => (store.get().loaded ? nothing() : skeleton(8)),
+	});
 
-  const search = input({ type: "search", placeholder: "Search ids, keys, labels and input", "aria-label": "Search runs", value: filters.text ?? "", on: { input: () => later({ text: search.value.trim() }) } });
-  const states = h("div", { class: "switch", role: "group", "aria-label": "State" });
-  const chips = h("div", { class: "chips" });
-  const bar = h("div", { class: "card selection row", hidden: true, role: "region", "aria-label": "Selected runs" });
-  const views = h("div", { class: "row" });
-  const problem = h("div");
-  const element = h("div", { class: "page full runs" },
-    h("div", { class: "head" }, h("h1", null, "Runs"), h("div", { class: "row" }, views, may("start") && button("Start a run", () => startDialog(), { kind: "primary", icon: "plus" }))),
-    h("div", { class: "filters" }, h("div", { class: "search" }, icon("search"), search), states, button("Filter", openFilters, { icon: "more" })), chips, problem, bar, table.element);
+	const search = input({ type: "search", placeholder: "Search ids, keys, labels and input", "aria-label": "Search runs", value: filters.text ?? "", on: { input: () => later({ text: search.value.trim() }) } });
+	const states = h("div", { class: "switch", role: "group", "aria-label": "State" });
+	const chips = h("div", { class: "chips" });
+	const bar = h("div", { class: "card selection row", hidden: true, role: "region", "aria-label": "Selected runs" });
+	const views = h("div", { class: "row" });
+	const problem = h("div");
+	const element = h("div", { class: "page full runs" },
+		h("div", { class: "head" }, h("h1", null, "Runs"), h("div", { class: "row" }, views, may("start") && button("Start a run", () => startDialog(), { kind: "primary", icon: "plus" }))),
+		h("div", { class: "filters" }, h("div", { class: "search" }, icon("search"), search), button("Filter", openFilters, { icon: "more" }), states), chips, problem, bar, table.element);
 
-  /** @param {any} run @param {any} [event] */
-  function open(run, event) {
-    if (event && (event.ctrlKey || event.metaKey)) window.open(href(`/runs/${run.id}`), "_blank", "noopener");
-    else go(`/runs/${run.id}`);
-  }
-  function nothing() {
-    const isFiltered = FILTERS.some((name) => filters[name] !== undefined && String(filters[name]).length);
-    if (isFiltered) return empty("search", "No run matches", "Change the filters, or ", button("show all runs", () => change(Object.fromEntries(FILTERS.map((name) => [name, undefined]))), { kind: "small" }));
-    return empty("runs", "No runs yet", "Start one here, or from the command line: ", h("code", null, "stepkeep run FILE.yaml"), ". It shows up at once.");
-  }
+	/** @param {any} run @param {any} [event] */
+	function open(run, event) {
+		if (event && (event.ctrlKey || event.metaKey)) window.open(href(`/runs/${run.id}`), "_blank", "noopener");
+		else go(`/runs/${run.id}`);
+	}
+	function nothing() {
+		const isFiltered = FILTERS.some((name) => filters[name] !== undefined && String(filters[name]).length);
+		if (isFiltered) return empty("search", "No run matches", "Change the filters, or ", button("show all runs", () => change(Object.fromEntries(FILTERS.map((name) => [name, undefined]))), { kind: "small" }));
+		return empty("runs", "No runs yet", "Start one here, or from the command line: ", h("code", null, "stepkeep run FILE.yaml"), ". It shows up at once.");
+	}
 
-  let timer = 0;
-  /** @param {Record<string, any>} changes */
-  function later(changes) {
-    clearTimeout(timer);
-    timer = setTimeout(() => change(changes), 220);
-  }
-  /** @param {Record<string, any>} changes */
-  function change(changes) {
-    Object.assign(filters, changes);
-    setQuery(Object.fromEntries(FILTERS.map((name) => [name, filters[name]])));
-    if (document.activeElement !== search) search.value = filters.text ?? "";
-    generation += 1;
-    store.set({ runs: [], next: null, loaded: false });
-    table.scroller.scrollTop = 0;
-    drawFilters();
-    reloader.ask();
-  }
-  function drawFilters() {
-    const chosen = [...(filters.state ?? [])].sort().join();
-    put(states, GROUPS.map(([, label, group]) => h("button", { type: "button", "aria-pressed": String([...group].sort().join() === chosen), on: { click: () => change({ state: group.length ? group : undefined }) } }, label)));
-    const isGroup = GROUPS.some(([, , group]) => [...group].sort().join() === chosen);
-    const set = FILTERS.filter((name) => filters[name] && name !== "text" && !(name === "state" && isGroup));
-    put(chips, set.map((name) => h("span", { class: "chip" }, `${words(name)}: ${line([filters[name]].flat().join(", "), 60)}`,
-      button(`Remove the filter ${words(name)}`, () => change({ [name]: undefined }), { kind: "plain small", icon: "cross", hidden: true }))));
-    chips.hidden = !set.length;
-  }
-  function openFilters() {
-    const fields = /** @type {Record<string, any>} */ ({
-      workflow: input({ value: filters.workflow ?? "" }), business_key: input({ value: filters.business_key ?? "" }), correlation_id: input({ value: filters.correlation_id ?? "" }),
-      label: input({ value: (filters.label ?? []).join(", "), placeholder: "team=a, region=eu" }), error: input({ value: filters.error ?? "" }),
-      since: input({ type: "datetime-local", value: local(filters.since) }), until: input({ type: "datetime-local", value: local(filters.until) }) });
-    const boxes = STATES.map((state) => [state, h("input", { type: "checkbox", checked: (filters.state ?? []).includes(state) })]);
-    const named = /** @type {[string, string, string?][]} */ ([["workflow", "Workflow"], ["business_key", "Business key"], ["correlation_id", "Correlation id"], ["label", "Labels", "NAME=TEXT, separated by commas"], ["error", "Error", "A part of the error"], ["since", "Started at or after"], ["until", "Started at or before"]]);
-    openDialog({ title: "Filter runs", label: "Apply", body: [
-      h("div", { class: "two" }, named.map(([name, label, hint]) => fieldOf(label, fields[name], hint))),
-      h("fieldset", { class: "states" }, h("legend", null, "States"), boxes.map(([state, box]) => h("label", { class: "row" }, box, badge(state))))],
-    act: async () => {
-      const moment = (/** @type {string} */ text) => (text ? new Date(text).toISOString() : undefined);
-      const labels = fields.label.value.split(",").map((/** @type {string} */ one) => one.trim()).filter(Boolean);
-      const wanted = boxes.filter(([, box]) => box.checked).map(([state]) => state);
-      change({ ...Object.fromEntries(["workflow", "business_key", "correlation_id", "error"].map((name) => [name, fields[name].value.trim() || undefined])),
-        label: labels.length ? labels : undefined, since: moment(fields.since.value), until: moment(fields.until.value), state: wanted.length ? wanted : undefined });
-    } });
-  }
+	let timer = 0;
+	/** @param {Record<string, any>} changes */
+	function later(changes) {
+		clearTimeout(timer);
+		timer = setTimeout(() => change(changes), 220);
+	}
+	/** @param {Record<string, any>} changes */
+	function change(changes) {
+		Object.assign(filters, changes);
+		setQuery(Object.fromEntries(FILTERS.map((name) => [name, filters[name]])));
+		if (document.activeElement !== search) search.value = filters.text ?? "";
+		generation += 1;
+		store.set({ runs: [], next: null, loaded: false });
+		table.scroller.scrollTop = 0;
+		drawFilters();
+		reloader.ask();
+	}
+	function drawFilters() {
+		const chosen = [...(filters.state ?? [])].sort().join();
+		put(states, GROUPS.map(([, label, group]) => h("button", { type: "button", "aria-pressed": String([...group].sort().join() === chosen), on: { click: () => change({ state: group.length ? group : undefined }) } }, label)));
+		const isGroup = GROUPS.some(([, , group]) => [...group].sort().join() === chosen);
+		const set = FILTERS.filter((name) => filters[name] && name !== "text" && !(name === "state" && isGroup));
+		put(chips, set.map((name) => h("span", { class: "chip" }, `${words(name)}: ${line([filters[name]].flat().join(", "), 60)}`,
+			button(`Remove the filter ${words(name)}`, () => change({ [name]: undefined }), { kind: "plain small", icon: "cross", hidden: true }))));
+		chips.hidden = !set.length;
+	}
+	function openFilters() {
+		const fields = /** @type {Record<string, any>} */ ({
+			workflow: input({ value: filters.workflow ?? "" }), business_key: input({ value: filters.business_key ?? "" }), correlation_id: input({ value: filters.correlation_id ?? "" }),
+			label: input({ value: (filters.label ?? []).join(", "), placeholder: "team=a, region=eu" }), error: input({ value: filters.error ?? "" }),
+			since: input({ type: "datetime-local", value: local(filters.since) }), until: input({ type: "datetime-local", value: local(filters.until) }) });
+		const boxes = STATES.map((state) => [state, h("input", { type: "checkbox", checked: (filters.state ?? []).includes(state) })]);
+		const named = /** @type {[string, string, string?][]} */ ([["workflow", "Workflow"], ["business_key", "Business key"], ["correlation_id", "Correlation id"], ["label", "Labels", "NAME=TEXT, separated by commas"], ["error", "Error", "A part of the error"], ["since", "Started at or after"], ["until", "Started at or before"]]);
+		openDialog({ title: "Filter runs", label: "Apply", body: [
+			h("div", { class: "two" }, named.map(([name, label, hint]) => field(label, fields[name], hint))),
+			h("fieldset", { class: "states" }, h("legend", null, "States"), boxes.map(([state, box]) => h("label", { class: "row" }, box, badge(state))))],
+		act: async () => {
+			const moment = (text) => (text ? new Date(text).toISOString() : undefined);
+			const labels = fields.label.value.split(",").map((one) => one.trim()).filter(Boolean);
+			const wanted = boxes.filter(([, box]) => box.checked).map(([state]) => state);
+			change({ ...Object.fromEntries(["workflow", "business_key", "correlation_id", "error"].map((name) => [name, fields[name].value.trim() || undefined])),
+				label: labels.length ? labels : undefined, since: moment(fields.since.value), until: moment(fields.until.value), state: wanted.length ? wanted : undefined });
+		} });
+	}
 
-  // Saved views are addresses with a name, kept in this browser.
-  const kept = () => /** @type {Record<string, string>} */ (JSON.parse(localStorage.getItem("stepkeep.views") ?? "{}"));
-  function drawViews() {
-    const all = kept(), names = Object.keys(all).sort();
-    put(views, names.length ? select([["", "Saved views"], ...names.map((one) => /** @type {[string, string]} */ ([one, one]))], names.find((one) => all[one] === location.search) ?? "", (name) => {
-      const next = readFilters(new URLSearchParams(all[name] ?? ""));
-      change({ ...Object.fromEntries(FILTERS.map((one) => [one, undefined])), ...next });
-    }, "Saved views") : null, button("Save view", saveView, { kind: "plain", icon: "star" }));
-  }
-  function saveView() {
-    const name = input({ maxlength: "60", autofocus: true }), all = kept();
-    openDialog({ title: "Save this view", label: "Save", done: "Saved in this browser", body: [fieldOf("Name", name, "The same name replaces the view."),
-      Object.keys(all).length ? h("div", { class: "chips" }, Object.keys(all).sort().map((one) => h("span", { class: "chip" }, inert(one),
-        button(`Remove the view ${one}`, (event) => { const left = kept(); delete left[one]; localStorage.setItem("stepkeep.views", JSON.stringify(left)); /** @type {any} */ (event.target).closest(".chip").remove(); drawViews(); }, { kind: "plain small", icon: "cross", hidden: true })))) : null],
-    act: async () => {
-      if (!name.value.trim()) throw new TypeError("Give the view a name.");
-      localStorage.setItem("stepkeep.views", JSON.stringify({ ...kept(), [name.value.trim()]: location.search }));
-      drawViews();
-    } });
-  }
+	// Saved views are addresses with a name, kept in this browser.
+	const kept = () => /** @type {Record<string, string>} */ (JSON.parse(localStorage.getItem("stepkeep.views") ?? "{}"));
+	function drawViews() {
+		const all = kept(), names = Object.keys(all).sort();
+		put(views, names.length ? select([["", "Saved views"], ...names.map((one) => /** @type {[string, string]} */ ([one, one]))], names.find((one) => all[one] === location.search) ?? "", (name) => {
+			const next = readFilters(new URLSearchParams(all[name] ?? ""));
+			change({ ...Object.fromEntries(FILTERS.map((one) => [one, undefined])), ...next });
+		}, "Saved views") : null, button("Save view", saveView, { kind: "plain", icon: "star", hidden: true }));
+	}
+	function saveView() {
+		const name = input({ maxlength: "60", autofocus: true }), all = kept();
+		openDialog({ title: "Save this view", label: "Save", done: "Saved in this browser", body: [field("Name", name, "The same name replaces the view."),
+			Object.keys(all).length ? h("div", { class: "chips" }, Object.keys(all).sort().map((one) => h("span", { class: "chip" }, inert(one),
+				button(`Remove the view ${one}`, (event) => { const left = kept(); delete left[one]; localStorage.setItem("stepkeep.views", JSON.stringify(left)); event.target.closest(".chip").remove(); drawViews(); }, { kind: "plain small", icon: "cross", hidden: true })))) : null],
+		act: async () => {
+			if (!name.value.trim()) throw new TypeError("Give the view a name.");
+			localStorage.setItem("stepkeep.views", JSON.stringify({ ...kept(), [name.value.trim()]: location.search }));
+			drawViews();
+		} });
+	}
 
-  /** @param {Set<string>} keys */
-  function showSelection(keys) {
-    bar.hidden = !keys.size;
-    if (keys.size) put(bar, h("b", null, counted(keys.size, "run selected", "runs selected")), h("div", { class: "row" },
-      may("operate") && button("Cancel", () => act("cancel"), { kind: "small danger", icon: "slash" }), may("start") && button("Run again", () => act("rerun"), { kind: "small", icon: "retry" }),
-      button("Clear", () => table.clear(), { kind: "plain small" })));
-  }
-  /** @param {"cancel" | "rerun"} kind */
-  const act = (kind) => bulkDialog(kind, table.selection(), () => { table.clear(); reloader.ask(); });
+	/** @param {Set<string>} keys */
+	function showSelection(keys) {
+		bar.hidden = !keys.size;
+		if (keys.size) put(bar, h("b", null, counted(keys.size, "run selected", "runs selected")), h("div", { class: "row" },
+			may("operate") && button("Cancel", () => act("cancel"), { kind: "small danger", icon: "slash" }), may("start") && button("Run again", () => act("rerun"), { kind: "small", icon: "retry" }),
+			button("Clear", () => table.clear(), { kind: "plain small" })));
+	}
+	/** @param {"cancel" | "rerun"} kind */
+	const act = (kind) => bulkDialog(kind, table.selection(), () => { table.clear(); reloader.ask(); });
 
-  const query = () => Object.fromEntries(FILTERS.map((name) => [name, filters[name]]));
-  async function load() {
-    const mine = generation;
-    try {
-      const found = await get("/runs", { ...query(), limit: PAGE }, signal);
-      if (mine !== generation) return void reloader.ask();
-      const before = store.get().runs, fresh = new Map(found.runs.map((/** @type {any} */ run) => [run.id, run]));
-      // The first page is read again; what was read behind it stays, unless it moved to the first page.
-      const oldest = found.runs.at(-1)?.id;
-      const behind = found.next && oldest ? before.filter((run) => run.id < oldest && !fresh.has(run.id)) : [];
-      store.set({ runs: [...found.runs, ...behind], next: behind.length ? store.get().next : found.next, total: found.total, complete: found.is_complete, problem: "", loaded: true });
-    } catch (error) {
-      if (signal.aborted) return;
-      if (!(error instanceof Problem)) throw error;
-      store.set({ problem: error.message, loaded: true });
-    }
-  }
-  async function more() {
-    const { next, runs } = store.get();
-    if (!next || isLoadingMore || runs.length >= MOST) return;
-    isLoadingMore = true;
-    const mine = generation;
-    try {
-      const found = await get("/runs", { ...query(), cursor: next, limit: 200 }, signal);
-      if (mine === generation) store.set({ runs: [...store.get().runs, ...found.runs], next: found.next });
-    } catch (error) {
-      if (!signal.aborted && !(error instanceof Problem)) throw error;
-    } finally {
-      isLoadingMore = false;
-    }
-  }
-  const reloader = createReloader(load, signal, 600);
-  store.watch(({ runs, next, total, complete, problem: text, loaded }) => {
-    put(problem, text ? problemBox(text) : null);
-    table.show(runs, !loaded ? "Loading" : total === null || total === undefined ? counted(runs.length, "run") : `${counted(total, "run")}${complete ? "" : " or more"}${next ? `, ${runs.length.toLocaleString("en")} loaded` : ""}`);
-  }, signal);
+	const query = () => Object.fromEntries(FILTERS.map((name) => [name, filters[name]]));
+	async function load() {
+		const mine = generation;
+		try {
+			const found = await get("/runs", { ...query(), limit: PAGE }, signal);
+			if (mine !== generation) return void reloader.ask();
+			const before = store.get().runs, fresh = new Map(found.runs.map((run) => [run.id, run]));
+			// The first page is read again; what was read behind it stays, unless it moved to the first page.
+			const oldest = found.runs.at(-1)?.id;
+			const behind = found.next && oldest ? before.filter((run) => run.id < oldest && !fresh.has(run.id)) : [];
+			store.set({ runs: [...found.runs, ...behind], next: behind.length ? store.get().next : found.next, total: found.total, complete: found.is_complete, problem: "", loaded: true });
+		} catch (error) {
+			if (signal.aborted) return;
+			if (!(error instanceof Problem)) throw error;
+			store.set({ problem: error.message, loaded: true });
+		}
+	}
+	async function more() {
+		const { next, runs } = store.get();
+		if (!next || isLoadingMore || runs.length >= MOST) return;
+		isLoadingMore = true;
+		const mine = generation;
+		try {
+			const found = await get("/runs", { ...query(), cursor: next, limit: 200 }, signal);
+			if (mine === generation) store.set({ runs: [...store.get().runs, ...found.runs], next: found.next });
+		} catch (error) {
+			if (!signal.aborted && !(error instanceof Problem)) throw error;
+		} finally {
+			isLoadingMore = false;
+		}
+	}
+	const reloader = createReloader(load, signal, 600);
+	store.watch(({ runs, next, total, complete, problem: text, loaded }) => {
+		put(problem, text ? problemBox(text) : null);
+		table.show(runs, !loaded ? "Loading" : total === null || total === undefined ? counted(runs.length, "run") : `${counted(total, "run")}${complete ? "" : " or more"}${next ? `, ${runs.length.toLocaleString("en")} loaded` : ""}`);
+	}, signal);
 
-  // A change of a run behind the first page is patched from the stream: its state is what the journal says.
-  void follow("/stream", { signal, connected: (is) => context.live(is ? "on" : "off"), event: (name, data) => {
-    if (name !== "entry") return;
-    const runs = store.get().runs, at = runs.findIndex((run) => run.id === data.run_id);
-    if (at >= PAGE) {
-      const last = data.lines.filter((/** @type {any} */ one) => one.event_type === "run_state_transition" && one.to_state).at(-1);
-      const next = [...runs];
-      next[at] = { ...runs[at], state: last?.to_state ?? runs[at].state, journal: { ...runs[at].journal, seq: data.seq } };
-      store.set({ runs: next });
-    } else reloader.ask();
-  } });
-  every(30_000, () => reloader.ask(), signal);
-  drawFilters();
-  drawViews();
-  reloader.ask();
+	// A change of a run behind the first page is patched from the stream: its state is what the journal says.
+	void follow("/stream", { signal, connected: (is) => context.live(is ? "on" : "off"), event: (name, data) => {
+		if (name !== "entry") return;
+		const runs = store.get().runs, at = runs.findIndex((run) => run.id === data.run_id);
+		if (at >= PAGE) {
+			const last = data.lines.filter((one) => one.event_type === "run_state_transition" && one.to_state).at(-1);
+			const next = [...runs];
+			next[at] = { ...runs[at], state: last?.to_state ?? runs[at].state, journal: { ...runs[at].journal, seq: data.seq } };
+			store.set({ runs: next });
+		} else reloader.ask();
+	} });
+	every(30_000, () => reloader.ask(), signal);
+	drawFilters();
+	drawViews();
+	reloader.ask();
 
-  return {
-    element,
-    keys: {
-      "/": { say: "Search", act: () => search.focus() }, j: { say: "Next row", act: table.keys.j }, k: { say: "Row before", act: table.keys.k },
-      enter: { say: "Open the row", act: table.keys.enter }, x: { say: "Select the row", act: table.keys.x }, f: { say: "Filter", act: openFilters },
-      ...(may("start") ? { n: { say: "Start a run", act: () => startDialog() } } : {}),
-    },
-    commands: [{ label: "Filter runs", icon: "search", keys: "f", act: openFilters }, { label: "Save this view", icon: "star", act: saveView },
-      ...(may("start") ? [{ label: "Start a run", icon: "plus", keys: "n", act: () => startDialog() }] : []),
-      ...GROUPS.map(([, label, group]) => ({ label: `Show runs: ${label}`, icon: "runs", act: () => change({ state: group.length ? group : undefined }) }))],
-  };
+	return {
+		element,
+		keys: {
+			"/": { say: "Search", act: () => search.focus() }, j: { say: "Next row", act: table.keys.j }, k: { say: "Row before", act: table.keys.k },
+			enter: { say: "Open the row", act: table.keys.enter }, x: { say: "Select the row", act: table.keys.x }, f: { say: "Filter", act: openFilters },
+			...(may("start") ? { n: { say: "Start a run", act: () => startDialog() } } : {}),
+		},
+		commands: [{ label: "Filter runs", icon: "search", keys: "f", act: openFilters }, { label: "Save this view", icon: "star", act: saveView },
+			...(may("start") ? [{ label: "Start a run", icon: "plus", keys: "n", act: () => startDialog() }] : []),
+			...GROUPS.map(([, label, group]) => ({ label: `Show runs: ${label}`, icon: "runs", act: () => change({ state: group.length ? group : undefined }) }))],
+	};
 
-  /** @param {any} run */
-  function cardOf(run) {
-    return [h("div", { class: "row" }, badge(run.state), h("a", { href: href(`/runs/${run.id}`), class: "cut grow" }, h("bdi", null, line(run.workflow, 80))), h("span", { class: "faint num" }, ago(run.created_at))),
-      h("div", { class: "row muted" }, h("span", { class: "cut grow" }, healthView(run, health.of(run))), h("span", { class: "mono faint" }, run.id.slice(-6)))];
-  }
+	function cardOf(run) {
+		return [h("div", { class: "row" }, badge(run.state), h("a", { href: href(`/runs/${run.id}`), class: "cut grow" }, h("bdi", null, line(run.workflow, 80))), h("span", { class: "faint num" }, ago(run.created_at))),
+			h("div", { class: "row muted" }, h("span", { class: "cut grow" }, healthView(run, health.of(run))), h("span", { class: "mono faint" }, run.id.slice(-6)))];
+	}
 }
 
-/** @param {any} run */
 function keyCell(run) {
-  const labels = Object.entries(run.labels ?? {});
-  if (!run.business_key && !labels.length) return h("span", { class: "faint" }, "–");
-  return [run.business_key && h("span", { class: "cut" }, said(run.business_key, 80)), labels.slice(0, 2).map(([name, text]) => h("span", { class: "chip" }, line(`${name}=${text}`, 40))), labels.length > 2 && h("span", { class: "faint" }, `+${labels.length - 2}`)];
+	const labels = Object.entries(run.labels ?? {});
+	if (!run.business_key && !labels.length) return h("span", { class: "faint" }, "–");
+	return [run.business_key && h("span", { class: "cut" }, said(run.business_key, 80)), labels.slice(0, 2).map(([name, text]) => h("span", { class: "chip" }, line(`${name}=${text}`, 40))), labels.length > 2 && h("span", { class: "faint" }, `+${labels.length - 2}`)];
 }
 
 /** @param {URLSearchParams} query @returns {Record<string, any>} */
 function readFilters(query) {
-  /** @type {Record<string, any>} */ const found = {};
-  for (const name of FILTERS) {
-    const given = query.getAll(name).filter(Boolean);
-    if (given.length) found[name] = name === "state" || name === "label" ? given : given[0];
-  }
-  return found;
+	/** @type {Record<string, any>} */ const found = {};
+	for (const name of FILTERS) {
+		const given = query.getAll(name).filter(Boolean);
+		if (given.length) found[name] = name === "state" || name === "label" ? given : given[0];
+	}
+	return found;
 }
 
 /** A moment as the control for local times wants it. @param {string | undefined} iso */
 function local(iso) {
-  if (!iso || Number.isNaN(Date.parse(iso))) return "";
-  const at = new Date(iso);
-  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-}
-
-/** @param {string} label @param {any} control @param {string} [hint] */
-function fieldOf(label, control, hint) {
-  return h("div", { class: "field" }, h("label", { class: "label" }, h("span", null, label), control), hint && h("div", { class: "hint" }, hint));
+	if (!iso || Number.isNaN(Date.parse(iso))) return "";
+	const at = new Date(iso);
+	return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }

@@ -10,26 +10,25 @@ import { icon } from "../icons.js";
 
 /** @param {(key: string) => Promise<void>} enter */
 export function signInPage(enter) {
-  const key = input({ type: "password", name: "key", placeholder: "sk_…", required: true, autocomplete: "current-password" });
-  const problem = h("div", { class: "problem", role: "alert" });
-  const submit = h("button", { type: "submit", class: "button primary" }, "Sign in");
-  /** @param {Event} event */
-  async function send(event) {
-    event.preventDefault();
-    put(problem);
-    submit.disabled = true;
-    try {
-      await enter(key.value.trim());
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      put(problem, icon("warn"), h("span", null, error.status === 401 || error.status === 400 ? "This is no valid key." : inert(error.message)));
-      key.focus();
-    } finally {
-      submit.disabled = false;
-    }
-  }
-  return h("main", { class: "signin" }, h("form", { class: "card", on: { submit: send } },
-    h("img", { src: new URL("../icon.svg", import.meta.url).pathname, alt: "", width: "40", height: "40" }), h("h1", null, "Sign in to Stepkeep"),
-    field("API key", key, "It is sent once and not kept in the browser."), problem, submit,
-    h("p", { class: "muted" }, "No key yet? ", h("code", null, "stepkeep keys create USER"), " makes one. ", h("code", null, "stepkeep dev"), " opens this page signed in.")));
+	const key = input({ type: "password", name: "key", placeholder: "sk_…", required: true, autocomplete: "current-password" });
+	const problem = h("div", { class: "problem", role: "alert" });
+	const submit = h("button", { type: "submit", class: "button primary" }, "Sign in");
+	async function send(event) {
+		event.preventDefault();
+		put(problem);
+		submit.disabled = true;
+		try {
+			await enter(key.value.trim());
+		} catch (error) {
+			if (!(error instanceof Problem)) throw error;
+			put(problem, icon("warn"), h("span", null, error.status === 401 || error.status === 400 ? "This is no valid key." : inert(error.message)));
+			key.focus();
+		} finally {
+			submit.disabled = false;
+		}
+	}
+	return h("main", { class: "signin" }, h("form", { class: "card", on: { submit: send } },
+		h("img", { src: new URL("../icon.svg", import.meta.url).pathname, alt: "", width: "40", height: "40" }), h("h1", null, "Sign in to Stepkeep"),
+		field("API key", key, "It is sent once and not kept in the browser."), problem, submit,
+		h("p", { class: "muted" }, "No key yet? ", h("code", null, "stepkeep keys create USER"), " makes one. ", h("code", null, "stepkeep dev"), " opens this page signed in.")));
 }

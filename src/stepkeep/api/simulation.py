@@ -1,0 +1,53 @@
+"""The failure paths of a published workflow: how its runs end when something goes wrong. No handler runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import BaseModel
+
+from stepkeep.api.bodies import Anything
+from stepkeep.api.definitions import WorkflowName
+from stepkeep.api.routing import Answer, Engine, answers, router
+from stepkeep.definition.bounds import MAX_VERSION
+from stepkeep.operations.publish import find_plan
+from stepkeep.simulate.report import simulate
+
+routes = router("Workflows")
+
+MOST_PATHS = 200
+"""Paths that one request walks; `unwalked` counts the others."""
+
+
+class Simulation(BaseModel):
+    """What `stepkeep simulate --json` prints."""
+
+    workflow: str
+    version: int
+    dialect: str
+    steps: list[str]
+    paths: int
+    unwalked: int
+    longest: Anything
+    findings: list[Anything]
+    endings: list[Anything]
+
+
+@routes.get(
+    "/workflows/{name:path}/simulation",
+    operation_id="simulate_workflow",
+    summary="Walk the failure paths of a workflow",
+    response_model=None,
+    responses=answers(Simulation),
+)
+async def simulate_workflow(
+    engine: Engine,
+    name: WorkflowName,
+    version: Annotated[int | None, Query(ge=1, le=MAX_VERSION, description="The highest one by default.")] = None,
+) -> Answer:
+    """Through the engine's own decisions, on a virtual clock. At most 200 paths; `unwalked` counts the others."""
+    plan = await find_plan(engine.transactor, name, version, tenant=engine.tenant)
+    report = await asyncio.to_thread(simulate, plan.definition, max_paths=MOST_PATHS)
+    return Answer(report.plain())

@@ -1,0 +1,42 @@
+/**
+ * A page that shows one body of the API and reads it again every so often.
+ * @module
+ */
+import { Problem } from "../api.js";
+import { h, put } from "../dom.js";
+import { createReloader, createStore, every } from "../store.js";
+import { problemBox, skeleton } from "./parts.js";
+
+/**
+ * @template T
+ * @param {import("../app.js").Context} context
+ * @param {{title: string, load: (signal: AbortSignal) => Promise<T>, draw: (body: T, again: () => void) => import("../dom.js").Child,
+ *   actions?: (again: () => void) => import("../dom.js").Child, seconds?: number, keys?: import("../keyboard.js").Keys, kind?: string}} options
+ * @returns {import("../app.js").Page & {again: () => void}}
+ */
+export function listPage(context, { title, load, draw, actions, seconds = 15, keys = {}, kind = "" }) {
+	const { signal } = context, store = createStore({ body: /** @type {T | null} */ (null), problem: "" }), body = h("div", { class: "stack" });
+	const reloader = createReloader(async () => {
+		try {
+			store.set({ body: await load(signal), problem: "" });
+		} catch (error) {
+			if (signal.aborted) return;
+			if (!(error instanceof Problem)) throw error;
+			store.set({ problem: error.status === 403 ? `Your key does not allow this page. ${error.message}` : error.message });
+		}
+	}, signal, 500);
+	const again = () => reloader.ask();
+	let before = "";
+	store.watch(({ body: told, problem }) => {
+		const stamp = JSON.stringify([told, problem]);
+		if (stamp === before) return;
+		before = stamp;
+		// What a person has opened or types in stays: the page is drawn again when they are done.
+		if (told && body.contains(document.activeElement) && document.activeElement?.matches("input, textarea, select")) return;
+		put(body, problem ? problemBox(problem) : told ? draw(told, again) : skeleton());
+	}, signal);
+	every(seconds * 1000, again, signal);
+	again();
+	const element = h("div", { class: `page ${kind}` }, h("div", { class: "head" }, h("h1", null, title), actions ? h("div", { class: "row" }, actions(again)) : null), body);
+	return { element, keys, again };
+}

@@ -1,0 +1,115 @@
+/**
+ * Pages that are lists: triggers, outbox, policies, keys, users, audit. Each is a table with its actions.
+ * @module
+ */
+import { get, may, named, part, post, send } from "../api.js";
+import { attempt, openDialog, readJson } from "../components/dialog.js";
+import { jsonView } from "../components/json.js";
+import { listPage } from "../components/list.js";
+import { area, button, card, copyButton, empty, field, input, runLink, said, table } from "../components/parts.js";
+import { h } from "../dom.js";
+import { ago, counted, countdown, exact, inert, line, moment, span, words } from "../format.js";
+import { badge, note } from "../icons.js";
+
+/** @typedef {import("../app.js").Context} Context */
+
+/** Asks before it acts. @param {string} title @param {string} text @param {() => Promise<any>} act @param {() => void} again */
+const confirm = (title, text, act, again) => openDialog({ title, label: title, kind: "danger", body: h("p", null, text), act: async () => { await act(); again(); } });
+
+/** @param {Context} context */
+export const triggersPage = (context) => listPage(context, {
+	title: "Triggers", load: (signal) => get("/triggers", { limit: 200 }, signal),
+	draw: ({ triggers }, again) => (triggers.length ? h("div", { class: "card" }, table("Triggers", ["Trigger", "Workflow", "Kind", "State", "Next", "Overlap", ""], triggers.map((one) => [
+		said(one.trigger), said(`${one.workflow}${one.version ? ` v${one.version}` : ""}`), words(one.kind), badge(one.state), one.next_at ? [countdown(one.next_at), h("div", { class: "faint" }, moment(one.next_at))] : "–", words(one.overlap ?? ""),
+		h("div", { class: "row" }, button("Next firings", () => void next(one.trigger), { kind: "small" }),
+			may("operate") && one.state !== "removed" && button(one.state === "paused" ? "Resume" : "Pause", () => attempt(async () => { await post(`/triggers/${named(one.trigger)}/${one.state === "paused" ? "resume" : "pause"}`); again(); }), { kind: "small" }),
+			may("operate") && button("Fire now", () => confirm("Fire", `${one.trigger} starts a run of ${one.workflow} now.`, () => post(`/triggers/${named(one.trigger)}/fire`), again), { kind: "small" })),
+	]))) : empty("bolt", "No triggers", "A workflow declares them below ", h("code", null, "triggers:"), ", with a schedule or an event.")),
+});
+
+async function next(name) {
+	const [told, recent] = await Promise.all([get(`/triggers/${named(name)}/next`).catch(() => null), get(`/triggers/${named(name)}`).catch(() => null)]);
+	const moments = told ? told.moments ?? told.next ?? Object.values(told).find(Array.isArray) ?? [] : [];
+	const firings = recent?.firings ?? [];
+	openDialog({ title: `Firings of ${line(name, 60)}`, body: [
+		moments.length ? h("ul", { class: "stack tight" }, moments.slice(0, 20).map((one) => { const at = typeof one === "string" ? one : one.due_at ?? one.at ?? one.moment; return h("li", null, Number.isNaN(Date.parse(at)) ? inert(at) : exact(at)); })) : h("p", { class: "muted" }, "It has no moments ahead: it fires on events, or is paused."),
+		firings.length ? table("Past firings", ["Moment", "State", "Run"], firings.slice(0, 20).map((one) => [moment(one.due_at), words(one.state), one.run_id ? runLink(one.run_id) : line(one.reason ?? "–")])) : null] });
+}
+
+/** @param {Context} context */
+export const outboxPage = (context) => listPage(context, {
+	title: "Outbox", seconds: 5,
+	load: async (signal) => { const [status, list, sinks] = await Promise.all([get("/outbox/status", {}, signal), get("/outbox", { limit: 100 }, signal), get("/sinks", { limit: 200 }, signal)]); return { status, list, sinks }; },
+	draw: ({ status, list, sinks }, again) => [
+		sinks.sinks.length ? h("div", { class: "card" }, table("Sinks", ["Sink", "Kind", "Waiting", "Dead", "Lag", ""], sinks.sinks.map((one) => {
+			const lag = status.sinks.find((two) => two.sink === one.name) ?? { waiting: 0, dead: 0, lag_seconds: 0 };
+			return [said(one.name), words(one.kind ?? "–"), String(lag.waiting), lag.dead ? note("bad", "cross", String(lag.dead)) : "0", lag.lag_seconds ? span(lag.lag_seconds * 1000, true) : "–",
+				h("div", { class: "row" }, may("operate") && lag.dead ? button("Deliver again", () => redrive(one.name, again), { kind: "small" }) : null)];
+		}))) : empty("send", "No sinks", "Events of runs go to sinks: ", h("code", null, "stepkeep sinks add"), " makes one."),
+		list.deliveries.length ? card("Not delivered yet", table("Deliveries", ["Run", "Sink", "State", "Attempts", "Error"], list.deliveries.map((one) => [runLink(one.run), said(one.sink), badge(one.state), String(one.attempts), one.error ? said(one.error) : "–"]))) : null],
+});
+
+/** @param {string} sink @param {() => void} again */
+function redrive(sink, again) {
+	const reason = input({ autofocus: true });
+	openDialog({ title: "Deliver again", label: "Deliver", body: [h("p", null, `Every dead event of ${inert(sink)} is tried again.`), field("Reason", reason)], act: async () => { await post("/outbox/redrive", { sink, reason: reason.value }); again(); } });
+}
+
+/** @param {Context} context */
+export const policiesPage = (context) => listPage(context, {
+	title: "Policies", load: (signal) => get("/policies", { limit: 100 }, signal),
+	actions: (again) => may("admin") && button("Publish a policy", () => {
+		const text = area({ class: "code", rows: "14", placeholder: "JSON" });
+		openDialog({ title: "Publish a policy", label: "Publish", wide: true, body: field("Policy", text, "As the command line takes it, in JSON."), act: async () => { await post("/policies", readJson(text.value, "The policy")); again(); } });
+	}, { icon: "plus" }),
+	draw: ({ policies }) => (policies.length ? h("div", { class: "card" }, table("Revisions", ["Revision", "Published", "By", ""], policies.map((one) => [h("b", null, String(one.revision)), moment(one.published_at ?? one.at), said(one.published_by ?? one.by ?? "–"),
+		button("Show", async () => openDialog({ title: `Revision ${one.revision}`, wide: true, body: jsonView(await get(`/policies/${part(String(one.revision))}`)) }), { kind: "small" })])))
+		: empty("shield", "No policy", "Rules decide which starts, steps and gates are allowed. ", h("code", null, "stepkeep policy publish FILE"))),
+});
+
+/** @param {Context} context */
+export const keysPage = (context) => listPage(context, {
+	title: "API keys", load: (signal) => get("/api-keys", { limit: 200 }, signal),
+	actions: (again) => may("admin") && button("Make a key", () => {
+		const owner = input({ autofocus: true }), boxes = ["read", "start", "decide", "complete", "operate", "work", "admin", "vouch", "metrics"].map((one) => [one, h("input", { type: "checkbox", checked: one === "read" })]);
+		openDialog({ title: "Make a key", label: "Make", body: [field("Owner", owner, "A user or a service that is registered."), h("fieldset", { class: "states" }, h("legend", null, "Scopes"), boxes.map(([name, box]) => h("label", { class: "row" }, box, name)))],
+			act: async () => { secret(await post("/api-keys", { owner: owner.value.trim(), scopes: boxes.filter(([, box]) => box.checked).map(([name]) => name) })); again(); } });
+	}, { icon: "plus", kind: "primary" }),
+	draw: ({ keys }, again) => (keys.length ? h("div", { class: "card" }, table("Keys", ["Key", "Owner", "State", "Scopes", "Made", "Ends", ""], keys.map((one) => [h("code", null, `sk_${inert(one.id)}`), said(one.owner), badge(one.state === "live" ? "active" : one.state, words(one.state)), h("span", { class: "chips" }, one.scopes.map((scope) => h("span", { class: "chip" }, scope))), [ago(one.created_at), " by ", said(one.created_by)], one.expires_at ? countdown(one.expires_at) : "never",
+		one.state === "live" ? h("div", { class: "row" }, button("Replace", () => openDialog({ title: "Replace the key", label: "Replace", body: h("p", null, "A new secret is shown once."), act: async () => { secret(await post(`/api-keys/${part(one.id)}/rotate`)); again(); } }), { kind: "small" }),
+			button("Revoke", () => confirm("Revoke", `Programs that use sk_${one.id} are refused within a second.`, () => send("DELETE", `/api-keys/${part(one.id)}`, {}), again), { kind: "small danger" })) : null]))) : empty("key", "No keys")),
+});
+
+function secret(made) {
+	const text = made.secret ?? made.key?.secret ?? "";
+	openDialog({ title: "The new key", body: [h("p", null, "It is shown once. Keep it where only its owner can read it."), h("p", { class: "row" }, h("code", null, inert(text)), copyButton(text, "Copy the key"))] });
+}
+
+/** @param {Context} context */
+export const usersPage = (context) => listPage(context, {
+	title: "Users", load: (signal) => get("/users", { limit: 200 }, signal),
+	actions: (again) => may("admin") && button("Register a user", () => {
+		const name = input({ autofocus: true }), display = input();
+		openDialog({ title: "Register a user", label: "Register", body: [field("Name", name), field("Shown as", display)], act: async () => { await post("/users", { name: name.value.trim(), ...(display.value.trim() ? { display: display.value.trim() } : {}) }); again(); } });
+	}, { icon: "plus", kind: "primary" }),
+	draw: ({ users }, again) => h("div", { class: "card" }, table("Users", ["Name", "Shown as", "Kind", "State", "Registered", ""], users.map((one) => [said(one.name), one.display ? said(one.display) : "–", words(one.kind), badge(one.disabled_at ? "disabled" : "active"), [ago(one.created_at), " by ", said(one.created_by)],
+		h("div", { class: "row" }, button("Show", async () => openDialog({ title: line(one.name, 60), wide: true, body: jsonView(await get(`/users/${part(one.name)}`), { label: "User" }) }), { kind: "small" }),
+			may("admin") && button("Give a role", () => { const role = input({ autofocus: true }); openDialog({ title: `Give ${line(one.name, 40)} a role`, label: "Give", body: field("Role", role), act: async () => { await post(`/users/${part(one.name)}/grant`, { role: role.value.trim() }); again(); } }); }, { kind: "small" }),
+			may("admin") && button(one.disabled_at ? "Enable" : "Disable", () => (one.disabled_at ? attempt(async () => { await post(`/users/${part(one.name)}/enable`); again(); }) : confirm("Disable", `${one.name} and the keys of ${one.name} are refused.`, () => post(`/users/${part(one.name)}/disable`), again)), { kind: `small${one.disabled_at ? "" : " danger"}` }))]))),
+});
+
+/** @param {Context} context */
+export const auditPage = (context) => listPage(context, {
+	title: "Audit", load: async (signal) => {
+		const all = [];
+		let cursor = null;
+		do {
+			const page = (await get("/history", { limit: 200, cursor }, signal));
+			all.push(...page.history);
+			cursor = page.next;
+		} while (cursor && all.length < 2000);
+		return all.reverse();
+	},
+	draw: (history) => (history.length ? [h("p", { class: "muted" }, `${counted(history.length, "change")} of people, roles and keys, newest first, each chained to the one before.`), h("div", { class: "card" }, table("Changes", ["Entry", "Time", "What", "Whom", "By", "Details", "Hash"], history.slice(0, 500).map((one) => [String(one.seq), moment(one.at), words(one.event), said(one.subject ?? "–"), said(one.by ?? "–"), h("code", { class: "muted" }, line(JSON.stringify(one.detail ?? {}), 140)), h("span", { class: "mono faint", title: one.hash }, String(one.hash ?? "").slice(0, 10))])))]
+		: empty("book", "Nothing has changed yet")),
+});
