@@ -131,7 +131,7 @@ class Lives(RuleBasedStateMachine):
     @initialize()
     def open_all(self) -> None:
         self.patch.setattr(start, "uuid7", lambda: next(self.names))
-        self.patch.setattr(workers, "worker_id", lambda app: next(self.names))
+        self.patch.setattr(workers, "new_id", lambda app: next(self.names))
         self.runner.run(self._open())
         self.register()
         for number in range(len(DEFINITIONS)):

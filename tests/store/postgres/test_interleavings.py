@@ -25,7 +25,7 @@ from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, Handler, Retry, StepDefinition, Undo, Wait
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.events import TimeCame
-from stepkeep.kernel.outcomes import Completed, Outcome, Waiting
+from stepkeep.kernel.outcomes import Completed, Emitted, Outcome, Waiting
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, StepState
 from stepkeep.kernel.timers import time_came
@@ -36,6 +36,8 @@ from stepkeep.operations.start import Started, StartRequest
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.store.change import Lease
 from stepkeep.store.connect import connect
+from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
+from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.postgres.store import PostgresStore
 from stepkeep_lab.invariants.rows import check_rows
 from stepkeep_lab.modelcheck.world import State
@@ -215,6 +217,93 @@ async def send_and_send_with_a_start(stage: Stage) -> Any:
     )
 
 
+TELLING = Definition(name="telling", version=1, steps=(task("a"), task("b", 1, ["a"])))
+
+
+async def _telling(stage: Stage) -> tuple[str, str, Claim]:
+    """A run whose first step has told something to a sink of its own, with its second step claimed by the left side."""
+    sink = stage.new_key()
+    row = SinkRow(
+        tenant=TENANT,
+        name=sink,
+        kind="host",
+        takes=int(Takes.EMITTED),
+        prefix=f"{sink}.",
+        patterns=("*",),
+        options=b"{}",
+        created_at=0,
+        created_by=ACTOR,
+    )
+    await stage.watcher.store.deliveries.save_sink(row, _by(sink, "sink_added"))
+    run = await stage.run(TELLING)
+    await _report(stage.watcher, await stage.claimed(stage.watcher, run), _telling_of(sink))
+    return run, sink, await stage.claimed(stage.left, run)
+
+
+def _telling_of(sink: str) -> Completed:
+    return Completed(output=b"1", emit=(Emitted(f"{sink}.told", b"1"),))
+
+
+def _by(sink: str, what: str, run: str | None = None) -> Action:
+    about: dict[str, Any] = {"tenant": TENANT, "at": 0, "actor": ACTOR, "sink": sink, "reason": "so"}
+    return Action(action=what, run_id=run, seq=None, number=None, **about)
+
+
+async def _relay(bench: Bench, sink: str) -> list[Delivery]:
+    return await bench.store.deliveries.claim(TENANT, [(sink, 5)], "w", LEASE)
+
+
+def _delivered(one: Delivery, *, is_dead: bool = False) -> Report:
+    which: dict[str, Any] = {"tenant": one.tenant, "run_id": one.run_id, "sink": one.sink, "fence": one.fence}
+    if is_dead:
+        return Report(sent=one.sent, sent_number=one.sent_number, is_dead=True, error="no", **which)
+    return Report(sent=one.last, sent_number=WHOLE, **which)
+
+
+async def emit_and_report_of_a_relay(stage: Stage) -> Any:
+    """The event is sent: by this relay's next claim, whichever of the two comes first."""
+    run, sink, claim = await _telling(stage)
+    [mine] = await _relay(stage.right, sink)
+    return (
+        run,
+        lambda: _report(stage.left, claim, _telling_of(sink)),
+        lambda: stage.right.store.deliveries.report([_delivered(mine)]),
+    )
+
+
+async def emit_and_claim_of_a_relay(stage: Stage) -> Any:
+    run, sink, claim = await _telling(stage)
+    return run, lambda: _report(stage.left, claim, _telling_of(sink)), lambda: _relay(stage.right, sink)
+
+
+async def relay_and_relay(stage: Stage) -> Any:
+    run, sink, _ = await _telling(stage)
+    return run, lambda: _relay(stage.left, sink), lambda: _relay(stage.right, sink)
+
+
+async def report_and_relay_that_takes_over(stage: Stage) -> Any:
+    run, sink, _ = await _telling(stage)
+    [mine] = await _relay(stage.left, sink)
+    stage.shift(right=LEASE + SECOND)
+    return run, lambda: stage.left.store.deliveries.report([_delivered(mine)]), lambda: _relay(stage.right, sink)
+
+
+async def redrive_and_relay(stage: Stage) -> Any:
+    run, sink, _ = await _telling(stage)
+    [mine] = await _relay(stage.left, sink)
+    await stage.left.store.deliveries.report([_delivered(mine, is_dead=True)])
+    redriven = _by(sink, "redriven", run)
+    return run, lambda: stage.left.store.deliveries.redrive(redriven), lambda: _relay(stage.right, sink)
+
+
+async def redrive_and_redrive(stage: Stage) -> Any:
+    run, sink, _ = await _telling(stage)
+    [mine] = await _relay(stage.left, sink)
+    await stage.left.store.deliveries.report([_delivered(mine, is_dead=True)])
+    redriven = _by(sink, "redriven", run)
+    return run, *((lambda bench=bench: bench.store.deliveries.redrive(redriven)) for bench in (stage.left, stage.right))
+
+
 def _starting(bench: Bench, plan: Plan, **keys: Any) -> Callable[[], Awaitable[Any]]:
     request = StartRequest(plan=plan, tenant=TENANT, actor=ACTOR, input=b"{}", **keys)
     return lambda: bench.starter.start(request)
@@ -235,6 +324,12 @@ PAIRS: tuple[Pair, ...] = (
     complete_and_start_under_its_business_key,
     start_and_send_by_key,
     send_and_send_with_a_start,
+    emit_and_report_of_a_relay,
+    emit_and_claim_of_a_relay,
+    relay_and_relay,
+    report_and_relay_that_takes_over,
+    redrive_and_relay,
+    redrive_and_redrive,
 )
 MANY = frozenset(
     {
@@ -314,6 +409,8 @@ class Told(NamedTuple):
     answers: tuple[str, ...]
     run: str
     steps: tuple[tuple[str, int, int, int], ...]
+    cursors: tuple[tuple[int, int, int, bool, bool, bool], ...]
+    acts: int
 
 
 async def told(
@@ -331,12 +428,18 @@ async def told(
         answers=tuple(_said(answer) for answer in played.answers),
         run=state.run.state,
         steps=tuple((row.state, row.fence, row.attempts, row.losses) for _, row in sorted(state.rows.items())),
+        cursors=tuple(_seen(one) for one in await stage.engine.store.deliveries.read_cursors(TENANT, run)),
+        acts=len(await stage.engine.store.deliveries.read_actions(TENANT, run)),
     )
     for one in {run, *(answer.run_id for answer in played.answers if isinstance(answer, Started))}:
         await bring_home(stage, one)
         certificate = await stage.engine.certify(one)
         assert certificate.ok, certificate.page()
     return seen, played
+
+
+def _seen(one: Delivery) -> tuple[int, int, int, bool, bool, bool]:
+    return (one.last, one.sent, one.fence, one.ready_at is None, one.lease_until is None, one.dead_at is None)
 
 
 def _only_run(played: Played) -> str:
@@ -362,6 +465,8 @@ def _said(answer: Any) -> str:
     if isinstance(answer, Exception):
         assert isinstance(answer, Refused), f"nobody but the caller of a refused request may notice: {answer!r}"
         return type(answer).__name__
+    if isinstance(answer, bool) or (isinstance(answer, list) and any(isinstance(one, bool) for one in answer)):
+        return str(answer)
     if isinstance(answer, list):
         return f"{len(answer)} given"
     if isinstance(answer, Started):

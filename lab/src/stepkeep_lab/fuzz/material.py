@@ -106,5 +106,5 @@ def fixed_ids() -> Iterator[None]:
     with ExitStack() as stack:
         for module in (start, people):
             stack.enter_context(patch.object(module, "uuid7", next_id))
-        stack.enter_context(patch.object(workers, "worker_id", lambda app: f"{app}:{next_id()}"))
+        stack.enter_context(patch.object(workers, "new_id", lambda app: f"{app}:{next_id()}"))
         yield

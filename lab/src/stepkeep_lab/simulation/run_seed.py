@@ -292,7 +292,7 @@ def _determined(seed: int) -> Iterator[None]:
         stack.callback(global_random.setstate, kept)
         stack.enter_context(patch.object(start, "uuid7", next_id))
         stack.enter_context(patch.object(people, "uuid7", next_id))
-        stack.enter_context(patch.object(workers, "worker_id", worker_id))
+        stack.enter_context(patch.object(workers, "new_id", worker_id))
         stack.enter_context(patch.object(principals, "uuid7", lambda: next_hex("0ca1")))
         stack.enter_context(patch.object(secrets, "token_hex", lambda _: next_hex("0cee")))
         yield

@@ -27,7 +27,8 @@ BASE = 1_800_000_000 * SECOND
 TABLES = (
     "definitions, queues, runs, run_details, steps, attempts, journal, messages, outbox, idempotency_keys,"
     " business_keys, workers, worker_journal, quarantine, gates, decisions, tenants,"
-    " principals, memberships, delegations, api_keys, sessions, people_journal, audit"
+    " principals, memberships, delegations, api_keys, sessions, people_journal, audit, sinks, deliveries,"
+    " delivery_actions"
 )
 REAL_CLOCK = "real_stepkeep_now"
 CLOCK = f"""

@@ -35,6 +35,7 @@ from stepkeep.store.protocol import Store
 from stepkeep.store.records import LAST_ID
 from stepkeep_lab.storecheck.bench import ACTOR, Bench, report_of, still_bench
 from stepkeep_lab.storecheck.databases import BASE, Databases, model_store, opened
+from stepkeep_lab.storecheck.delivery_changes import DeliveryChanges, read_deliveries
 from stepkeep_lab.storecheck.invalid_writes import INVALID_WRITES, LAST_INVALID_WRITES, LastInvalidWrite
 from stepkeep_lab.storecheck.material import DEFINITIONS, OUTCOMES, QUEUES, TOKEN
 from stepkeep_lab.storecheck.people_changes import PeopleChanges, read_people, write_change
@@ -140,8 +141,12 @@ class Comparison:
         self.count = 0
         self.is_aged = is_aged(seed)
         self.people = PeopleChanges(seed)
+        self.deliveries = DeliveryChanges(seed)
 
     async def begin(self) -> None:
+        for tenancy in self.tenancies:
+            async for what, said in self.deliveries.begin([bench.store for bench in self.benches], tenancy.name):
+                self._alike(what, said)
         for tenancy in self.tenancies:
             self.tenancy = tenancy
             for definition in DEFINITIONS:
@@ -186,6 +191,7 @@ class Comparison:
         await act(self)
         if self.count % EVERY == 0:
             await self.change_people()
+            await self.change_deliveries()
             await self.compare()
 
     async def change_people(self) -> None:
@@ -198,6 +204,22 @@ class Comparison:
         seen = [plain(await read_people(bench.store, TENANTS), {}) for bench in self.benches]
         if found := difference(*seen):
             raise Differs(f"people: {found}")
+
+    async def change_deliveries(self) -> None:
+        """What relays and people do to deliveries, on both, and everything that can be read of them."""
+        stores = [bench.store for bench in self.benches]
+        for store in stores:
+            store.clock_offset = self.offset
+        async for what, said in self.deliveries.go_on(stores, self.tenancy.name):
+            self._alike(what, said)
+        if self.deliveries.is_there:
+            runs = self.tenancy.runs[-self.window :]
+            seen = [plain(await _answered(read_deliveries(store, self.tenancy.name, runs)), {}) for store in stores]
+            self._alike("deliveries", seen)
+
+    def _alike(self, what: str, said: list[Any]) -> None:
+        if found := difference(plain(said[0], {}), plain(said[1], {})):
+            raise Differs(f"{what}: {found}")
 
     async def end(self) -> None:
         """What would spoil a life comes last."""
@@ -586,7 +608,7 @@ def _named(made: int) -> Iterator[None]:
     def next_name(*given: object) -> str:
         return next(names)
 
-    with patch.object(start, "uuid7", next_name), patch.object(workers, "worker_id", next_name):
+    with patch.object(start, "uuid7", next_name), patch.object(workers, "new_id", next_name):
         yield
 
 

@@ -23,6 +23,8 @@ from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.states import Category
 from stepkeep.operations.transact import Claim
 from stepkeep.store.change import IdempotencyKey, Lease, Loaded, NewRun, Want, Write
+from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
+from stepkeep.store.delivery_rows import SinkRow
 from stepkeep.store.postgres.store import PostgresStore
 from stepkeep.store.principals import PeopleChange, PeopleEntry, seal_people_entry
 from stepkeep_lab.storecheck.bench import TENANT, Bench, still_bench, task
@@ -285,6 +287,95 @@ async def _decided_at(scene: Scene) -> int:
     return times[-1]
 
 
+# -- deliveries -------------------------------------------------------------------------------------------------------
+
+HOLD_CURSOR = "select from deliveries where run_id = $1 for update"
+
+
+async def _two_cursors(scene: Scene) -> list[str]:
+    """The two runs with a cursor each, of a sink that takes what they emit."""
+    row = SinkRow(
+        tenant=TENANT,
+        name="shop",
+        kind="host",
+        takes=int(Takes.EMITTED),
+        prefix="",
+        patterns=("*",),
+        options=b"{}",
+        created_at=BASE,
+        created_by="ann",
+    )
+    await scene.bench.store.deliveries.save_sink(row, _done("added"))
+    told = outcomes.Completed(output=b"1", emit=(outcomes.Emitted("told", b"1"),))
+    await scene.bench.report_all(scene.claims, told)
+    return sorted(claim.run_id for claim in scene.claims)
+
+
+def _done(what: str, run_id: str | None = None) -> Action:
+    given: dict[str, Any] = {"tenant": TENANT, "at": 0, "actor": "ann", "sink": "shop", "reason": "so"}
+    return Action(action=what, run_id=run_id, seq=None, number=None, **given)
+
+
+async def delivery_claim_passes_over(scene: Scene) -> None:
+    """A relay passes over a cursor that an emitting transaction or another relay holds, and gets what is free."""
+    held, free = await _two_cursors(scene)
+    async with scene.rival.transaction():
+        await scene.rival.execute(HOLD_CURSOR, held)
+        try:
+            async with asyncio.timeout(BRIEFLY):
+                claimed = await scene.bench.store.deliveries.claim(TENANT, [("shop", 2)], "w", LEASE)
+        except TimeoutError:
+            raise Failed("a claim waits for a cursor that another transaction holds") from None
+    require([one.run_id for one in claimed] == [free], "a claim took a cursor that another transaction holds")
+
+
+async def delivery_report_beside_an_event(scene: Scene) -> None:
+    """A report that waits for a transaction that emits leaves the cursor due: nothing is stranded between the two."""
+    [run, _] = await _two_cursors(scene)
+    claimed = await scene.bench.store.deliveries.claim(TENANT, [("shop", 2)], "w", LEASE)
+    [mine] = [one for one in claimed if one.run_id == run]
+    which: dict[str, Any] = {"tenant": TENANT, "run_id": run, "sink": "shop", "fence": mine.fence}
+    report = Report(sent=mine.last, sent_number=WHOLE, **which)
+    async with scene.rival.transaction():
+        await scene.rival.execute("update deliveries set last = last + 1 where run_id = $1", run)
+        work = asyncio.create_task(scene.bench.store.deliveries.report([report]))
+        require(await scene.waits(work), "a report did not wait for a transaction that moves its cursor")
+    require(await work == [True], "a report was refused although nobody else claimed its cursor")
+    [after] = await scene.bench.store.deliveries.read_cursors(TENANT, run)
+    require(after.ready_at is not None, "a report left a cursor idle that has an event to deliver")
+
+
+async def delivery_taken_over(scene: Scene) -> None:
+    """A report that waits while another relay claims its cursor is refused."""
+    [run, _] = await _two_cursors(scene)
+    claimed = await scene.bench.store.deliveries.claim(TENANT, [("shop", 2)], "w", LEASE)
+    [mine] = [one for one in claimed if one.run_id == run]
+    which: dict[str, Any] = {"tenant": TENANT, "run_id": run, "sink": "shop", "fence": mine.fence}
+    async with scene.rival.transaction():
+        await scene.rival.execute("update deliveries set fence = fence + 1 where run_id = $1", run)
+        work = asyncio.create_task(scene.bench.store.deliveries.report([Report(sent=1, sent_number=WHOLE, **which)]))
+        require(await scene.waits(work), "a report did not wait for the relay that takes its cursor over")
+    require(await work == [False], "a report counted although another relay had claimed its cursor")
+
+
+async def redriven_twice(scene: Scene) -> None:
+    """Of two people who redrive the same event one does, and one is told that it is not dead."""
+    [run, _] = await _two_cursors(scene)
+    claimed = await scene.bench.store.deliveries.claim(TENANT, [("shop", 2)], "w", LEASE)
+    [mine] = [one for one in claimed if one.run_id == run]
+    which: dict[str, Any] = {"tenant": TENANT, "run_id": run, "sink": "shop", "fence": mine.fence}
+    dead = Report(sent=mine.sent, sent_number=mine.sent_number, is_dead=True, error="no", **which)
+    await scene.bench.store.deliveries.report([dead])
+    async with scene.rival.transaction():
+        await scene.rival.execute(
+            "update deliveries set dead_at = null, attempts = 0, ready_at = $2 where run_id = $1", run, BASE
+        )
+        work = asyncio.create_task(scene.bench.store.deliveries.redrive(_done("redriven", run)))
+        require(await scene.waits(work), "a redrive did not wait for another one of the same event")
+    require(await work is False, "an event was redriven twice")
+    require(await scene.bench.store.deliveries.read_actions(TENANT, run) == [], "a refused redrive is on record")
+
+
 Play = Callable[[Scene], Awaitable[None]]
 
 SCENES: tuple[Play, ...] = (
@@ -303,6 +394,10 @@ SCENES: tuple[Play, ...] = (
     change_of_people_waits,
     decision_waits_for_people,
     decisions_share_people,
+    delivery_claim_passes_over,
+    delivery_report_beside_an_event,
+    delivery_taken_over,
+    redriven_twice,
 )
 
 

@@ -6,6 +6,7 @@ Where both stores can have the same bug, both do. `docs/proof.md` lists what was
 
 from __future__ import annotations
 
+from stepkeep_lab.storecheck.delivery_mutants import DELIVERY_MUTANTS
 from stepkeep_lab.storecheck.planting import SqlMutant
 
 POSTGRES, SQLITE = "postgres", "sqlite"
@@ -1044,4 +1045,6 @@ MUTANTS: tuple[SqlMutant, ...] = (
         )
         for store, old in zip((SQLITE, POSTGRES), olds, strict=True)
     ),
+    # -- sinks and delivery cursors
+    *DELIVERY_MUTANTS,
 )

@@ -105,7 +105,7 @@ class SqliteStore(SharedReads):
         self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
         self.audit = AuditTables(SQL, self._find, self._transact)
         self.triggers = TriggerTables(SQL, self._find, self)
-        self.deliveries = DeliveryTables(SQL, self._find, self._transact, self._clock.now, self._can_exist)
+        self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self._clock.now(), self._can_exist)
         self._writer: Writer | None = None
         self._readers: Readers | None = None
         self._pid = 0
