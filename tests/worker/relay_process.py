@@ -1,10 +1,16 @@
-"""A worker with its relay in a process of its own, to be killed: `python relay_process.py URL`."""
+"""A worker with its relay in a process of its own, to be killed: `python relay_process.py URL`.
+
+With the variable TOLD_FILE it has a function with `@on`, which appends the id of each event to that file.
+"""
 
 import asyncio
+import os
 import sys
 
+from stepkeep.definition.listeners import on
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.operations.transact import Transactor
+from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.store.connect import connect
 from stepkeep.worker.context import Context
 from stepkeep.worker.executors.http import HttpPolicy
@@ -23,6 +29,13 @@ async def tell(ctx: Context) -> int:
 async def main(url: str) -> None:
     registry = Registry()
     registry.register(HandlerSpec(name="tell", function=tell))
+    if (file := os.environ.get("TOLD_FILE")) is not None:
+
+        def note(event: OutgoingEvent) -> None:
+            with open(file, "a", encoding="ascii") as told:
+                told.write(f"{event.id}\n")
+
+        on("order.*", name="note", registry=registry)(note)
     store = connect(url)
     await store.open()
     try:

@@ -6,7 +6,7 @@ cursors: its runs emit, end and are deleted, and its workers change their states
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from random import Random
 from typing import Any
 
@@ -66,9 +66,11 @@ class DeliveryChanges:
             most = due.count(due[0])
         found = []
         for store in stores:
-            claimed = await store.deliveries.claim(tenant, [(sink, most)], "w", LEASE)
-            found.append(sorted(claimed, key=lambda one: one.run_id))
-        self._claims.setdefault(tenant, []).extend(found[0])
+            claimed = await _said(store.deliveries.claim(tenant, [(sink, most)], "w", LEASE))
+            is_list = isinstance(claimed, list)
+            found.append(sorted(claimed, key=lambda one: one.run_id) if is_list else claimed)
+        if isinstance(found[0], list):
+            self._claims.setdefault(tenant, []).extend(found[0])
         return found
 
     async def _report(self, stores: Sequence[Store], tenant: str) -> list[Any] | None:
@@ -99,14 +101,14 @@ class DeliveryChanges:
             case _:
                 report = replace(report, lease_us=LEASE)
                 claims.append(one)
-        return [await store.deliveries.report([report]) for store in stores]
+        return [await _said(store.deliveries.report([report])) for store in stores]
 
     async def _redrive(self, stores: Sequence[Store], tenant: str) -> list[Any] | None:
         row = await self._dead(stores[0], tenant)
         if row is None:
             return None
         action = _action(row, "redriven", None, self._random)
-        return [await store.deliveries.redrive(action) for store in stores]
+        return [await _said(store.deliveries.redrive(action)) for store in stores]
 
     async def _drop(self, stores: Sequence[Store], tenant: str) -> list[Any] | None:
         row = await self._dead(stores[0], tenant)
@@ -114,7 +116,7 @@ class DeliveryChanges:
             return None
         place = self._random.choice(((row.sent + 1, 0), (row.last, 0), (row.last + 1, 0), (row.sent, row.sent_number)))
         action = _action(row, "dropped", place, self._random)
-        return [await store.deliveries.drop(action) for store in stores]
+        return [await _said(store.deliveries.drop(action)) for store in stores]
 
     async def _dead(self, model: Store, tenant: str) -> Delivery | None:
         """More likely than not a cursor that is dead."""
@@ -130,7 +132,7 @@ class DeliveryChanges:
         action = Action(
             tenant=tenant, at=0, actor="ann", action="gone", sink=name, run_id=None, seq=None, number=None, reason="so"
         )
-        return [await store.deliveries.remove_sink(action, discard=discard) for store in stores]
+        return [await _said(store.deliveries.remove_sink(action, discard=discard)) for store in stores]
 
 
 async def _save(store: Store, tenant: str, name: str, takes: Takes, prefix: str) -> Any:
@@ -148,8 +150,13 @@ async def _save(store: Store, tenant: str, name: str, takes: Takes, prefix: str)
     action = Action(
         tenant=tenant, at=0, actor="ann", action="added", sink=name, run_id=None, seq=None, number=None, reason=""
     )
+    return await _said(store.deliveries.save_sink(row, action))
+
+
+async def _said(asked: Awaitable[Any]) -> Any:
+    """The answer, or the refusal of the store: both are compared."""
     try:
-        return await store.deliveries.save_sink(row, action)
+        return await asked
     except StepkeepError as problem:
         return problem
 
