@@ -39,6 +39,7 @@ from stepkeep.cli.commands import (
     keys,
     log,
     mailbox,
+    mcp,
     network,
     outbox,
     policy,
@@ -134,6 +135,7 @@ app.command("delegate", rich_help_panel=PEOPLE)(with_settings(users.delegate))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
 app.command("serve", rich_help_panel=SYSTEM)(with_settings(serve.serve))
 app.command("dev", rich_help_panel=SYSTEM)(with_settings(with_policies(dev.dev)))
+app.command("mcp", rich_help_panel=SYSTEM)(with_settings(mcp.mcp))
 app.command("archive", rich_help_panel=SYSTEM)(with_settings(archive.archive))
 app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
 app.command("quarantine", rich_help_panel=SYSTEM)(with_settings(quarantine.quarantine))
