@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from msgspec import structs
+
 from stepkeep.definition import arguments
 from stepkeep.engine_arguments import duration, moment, optional_key
-from stepkeep.errors import InvalidInput
+from stepkeep.errors import InvalidInput, NotAllowed
 from stepkeep.kernel.authority import MembershipKind
-from stepkeep.operations import audit, keys, people_journal, principals, validate
+from stepkeep.operations import audit, keys, people_journal, principals, quotas, validate
 from stepkeep.operations.access import Access, Acting, guarded
 from stepkeep.store.audit_rows import AuditFilter, Outcome
 from stepkeep.store.protocol import Store
@@ -36,6 +38,13 @@ class _Administration:
         return self.access.acting(optional_key("by", by))
 
 
+def _quotas(what: str, runs: object, requests: object) -> quotas.Quotas:
+    return quotas.Quotas(
+        max_concurrent_runs=quotas.read_quota(f"{what}: max_concurrent_runs", runs),
+        max_requests_per_min=quotas.read_quota(f"{what}: max_requests_per_min", requests),
+    )
+
+
 @guarded("tenants.")
 class AsyncTenants(_Administration):
     """Tenants that have settings. A tenant needs none: it then allows that programs vouch for persons."""
@@ -49,6 +58,31 @@ class AsyncTenants(_Administration):
     async def set_vouching(self, name: str, vouching: str, *, by: str | None = None) -> dict[str, Any]:
         """Allow or refuse that programs without a key name persons. `"refused"` needs a key with the scope admin."""
         return await principals.set_vouching(self._store, self.access, name, vouching, acting=self._acting(by))
+
+    async def set_quotas(
+        self,
+        name: str,
+        *,
+        max_concurrent_runs: int | None = None,
+        max_requests_per_min: int | None = None,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Limit what all keys of a tenant use together: unfinished runs, and requests a minute of each process. None
+        takes the limit away."""
+        own = principals.own_tenant(self.access, name)
+        if self.access.key is not None:
+            raise NotAllowed(
+                "the quotas of a tenant are the operator's: set them without a key, with access to the database.",
+                "operator_only",
+                self.access.actor,
+            )
+        wanted = _quotas("tenants.set_quotas", max_concurrent_runs, max_requests_per_min)
+        return await quotas.set_tenant_quotas(self._store, own, wanted, actor=self._acting(by)["actor"])
+
+    async def quotas(self, name: str) -> dict[str, Any]:
+        """The limits of a tenant."""
+        own = principals.own_tenant(self.access, name)
+        return {"tenant": own, "quotas": structs.asdict(await quotas.tenant_quotas(self._store, own))}
 
     async def list(self) -> dict[str, Any]:
         """The tenants that have settings; with a key, its own alone."""
@@ -188,6 +222,8 @@ class AsyncKeys(_Administration):
         scopes: Iterable[str],
         expires_at: datetime | None = None,
         expires_in: str | None = None,
+        max_concurrent_runs: int | None = None,
+        max_requests_per_min: int | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
         """Make a key for a principal. `secret` of the answer is the whole key: it is shown once and kept nowhere."""
@@ -198,6 +234,7 @@ class AsyncKeys(_Administration):
             scopes=scopes,
             expires_at=moment("keys: expires_at", expires_at),
             expires_in=None if expires_in is None else duration("keys: expires_in", expires_in),
+            quotas=_quotas("keys.create", max_concurrent_runs, max_requests_per_min),
             acting=self._acting(by),
         )
 

@@ -76,6 +76,7 @@ from stepkeep.operations.log import export_run
 from stepkeep.operations.own_run import OwnRun, lacking_of
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
 from stepkeep.operations.publish import find_plan, list_published, publish
+from stepkeep.operations.quotas import QuotaKeeper
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.results import RunResult
 from stepkeep.operations.run_differences import compare_runs
@@ -297,6 +298,11 @@ class AsyncEngine:
     def keys(self) -> AsyncKeys:
         """API keys."""
         return AsyncKeys(self.store, self.access)
+
+    @property
+    def quotas(self) -> QuotaKeeper:
+        """The quotas that this process knows. For the service."""
+        return self._starter.quotas
 
     @property
     def audit(self) -> AsyncAudit:
@@ -544,7 +550,9 @@ class AsyncEngine:
         request = await self._starter.reduced(request)
 
         async def begin(worker: Worker) -> StartedHere:
-            begun = await self._starter.start_here(request, worker.first_claimer(), worker.note_unconfirmed)
+            async with self._starter.quotas.place(request.tenant, request.key, request.run_id) as created:
+                begun = await self._starter.start_here(request, worker.first_claimer(), worker.note_unconfirmed)
+                created(begun.started.run_id)
             await retention.require_kept(self.store, begun.started, tenant=self.tenant)
             return begun
 

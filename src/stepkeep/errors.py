@@ -12,6 +12,7 @@
     │   │   └── TokenExpired   the completion token came after the deadline of its step
     │   ├── NotAllowed         a rule about people forbids it; carries the rule and the person
     │   ├── KeyReused          an idempotency key came back with another body
+    │   ├── QuotaExceeded      a key or a tenant has used what it may use; carries the quota and when to try again
     │   ├── Fenced             a worker's write came too late; its result is dropped
     │   └── Quarantined        an operator has quarantined the run; nothing changes it until it is released
     ├── StoreError             the database could not do it
@@ -158,6 +159,16 @@ class KeyReused(Refused):
     """The same idempotency key arrived with another body; nothing was created."""
 
     code = "key_reused"
+
+
+class QuotaExceeded(Refused):
+    """A key or a tenant has used its quota; nothing was done. `retry_after` (seconds) says when to try again."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, message: str, quota: str = "", *, retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.quota, self.retry_after = quota, retry_after
 
 
 class Fenced(Refused):

@@ -49,6 +49,35 @@ class Tenants:
         """
         return self._call(self._core.set_vouching(name, vouching, by=by))
 
+    def set_quotas(
+        self,
+        name: str,
+        *,
+        max_concurrent_runs: int | None = None,
+        max_requests_per_min: int | None = None,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Limit what all keys of a tenant use together: unfinished runs, and requests a minute of each process.
+
+        Only an engine without a key may: the limits are the operator's. None takes the limit away.
+
+        >>> engine.tenants.set_quotas("default", max_concurrent_runs=20)["quotas"]["max_concurrent_runs"]
+        20
+        """
+        return self._call(
+            self._core.set_quotas(
+                name, max_concurrent_runs=max_concurrent_runs, max_requests_per_min=max_requests_per_min, by=by
+            )
+        )
+
+    def quotas(self, name: str) -> dict[str, Any]:
+        """The limits of a tenant.
+
+        >>> engine.tenants.quotas("default")["quotas"]
+        {'max_concurrent_runs': None, 'max_requests_per_min': None}
+        """
+        return self._call(self._core.quotas(name))
+
     def list(self) -> dict[str, Any]:
         """The tenants that have settings; with a key, its own alone.
 
@@ -238,18 +267,30 @@ class Keys:
         scopes: Iterable[str],
         expires_at: datetime | None = None,
         expires_in: str | None = None,
+        max_concurrent_runs: int | None = None,
+        max_requests_per_min: int | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
         """Make a key for a principal. `secret` of the answer is the whole key: it is shown once and kept nowhere.
 
         Open the database with it: `sk.open(url, key=...)`. Scopes: read, start, decide, complete, operate, work, admin,
-        vouch.
+        vouch. The quotas limit its unfinished runs and its requests a minute.
 
         >>> _ = engine.users.create("ann")
         >>> engine.keys.create("ann", scopes=["read"])["key"]["scopes"]
         ['read']
         """
-        return self._call(self._core.create(owner, scopes=scopes, expires_at=expires_at, expires_in=expires_in, by=by))
+        return self._call(
+            self._core.create(
+                owner,
+                scopes=scopes,
+                expires_at=expires_at,
+                expires_in=expires_in,
+                max_concurrent_runs=max_concurrent_runs,
+                max_requests_per_min=max_requests_per_min,
+                by=by,
+            )
+        )
 
     def rotate(self, key_id: str, *, overlap: str = "1d", by: str | None = None) -> dict[str, Any]:
         """Make a new key with the same owner, scopes and lifetime; the old one ends after `overlap`.

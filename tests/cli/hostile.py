@@ -296,6 +296,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             ["--history"],
             [aside, "--release", "--reason", HOSTILE],
         ],
+        ("tenants", "quotas"): [[HOSTILE], ["x", "--max-concurrent-runs", HOSTILE], ["x", "--none", "--by", HOSTILE]],
         ("users", "create"): [[HOSTILE], ["ann", "--display", HOSTILE], ["bea", "--by", HOSTILE], ["bea"]],
         ("users", "list"): [[], ["--key-file", FILE], ["--key-file", HOSTILE]],
         ("users", "show"): [["ann"], [HOSTILE]],

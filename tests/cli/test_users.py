@@ -160,3 +160,16 @@ def test_the_audit_log_tells_who_asked_for_what(cli: Cli) -> None:
     following = cli("audit", "--json", "--limit", "1").json["next"]
     assert "user_created" in cli("audit", "--cursor", following).out
     assert cli("audit", "--outcome", "perhaps").status == 2
+
+
+def test_quotas_of_keys_and_tenants_are_shown_and_changed(cli: Cli) -> None:
+    cli("users", "create", "ann")
+    said = ("--scope", "start", "--max-concurrent-runs", "5", "--max-requests-per-min", "60", "--json")
+    made = cli("keys", "create", "ann", *said).json["key"]
+    assert (made["max_concurrent_runs"], made["max_requests_per_min"]) == (5, 60)
+    assert cli("tenants", "quotas", "acme").out == "max_concurrent_runs: no limit\nmax_requests_per_min: no limit\n"
+    cli("tenants", "quotas", "acme", "--max-concurrent-runs", "9")
+    kept = cli("tenants", "quotas", "acme", "--max-requests-per-min", "70", "--json").json["quotas"]
+    assert kept == {"max_concurrent_runs": 9, "max_requests_per_min": 70}
+    assert cli("tenants", "quotas", "acme", "--none", "--max-requests-per-min", "7").status == 2
+    assert "no limit" in cli("tenants", "quotas", "acme", "--none").out

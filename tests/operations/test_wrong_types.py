@@ -221,6 +221,8 @@ def test_no_method_about_people_fails_on_a_wrong_type(name: str, tmp_path: Path)
         "keys.rotate": {"key_id": "0" * 16},
         "keys.revoke": {"key_id": "0" * 16},
         "audit.list": {},
+        "tenants.quotas": {"name": "default"},
+        "tenants.set_quotas": {"name": "default", "max_concurrent_runs": 5},
         "mailbox.drop": {"key": "order-1"},
         "mailbox.list": {},
         "triggers.list": {},

@@ -38,6 +38,7 @@ from stepkeep.store.change import Lease, Payload, Propose, Write
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
 from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
+from stepkeep.store.quotas import Scope
 from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter, SignedHead
 
 BACKLOG = 200
@@ -202,6 +203,11 @@ async def _principals(bench: Bench) -> None:
         assert await store.find_key("k1")
         assert await store.find_session("s1")
         assert await store.read_journal_before(VALUES_TENANT, 1_000, 0)
+    places = [Scope("key k", AGAIN)]
+    for number in range(AGAIN):
+        run = f"01a1e12c-57d6-75bf-abba-{number:012x}"
+        assert await bench.store.quotas.take(VALUES_TENANT, run, places, 1, 1) is None
+        await bench.store.quotas.drop(VALUES_TENANT, run, places)
     audit, of = bench.store.audit, AuditFilter(tenant=VALUES_TENANT)
     for number in range(AGAIN):
         await audit.append([audited(f"a{number}", number)])

@@ -221,6 +221,7 @@ BY_THE_CLOCK = {
     *(("definitions", "published_at"), ("schemas", "published_at"), ("migrations", "applied_at")),
     *(("quarantine", "quarantined_at"), ("quarantine", "released_at")),
     ("worker_reports", "reported_at"),
+    ("quota_runs", "taken_at"),
 }
 COPIED = {
     ("payload_chunks", "no"),

@@ -21,6 +21,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
 from stepkeep.operations.audit import code_of, entry
+from stepkeep.operations.quotas import RequestBuckets
 from stepkeep.operations.sessions import SessionAccess
 from stepkeep.store.principals import ApiKey
 
@@ -215,6 +216,7 @@ class Callers:
         self._engine, self._monotonic = engine, monotonic
         self._known: OrderedDict[str, Caller] = OrderedDict()
         self._noted: OrderedDict[str, float] = OrderedDict()
+        self._buckets = RequestBuckets(monotonic)
 
     async def authenticate(self, authorization: str | None) -> Caller:
         """The caller that an Authorization header names; 401 with one answer, whatever is wrong with it."""
@@ -245,9 +247,25 @@ class Callers:
             raise
         return caller
 
-    async def admit(self, caller: Caller, operation: str) -> None:
-        """Refuse a key that lacks a scope of the operation. Quotas of the key are counted here."""
+    async def admit(self, caller: Caller, operation: str) -> tuple[int, int] | None:
+        """Refuse a key that lacks a scope of the operation, or that has used its quota of requests. Returns how many
+        it has a minute, and how many are left."""
+        rate = await self._count(caller)
         caller.access.require(*scopes_of(operation), operation=operation)
+        return rate
+
+    async def _count(self, caller: Caller) -> tuple[int, int] | None:
+        """Count a request for the key and for the tenant. The default of the service counts for keys without a quota of
+        their own."""
+        key = caller.access.key
+        if key is None:
+            return None
+        keeper = self._engine.quotas
+        own = key.max_requests_per_min or keeper.default.max_requests_per_min
+        whole = (await keeper.of_tenant(key.tenant)).max_requests_per_min
+        if whole is not None:
+            self._buckets.take(f"tenant {key.tenant}", whole)
+        return None if own is None else (own, self._buckets.take(f"key {key.id}", own))
 
     async def note_refusal(
         self, caller: Caller | None, authorization: str | None, operation: str, target: str, problem: Exception

@@ -55,6 +55,8 @@ from stepkeep.api.routing import Route
 from stepkeep.api.service import Service
 from stepkeep.engine import AsyncEngine
 from stepkeep.hosted import AsyncHostedWorker
+from stepkeep.operations.quotas import NONE as NO_QUOTAS
+from stepkeep.operations.quotas import Quotas
 
 RESOURCES = (
     health,
@@ -103,10 +105,15 @@ class Application:
 
 
 def create_app(
-    engine: AsyncEngine, *, browsers: Browsers | None = None, workers: Sequence[AsyncHostedWorker] = ()
+    engine: AsyncEngine,
+    *,
+    browsers: Browsers | None = None,
+    workers: Sequence[AsyncHostedWorker] = (),
+    quotas: Quotas = NO_QUOTAS,
 ) -> Application:
     """The service over this engine, which is open. `browsers` says under which address browsers reach it; metrics tell
-    of these workers of the process, too."""
+    of these workers of the process, too; `quotas` count for keys without quotas of their own."""
+    engine.quotas.default = quotas
     return Application(engine, browsers, workers)
 
 

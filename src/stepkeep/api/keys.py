@@ -12,6 +12,7 @@ from starlette.requests import Request
 from stepkeep.api.bodies import Anything, By, Cursor, Limit, Page, page
 from stepkeep.api.routing import Answer, Engine, answers, router, service_of
 from stepkeep.operations.access import Scope
+from stepkeep.operations.quotas import MOST_QUOTA
 
 routes = router("API keys")
 
@@ -27,6 +28,8 @@ class NewKey(By):
     scopes: list[Annotated[Scope, Field(strict=False)]] = Field(min_length=1, max_length=20)
     expires_at: datetime | None = Field(default=None, strict=False)
     expires_in: str | None = Field(default=None, max_length=100, examples=["90d"])
+    max_concurrent_runs: int | None = Field(default=None, ge=1, le=MOST_QUOTA, description="Unfinished runs.")
+    max_requests_per_min: int | None = Field(default=None, ge=1, le=MOST_QUOTA, description="Of each process.")
 
 
 class Rotate(By):

@@ -71,6 +71,7 @@ PROBLEMS: tuple[tuple[type[BaseException], Kind], ...] = (
     (errors.Conflict,          Kind(409, "conflict",          "The state does not allow it")),
     (errors.NotAllowed,        Kind(403, "not_allowed",       "Not allowed")),
     (errors.KeyReused,         Kind(422, "key_reused",        "The idempotency key was used with another body")),
+    (errors.QuotaExceeded,     Kind(429, "quota_exceeded",    "A quota is used up")),
     (errors.Fenced,            Kind(409, "fenced",            "The lease is gone")),
     (errors.Quarantined,       Kind(409, "quarantined",       "The run is quarantined")),
     (errors.Refused,           Kind(409, "refused",           "Refused")),
@@ -144,6 +145,7 @@ class Problem(BaseModel):
         default=None, description="What is wrong in a definition, with positions."
     )
     winner: dict[str, Any] | None = Field(default=None, description="The decision that came first.")
+    quota: str | None = Field(default=None, description="The quota that is used up.")
     rule: str | None = Field(default=None, description="The rule that forbids it.")
     person: str | None = Field(default=None, description="The person that the rule was applied to.")
 
@@ -190,12 +192,15 @@ def problem_of(error: BaseException) -> Response:
     kind = kind_of(error)
     if kind.status >= 500:
         log.error("%s: %s", kind.code, exception_text(error), exc_info=error if kind.status == 500 else None)
-    return problem(kind, exception_message(error) or kind.title, _more(error))
+    headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.QuotaExceeded) else None
+    return problem(kind, exception_message(error) or kind.title, _more(error), headers)
 
 
 def _more(error: BaseException) -> dict[str, Any]:
     if isinstance(error, errors.DefinitionError):
         return {"problems": [msgspec.structs.asdict(one) for one in error.problems[:MOST_ERRORS]]}
+    if isinstance(error, errors.QuotaExceeded):
+        return {"quota": error.quota}
     if isinstance(error, errors.Conflict) and error.winner is not None:
         return {"winner": dict(error.winner)}
     if isinstance(error, errors.NotAllowed) and error.rule not in KEY_RULES:

@@ -24,7 +24,7 @@ from stepkeep.api.problems import MOST_ERRORS, PROBLEMS, ApiError, Kind, problem
 from stepkeep.api.problems import OWN as OWN_PROBLEMS
 from stepkeep.api.requests import BoundedRequest, check_headers
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.errors import InvalidInput, NotAllowed, QuotaExceeded
 from stepkeep.operations.audit import REQUEST, Asked
 from stepkeep.operations.trace_context import INCOMING, parse_trace
 from stepkeep.safe_text import inert_line
@@ -76,7 +76,7 @@ class Route(APIRoute):
         """The problems that any route of this kind may answer with."""
         statuses = {400, 431, 500, 503}
         if self.operation != OPEN:
-            statuses |= {401, 403}
+            statuses |= {401, 403, 429}
         if "{" in path:
             statuses |= {404}
         if method not in ("GET", "DELETE"):
@@ -89,8 +89,8 @@ class Route(APIRoute):
         request.state.caller = None
         try:
             caller = request.state.caller = await service.browsers.authenticate(service.callers, request)
-            await service.callers.admit(caller, self.operation)
-        except (ApiError, NotAllowed) as problem:
+            request.state.rate = await service.callers.admit(caller, self.operation)
+        except (ApiError, NotAllowed, QuotaExceeded) as problem:
             target = "/".join(map(str, request.path_params.values()))
             await service.callers.note_refusal(
                 request.state.caller, request.headers.get("authorization"), self.operation, target, problem
@@ -114,7 +114,11 @@ class Route(APIRoute):
                 _check_query(bounded, known, several)
                 if self.body_field is not None:
                     await bounded.read_json()
-                return await inner(bounded)
+                answer = await inner(bounded)
+                if getattr(bounded.state, "rate", None) is not None:
+                    limit, left = bounded.state.rate
+                    answer.headers.update({"X-RateLimit-Limit": str(limit), "X-RateLimit-Remaining": str(left)})
+                return answer
             except RequestValidationError as problem:
                 return problem_of(_told(problem))
             except asyncio.CancelledError:

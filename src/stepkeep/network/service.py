@@ -42,6 +42,7 @@ CODES: dict[str, type[errors.StepkeepError]] = {
             errors.TokenExpired,
             errors.NotAllowed,
             errors.KeyReused,
+            errors.QuotaExceeded,
             errors.Fenced,
             errors.Quarantined,
         )

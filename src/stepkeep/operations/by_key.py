@@ -13,13 +13,13 @@ import msgspec
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
-from stepkeep.errors import Conflict, InvalidInput, NotFound, Refused
+from stepkeep.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, Refused
 from stepkeep.kernel.authority import Caller, admit
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Missing
 from stepkeep.kernel.events import MessageArrived, caller_of
 from stepkeep.kernel.fitting import misfit_of_event
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import validate
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.first_messages import KEEP_US
@@ -32,6 +32,7 @@ from stepkeep.operations.start import MAX_KEYS, Started, Starter, Starting, Star
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.change import Basis, Loaded, More, Want, Write
 from stepkeep.store.mailbox import NO_RUN, BusinessKey, KeyWant, Mailbox, MailboxMessage
+from stepkeep.store.records import RunFilter
 
 MAX_TTL_US = 365 * 86_400_000_000
 MAX_KEPT = 1000
@@ -120,7 +121,25 @@ class KeySender:
             ttl=KEEP_US if ttl is None else ttl,
             start=None if start is None else await self._starter.reduced(replace(start, business_key=key)),
         )
-        return await self._lane.put(sending)
+        if sending.start is None or sending.start.key is None:
+            return await self._lane.put(sending)
+        new = sending.start
+        try:
+            async with self._starter.quotas.place(tenant, new.key, new.run_id) as created:
+                sent = await self._lane.put(sending)
+                created(sent.run_id or "")
+                return sent
+        except QuotaExceeded:
+            # A message to a run that lives starts none.
+            live = RunFilter(
+                tenant=tenant,
+                business_key=sending.key,
+                states=tuple(one for one in RunState if one not in RUN_TERMINAL),
+                limit=1,
+            )
+            if not await self._transactor.store.list_runs(live):
+                raise
+            return await self._lane.put(sending)
 
     async def _send_batch(self, sendings: list[Sending]) -> list[Sent | Exception]:
         return await all_or_each(sendings, self._send_together)

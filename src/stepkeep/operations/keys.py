@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, InvalidInput, NotFound
@@ -18,6 +19,8 @@ from stepkeep.operations.access import SCOPES, Access, Acting, Scope, key_text, 
 from stepkeep.operations.instants import instant
 from stepkeep.operations.people_journal import Change, MakeAt, record
 from stepkeep.operations.principals import is_live, registered
+from stepkeep.operations.quotas import NONE as NO_QUOTAS
+from stepkeep.operations.quotas import Quotas
 from stepkeep.secret_values import KNOWN
 from stepkeep.store.principals import ApiKey
 from stepkeep.store.protocol import Store
@@ -31,6 +34,7 @@ async def create_key(
     scopes: Iterable[str],
     expires_at: int | None,
     expires_in: int | None,
+    quotas: Quotas = NO_QUOTAS,
     acting: Acting,
 ) -> dict[str, Any]:
     """Make a key for a principal. `secret` of the answer is the whole key; it is shown once and kept nowhere."""
@@ -49,8 +53,9 @@ async def create_key(
 
         def made(at: int) -> Change:
             ends = expires_at if expires_in is None else at + expires_in
-            key = _made(tenant, key_id, row.name, secret, chosen, at, ends, acting)
+            key = _made(tenant, key_id, row.name, secret, chosen, at, ends, acting, quotas)
             detail = {"id": key_id, "scopes": list(chosen), **({} if ends is None else {"expires_at": ends})}
+            detail |= {name: value for name, value in structs.asdict(quotas).items() if value is not None}
             return Change(event="key_created", subject=row.name, detail=detail, keys=(key,))
 
         return made
@@ -75,7 +80,8 @@ async def rotate_key(
 
         def made(at: int) -> Change:
             new_ends = None if lifetime is None else at + lifetime
-            new = _made(tenant, name, old.owner, secret, old.scopes, at, new_ends, acting)
+            quotas = Quotas(max_concurrent_runs=old.max_concurrent_runs, max_requests_per_min=old.max_requests_per_min)
+            new = _made(tenant, name, old.owner, secret, old.scopes, at, new_ends, acting, quotas)
             ends = at + overlap if old.expires_at is None else min(old.expires_at, at + overlap)
             return Change(
                 event="key_rotated",
@@ -130,6 +136,8 @@ def key_view(row: ApiKey, now: int) -> dict[str, Any]:
         "revoked_at": instant(row.revoked_at),
         "revoked_by": row.revoked_by,
         "replaces": row.replaces,
+        "max_concurrent_runs": row.max_concurrent_runs,
+        "max_requests_per_min": row.max_requests_per_min,
     }
 
 
@@ -154,6 +162,7 @@ def _made(
     now: int,
     ends: int | None,
     acting: Acting,
+    quotas: Quotas,
 ) -> ApiKey:
     KNOWN.remember({f"of key {key_id}": secret})
     return ApiKey(
@@ -165,6 +174,8 @@ def _made(
         created_at=now,
         created_by=acting["actor"],
         expires_at=ends,
+        max_concurrent_runs=quotas.max_concurrent_runs,
+        max_requests_per_min=quotas.max_requests_per_min,
     )
 
 

@@ -80,6 +80,13 @@ async def set_vouching(store: Store, access: Access, name: str, vouching: str, *
     return {"tenant": tenant_view(change.tenants[0])}
 
 
+def own_tenant(access: Access, name: str) -> str:
+    """The name of a tenant that this caller may look at: with a key, its own alone."""
+    name = validate.key("the tenant", name)
+    _require_own(access, name)
+    return name
+
+
 async def list_tenants(store: Store, access: Access) -> dict[str, Any]:
     """Tenants with settings; with a key, its own alone."""
     found: list[TenantRow] = []

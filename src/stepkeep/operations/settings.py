@@ -26,6 +26,7 @@ _decode = msgspec.json.Decoder().decode
 class SettingKind(StrEnum):
     NETWORK = "network"
     HOOK = "hook"
+    QUOTA = "quota"
 
 
 async def read_setting(store: Store, tenant: str, kind: SettingKind, name: str) -> Any:

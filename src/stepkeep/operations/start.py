@@ -16,7 +16,7 @@ from uuid_utils import uuid7
 
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_input, is_declared
-from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused, StoreUnavailable
+from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused, QuotaExceeded, StoreUnavailable
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Reply
 from stepkeep.kernel.draft import Missing
@@ -35,6 +35,7 @@ from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.payloads import INLINE_INPUT_BYTES
 from stepkeep.operations.plans import PlanCache
+from stepkeep.operations.quotas import QuotaKeeper
 from stepkeep.operations.run_webhooks import check_webhook, run_webhook
 from stepkeep.operations.trace_context import LABEL, current, root_of
 from stepkeep.operations.transact import Claim, Transactor, Unlocked, claims_of
@@ -139,11 +140,41 @@ class Starter:
             self._start_batch, size_bytes=lambda request: len(request.input)
         )
         self._live = transactor.plans.live
+        self.quotas = QuotaKeeper(transactor.store)
         self._templates: dict[tuple[int, bool], tuple[Plan, StartTemplate | None]] = {}
 
     async def start(self, request: StartRequest) -> Started:
         """Create a run (and start it unless it stays idle); the same idempotency key returns the same run."""
-        return await self._lane.put(await self.reduced(request))
+        request = await self.reduced(request)
+        if request.key is None:
+            return await self._lane.put(request)
+        try:
+            async with self.quotas.place(request.tenant, request.key, request.run_id) as created:
+                started = await self._lane.put(request)
+                created(started.run_id)
+                return started
+        except QuotaExceeded:
+            earlier = await self._made_before(request)
+            if earlier is None:
+                raise
+            return earlier
+
+    async def _made_before(self, request: StartRequest) -> Started | None:
+        """The run that the idempotency key of a request has created: asking again needs no place."""
+        key, found = _idempotency(request), Loaded(now=0)
+        if key is None:
+            return None
+
+        def look(loaded: Loaded) -> More | Write:
+            nonlocal found
+            known, found = found, loaded
+            return Write() if known is loaded else More(idempotency=((key.tenant, key.operation, key.key),))
+
+        await self._transactor.store.change([], look)
+        earlier = found.idempotency.get((key.tenant, key.operation, key.key))
+        if earlier is None or earlier.fingerprint != key.fingerprint:
+            return None
+        return Started(earlier.run_id, created=False)
 
     async def start_here(
         self, request: StartRequest, claimer: Claimer, unconfirmed: Callable[[Sequence[Claim]], None]

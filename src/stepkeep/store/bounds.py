@@ -52,6 +52,7 @@ ID = Bounds(0, INT, INT)
 STEP_NO = Bounds(0, INT, PLACES)
 STEP_COUNT = Bounds(-INT, INT, PLACES)
 COUNT = Bounds(-INT, INT, INT)
+QUOTA = Bounds(1, 1_000_000_000, 1_000_000_000)
 NATURAL = Bounds(0, INT, INT)
 
 INTEGERS: dict[str, dict[str, Bounds]] = {
@@ -129,7 +130,14 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     "principals": {"created_at": TIME, "disabled_at": TIME},
     "memberships": {"granted_at": TIME, "valid_from": TIME, "valid_to": TIME, "revoked_at": TIME},
     "delegations": {"granted_at": TIME, "valid_from": TIME, "valid_to": TIME, "revoked_at": TIME},
-    "api_keys": {"created_at": TIME, "expires_at": TIME, "revoked_at": TIME},
+    "api_keys": {
+        "created_at": TIME,
+        "expires_at": TIME,
+        "revoked_at": TIME,
+        "max_concurrent_runs": QUOTA,
+        "max_requests_per_min": QUOTA,
+    },
+    "quota_runs": {"taken_at": TIME},
     "sessions": {"created_at": TIME, "expires_at": TIME, "ended_at": TIME},
     "audit": {"at": TIME},
     "people_journal": {"seq": SEQ, "at": TIME},

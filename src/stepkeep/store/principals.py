@@ -108,6 +108,8 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at: int | None = None
     revoked_by: str | None = None
     replaces: str | None = None
+    max_concurrent_runs: int | None = None
+    max_requests_per_min: int | None = None
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):

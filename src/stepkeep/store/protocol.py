@@ -39,6 +39,7 @@ from stepkeep.store.change import (
 from stepkeep.store.deliveries import DeliveryStore
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import PeopleStore
+from stepkeep.store.quotas import QuotaStore
 from stepkeep.store.records import (
     FIRST_GATE,
     FIRST_MESSAGE,
@@ -153,6 +154,9 @@ class Store(Protocol):
 
     @property
     def audit(self) -> AuditStore: ...
+
+    @property
+    def quotas(self) -> QuotaStore: ...
 
     @property
     def triggers(self) -> TriggerStore: ...

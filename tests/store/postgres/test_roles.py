@@ -33,7 +33,18 @@ TABLES = {
     *("idempotency_keys", "business_keys", "workers", "worker_journal", "migrations", "quarantine"),
     *("worker_reports", "attempt_evidence", "payload_chunks", "schemas", "gates", "decisions", "policies"),
     *("sinks", "deliveries", "delivery_actions"),
-    *("tenants", "principals", "memberships", "delegations", "api_keys", "sessions", "people_journal", "audit"),
+    *(
+        "tenants",
+        "principals",
+        "memberships",
+        "delegations",
+        "api_keys",
+        "sessions",
+        "people_journal",
+        "audit",
+        "quota_scopes",
+        "quota_runs",
+    ),
     *("triggers", "firings", "backfills", "settings", "mailbox", "signed_heads"),
 }
 

@@ -29,6 +29,7 @@ from stepkeep.store.principals import (
     TenantRow,
     authorities_from,
 )
+from stepkeep.store.quotas import Scope
 
 T = TypeVar("T")
 Key = tuple[str, str]
@@ -56,6 +57,7 @@ class PeopleRows:
         self.sessions: dict[Key, SessionRow] = {}
         self.journal: dict[str, list[SealedPeopleEntry]] = {}
         self.audit: list[AuditRow] = []
+        self.quotas: dict[tuple[str, str, str], int] = {}
 
     def write(self, change: PeopleChange) -> None:
         """Write a change as a whole, or refuse it as the schemas do."""
@@ -173,6 +175,37 @@ class ModelAudit:
             return len(gone)
 
         return await self._wire.ask("forget audit", work)
+
+
+class ModelQuotas:
+    """`QuotaStore` on a dict of places. `is_live` tells whether a run exists, and has not ended."""
+
+    def __init__(
+        self, places: dict[tuple[str, str, str], int], wire: Wire, is_live: Callable[[str, str], bool | None]
+    ) -> None:
+        self._places, self._wire, self._is_live = places, wire, is_live
+
+    async def take(self, tenant: str, run_id: str, scopes: Sequence[Scope], now: int, patience: int) -> str | None:
+        def work() -> str | None:
+            for name, most in sorted(scopes):
+                held = [place for place in self._places if place[:2] == (tenant, name)]
+                for place in held:
+                    live = self._is_live(tenant, place[2])
+                    if live is False or (live is None and self._places[place] < now - patience):
+                        del self._places[place]
+                if sum(place[:2] == (tenant, name) for place in self._places) >= most:
+                    return name
+            self._places.update({(tenant, name, run_id): now for name, _ in scopes})
+            return None
+
+        return await self._wire.ask("take quota", work)
+
+    async def drop(self, tenant: str, run_id: str, scopes: Sequence[Scope]) -> None:
+        def work() -> None:
+            for name, _ in scopes:
+                self._places.pop((tenant, name, run_id), None)
+
+        await self._wire.ask("drop quota", work)
 
 
 class ModelPeople:

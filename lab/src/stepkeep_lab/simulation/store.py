@@ -69,7 +69,7 @@ from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.database import Database, Session, lock_order
 from stepkeep_lab.simulation.delivery_tables import ModelDeliveries
 from stepkeep_lab.simulation.notifications import ModelNotifier
-from stepkeep_lab.simulation.people_tables import ModelAudit, ModelPeople
+from stepkeep_lab.simulation.people_tables import ModelAudit, ModelPeople, ModelQuotas
 from stepkeep_lab.simulation.trigger_tables import ModelTriggers
 
 T = TypeVar("T")
@@ -256,6 +256,7 @@ class ModelStore:
         self._tables = database.tables
         self.people = ModelPeople(database.tables.people, self.wire, self._write_people)
         self.audit = ModelAudit(database.tables.people.audit, self.wire)
+        self.quotas = ModelQuotas(database.tables.people.quotas, self.wire, self._is_live)
         tables = database.tables
         self.triggers = ModelTriggers(tables.triggers, tables.runs, tables.details, self.wire, self._clock)
         self.deliveries = ModelDeliveries(database, self.wire, self._clock)
@@ -690,6 +691,11 @@ class ModelStore:
 
     async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
         return await self.wire.ask("forget keys", lambda: self._tables.forget_keys(tenant, before, limit))
+
+    # -- quotas ------------------------------------------------------------------------------------------------------
+    def _is_live(self, tenant: str, run_id: str) -> bool | None:
+        run = self._tables.runs.get((tenant, run_id))
+        return None if run is None else run.ended_at is None
 
     # -- mailbox -----------------------------------------------------------------------------------------------------
     async def list_mailbox(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import By, moment_of
+from stepkeep.cli.arguments import MOST_QUOTA, By, moment_of
 from stepkeep.cli.commands.users import ask, table
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings, with_settings
@@ -20,6 +20,18 @@ from stepkeep.errors import InvalidInput
 app = typer.Typer(help="API keys, which say who acts.", no_args_is_help=True)
 
 KeyId = Annotated[str, typer.Argument(metavar="KEY", help="The id of the key.", show_default=False)]
+MaxRuns = Annotated[
+    int | None,
+    typer.Option(
+        "--max-concurrent-runs", min=1, max=MOST_QUOTA, metavar="N", help="How many unfinished runs; no limit."
+    ),
+]
+MaxRequests = Annotated[
+    int | None,
+    typer.Option(
+        "--max-requests-per-min", min=1, max=MOST_QUOTA, metavar="N", help="How many HTTP requests; no limit."
+    ),
+]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the key to this new file, readable by its owner alone."),
@@ -41,14 +53,19 @@ def create(
         str | None,
         typer.Option("--expires", metavar="TIME|DURATION", help="Its end, such as 90d; none by default."),
     ] = None,
+    max_concurrent_runs: MaxRuns = None,
+    max_requests_per_min: MaxRequests = None,
     output: Output = None,
     by: By = None,
 ) -> int:
     """Make a key. It is shown once and kept nowhere: only a hash of its secret is stored."""
     ends = {} if expires is None else _end(expires)
+    quotas: dict[str, Any] = {"max_concurrent_runs": max_concurrent_runs, "max_requests_per_min": max_requests_per_min}
     with _reserved(output) as descriptor:
         found = _kept(
-            ask(settings, lambda engine: engine.keys.create(owner, scopes=scope, by=by, **ends)), descriptor, output
+            ask(settings, lambda engine: engine.keys.create(owner, scopes=scope, by=by, **ends, **quotas)),
+            descriptor,
+            output,
         )
     return _tell(settings, found)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stepkeep.cli.arguments import finite
+from stepkeep.cli.arguments import MOST_QUOTA, finite
 from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.session import open_engine
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import socket
 
     from stepkeep.api.browsers import Browsers
+    from stepkeep.operations.quotas import Quotas
 
 PORT = 8321
 
@@ -56,6 +57,26 @@ PublicUrl = Annotated[
         help="The address at which browsers reach it, such as https://flows.example.com.",
     ),
 ]
+MaxRuns = Annotated[
+    int | None,
+    typer.Option(
+        "--max-concurrent-runs",
+        min=1,
+        max=MOST_QUOTA,
+        metavar="N",
+        help="Unfinished runs of each key that has no quota of its own.",
+    ),
+]
+MaxRequests = Annotated[
+    int | None,
+    typer.Option(
+        "--max-requests-per-min",
+        min=1,
+        max=MOST_QUOTA,
+        metavar="N",
+        help="Requests a minute of each key that has no quota of its own, in this process.",
+    ),
+]
 LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
 MetricsPort = Annotated[
     int | None,
@@ -83,6 +104,8 @@ def serve(
     drain: Drain = 2.0,
     grace: Grace = 30.0,
     public_url: PublicUrl = None,
+    max_concurrent_runs: MaxRuns = None,
+    max_requests_per_min: MaxRequests = None,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
     log_level: LogLevel = "info",
@@ -95,11 +118,13 @@ def serve(
     install_tracing("stepkeep-service")
     from stepkeep.api.browsers import Browsers
     from stepkeep.api.server import listen
+    from stepkeep.operations.quotas import Quotas
 
     browsers = Browsers(public_url)
     listener = listen(host, port, fd)
     metrics = None if metrics_port is None else listen(metrics_host, metrics_port)
-    asyncio.run(_serve(settings, (listener, metrics), browsers, drain, grace))
+    quotas = Quotas(max_concurrent_runs=max_concurrent_runs, max_requests_per_min=max_requests_per_min)
+    asyncio.run(_serve(settings, (listener, metrics), browsers, quotas, drain, grace))
     return SUCCEEDED
 
 
@@ -107,6 +132,7 @@ async def _serve(
     settings: Settings,
     sockets: tuple[socket.socket, socket.socket | None],
     browsers: Browsers,
+    quotas: Quotas,
     drain: float,
     grace: float,
 ) -> None:
@@ -128,7 +154,7 @@ async def _serve(
                     say(f"metrics are on {shown}/metrics")
                 say(f"make a key with: {settings.command('keys', 'create', 'NAME', '--scope', 'read')}")
 
-        app = create_app(engine, browsers=browsers)
+        app = create_app(engine, browsers=browsers, quotas=quotas)
         async with open_metrics_port(metrics, app.service):
             await run_server(app, listener, drain_seconds=drain, grace_seconds=grace, told=told)
     warn("the service has drained and stopped")

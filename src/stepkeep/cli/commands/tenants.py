@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import By
+from stepkeep.cli.commands.keys import MaxRequests, MaxRuns
 from stepkeep.cli.commands.users import ask, table
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import SUCCEEDED
+from stepkeep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
 
 app = typer.Typer(help="Tenants and their settings.", no_args_is_help=True)
 
@@ -46,6 +51,38 @@ def set_(settings: Settings, name: Name, vouching: Vouching, by: By = None) -> i
     return SUCCEEDED
 
 
+def quotas(
+    settings: Settings,
+    name: Name,
+    max_concurrent_runs: MaxRuns = None,
+    max_requests_per_min: MaxRequests = None,
+    none: Annotated[bool, typer.Option("--none", help="Take all limits away.")] = False,
+    by: By = None,
+) -> int:
+    """Show or change what all API keys of a tenant may use together. What is not named stays as it is."""
+    given = {"max_concurrent_runs": max_concurrent_runs, "max_requests_per_min": max_requests_per_min}
+    named = {key: value for key, value in given.items() if value is not None}
+    if named and none:
+        raise InvalidInput("--none takes all limits away: give it alone.")
+
+    async def change(engine: AsyncEngine) -> dict[str, Any]:
+        known = await engine.tenants.quotas(name)
+        if not named and not none:
+            return known
+        kept = {} if none else known["quotas"]
+        return await engine.tenants.set_quotas(name, **{**kept, **named}, by=by)
+
+    found = ask(settings, change, creates=True)
+    if settings.json:
+        answer(found)
+    else:
+        for quota, value in found["quotas"].items():
+            say(f"{quota}: {'no limit' if value is None else value}")
+        if named or none:
+            say("It counts within a second, for runs and requests of API keys.")
+    return SUCCEEDED
+
+
 def list_(settings: Settings) -> int:
     """List the tenants that have settings."""
     found = ask(settings, lambda engine: engine.tenants.list())
@@ -58,4 +95,5 @@ def list_(settings: Settings) -> int:
 
 app.command("create")(with_settings(create))
 app.command("set")(with_settings(set_))
+app.command("quotas")(with_settings(quotas))
 app.command("list")(with_settings(list_))

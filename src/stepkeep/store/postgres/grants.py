@@ -54,10 +54,10 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *("definitions", "schemas", "queues"),
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
-            *("quarantine", "mailbox", "sinks", "delivery_actions", "audit"),
+            *("quarantine", "mailbox", "sinks", "delivery_actions", "audit", "quota_scopes", "quota_runs"),
         ),
-        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "quarantine", "mailbox", "sinks"),
-        "delete": (*CHANGES_RUNS["delete"], "sinks", "deliveries"),
+        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "quarantine", "mailbox", "sinks", "quota_scopes"),
+        "delete": (*CHANGES_RUNS["delete"], "sinks", "deliveries", "quota_runs"),
     },
 }
 """A worker runs what was published; a client publishes, starts, decides and looks. Neither changes the schema, a

@@ -65,6 +65,7 @@ from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.postgres.write import record
 from stepkeep.store.principals import MakeChange
 from stepkeep.store.protocol import Transaction
+from stepkeep.store.quotas import QuotaTables
 from stepkeep.store.reading import read_row, tally_from
 from stepkeep.store.reads import Convert, SharedReads, added_policy, added_setting, first, only
 from stepkeep.store.records import (
@@ -119,6 +120,7 @@ class PostgresStore(SharedReads):
         self.notifier = PostgresNotifier(self._readers, self.url, self.namespace.channel)
         self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
         self.audit = AuditTables(SQL, self._find, self._transact)
+        self.quotas = QuotaTables(SQL, self._transact)
         self.triggers = TriggerTables(SQL, self._find, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self.clock_offset, self._can_exist)
         self._is_open = False

@@ -49,6 +49,7 @@ from stepkeep.store.people import PeopleTables
 from stepkeep.store.positions import position_number
 from stepkeep.store.principals import MakeChange
 from stepkeep.store.protocol import Transaction
+from stepkeep.store.quotas import QuotaTables
 from stepkeep.store.reading import read_row, tally_from
 from stepkeep.store.reading import unreadable as unreadable_row
 from stepkeep.store.reads import Convert, SharedReads, added_policy, added_setting, first, only
@@ -104,6 +105,7 @@ class SqliteStore(SharedReads):
         self.notifier = SqliteNotifier(self._path)
         self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
         self.audit = AuditTables(SQL, self._find, self._transact)
+        self.quotas = QuotaTables(SQL, self._transact)
         self.triggers = TriggerTables(SQL, self._find, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self._clock.now(), self._can_exist)
         self._writer: Writer | None = None
