@@ -67,8 +67,7 @@ class AsyncTenants(_Administration):
         max_requests_per_min: int | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
-        """Limit what all keys of a tenant use together: unfinished runs, and requests a minute of each process. None
-        takes the limit away."""
+        """Limit what all keys of a tenant use together: unfinished runs, and requests a minute of each process."""
         own = principals.own_tenant(self.access, name)
         if self.access.key is not None:
             raise NotAllowed(
