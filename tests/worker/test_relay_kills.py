@@ -169,7 +169,7 @@ def test_each_event_reaches_a_receiver_that_misbehaves_while_workers_are_killed(
 ) -> None:
     flow = sk.Workflow("telling")
     # On a busy machine a worker is killed before it has finished anything, and losses are not the matter here.
-    patient = sk.Retry(max_losses=50)
+    patient = sk.Retry(max_losses=10)
     first = flow.step("one", "tell", retry=patient)
     flow.step("two", "tell", after=[first], retry=patient)
     expected = runs * STEPS * EVENTS

@@ -37,7 +37,7 @@ def until(holds: Callable[[], bool], end: float) -> None:
 def relayed(url: str, arrived: Callable[[], list[str]], add: Callable[[sk.Engine], Any], **variables: str) -> list[str]:
     """Start runs that emit, kill the only worker when some events have arrived, and return all arrivals."""
     flow = sk.Workflow("telling")
-    patient = sk.Retry(max_losses=50)
+    patient = sk.Retry(max_losses=10)
     first = flow.step("one", "tell", retry=patient)
     flow.step("two", "tell", after=[first], retry=patient)
     end = time.monotonic() + SECONDS

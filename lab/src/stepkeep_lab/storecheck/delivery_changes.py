@@ -38,25 +38,26 @@ class DeliveryChanges:
     def __init__(self, seed: int) -> None:
         self._random = Random(f"deliveries:{seed}")  # noqa: S311 - chance that must come out the same again
         self.is_there = self._random.random() < 0.7
+        self._kinds = self._random.sample(KINDS, self._random.randint(1, len(KINDS)))
         self._claims: dict[str, list[Delivery]] = {}
 
     async def begin(self, stores: Sequence[Store], tenant: str) -> Any:
         """Most lives have sinks from their beginning on."""
         if self.is_there:
-            for name, takes, prefix in KINDS:
+            for name, takes, prefix in self._kinds:
                 yield "a new sink", [await _save(store, tenant, name, takes, prefix) for store in stores]
 
     async def go_on(self, stores: Sequence[Store], tenant: str) -> Any:
         """A few calls, each with what both stores answered."""
         for _ in range(AT_ONCE if self.is_there else 0):
             act = self._random.choice((self._claim, self._claim, self._report, self._report, self._redrive, self._drop))
-            if self._random.random() < 0.03:
-                act = self._replace
+            if self._random.random() < 0.08:
+                act = self._random.choice((self._replace, self._delete))
             if (found := await act(stores, tenant)) is not None:
                 yield act.__name__.removeprefix("_"), found
 
     async def _claim(self, stores: Sequence[Store], tenant: str) -> list[Any] | None:
-        sink = self._random.choice(KINDS)[0]
+        sink = self._random.choice(self._kinds)[0]
         now = await stores[0].now()
         rows = await stores[0].deliveries.list_cursors(tenant, sink=sink, limit=1000)
         due = sorted(row.ready_at for row in rows if row.ready_at is not None and row.ready_at <= now)
@@ -124,8 +125,15 @@ class DeliveryChanges:
         rows = dead if dead and self._random.random() < 0.8 else await model.deliveries.list_cursors(tenant, limit=1000)
         return self._random.choice(rows) if rows else None
 
+    async def _delete(self, stores: Sequence[Store], tenant: str) -> list[Any] | None:
+        """Runs with something left to deliver are kept; a run of which all else is delivered shows it best."""
+        runs = sorted({row.run_id for row in await stores[0].deliveries.list_cursors(tenant, dead=True, limit=1000)})
+        if not runs:
+            return None
+        return [sorted(await store.delete_runs(tenant, runs)) for store in stores]
+
     async def _replace(self, stores: Sequence[Store], tenant: str) -> list[Any] | None:
-        name, takes, prefix = self._random.choice(KINDS)
+        name, takes, prefix = self._random.choice(self._kinds)
         if self._random.random() < 0.5:
             return [await _save(store, tenant, name, takes, prefix) for store in stores]
         discard = self._random.random() < 0.5
