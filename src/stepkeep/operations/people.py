@@ -7,7 +7,7 @@ It decides nothing itself. The engine and the command line call it.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 from uuid_utils import uuid7
@@ -53,16 +53,12 @@ async def decide_gate(
 ) -> Accepted:
     """Approve or reject the gate `step`, or the only open one; `on_behalf_of` names a delegator."""
     event = GateDecided(
-        tenant=tenant,
-        run_id=validate.run_id(run_id),
-        actor=validate.key("the actor", actor),
-        vouched_by=vouched_by,
-        key=key,
+        **_asked_by(tenant, run_id, actor, vouched_by, key),
         approve=approve,
         comment=validate.words("the comment", comment),
         on_behalf_of=_delegator(on_behalf_of),
         evidence=_references(evidence),
-        no=None if step is None else _number(await plan_of(transactor, tenant, run_id), run_id, step),
+        no=None if step is None else await _step_number(transactor, tenant, run_id, step),
     )
     return await _submit(transactor, event)
 
@@ -85,12 +81,8 @@ async def decide_hold(
     except ValueError:
         raise InvalidInput(f"{choice!a} is no decision about a held step. Use retry, skip or fail.") from None
     event = HoldDecided(
-        tenant=tenant,
-        run_id=validate.run_id(run_id),
-        actor=validate.key("the actor", actor),
-        vouched_by=vouched_by,
-        key=key,
-        no=_number(await plan_of(transactor, tenant, run_id), run_id, step),
+        **_asked_by(tenant, run_id, actor, vouched_by, key),
+        no=await _step_number(transactor, tenant, run_id, step),
         choice=chosen,
         reason=validate.words("the reason", reason),
     )
@@ -127,11 +119,7 @@ async def complete(
     if said is ManualOutcome.SUCCEEDED:
         _check_output(plan.at(no), output)
     event = CompletionSignalled(
-        tenant=tenant,
-        run_id=validate.run_id(run_id),
-        actor=validate.key("the actor", actor),
-        vouched_by=vouched_by,
-        key=key,
+        **_asked_by(tenant, run_id, actor, vouched_by, key),
         token=token_hash(validate.words("the completion token", token)),
         outcome=said,
         output=output,
@@ -160,14 +148,10 @@ async def reissue_token(
     if not validate.words("the reason", reason).strip():
         raise InvalidInput("a new token needs a reason, which stays on record. Say why the old one is lost.")
     event = TokenReissued(
-        tenant=tenant,
-        run_id=validate.run_id(run_id),
-        actor=validate.key("the actor", actor),
-        vouched_by=vouched_by,
-        key=key,
+        **_asked_by(tenant, run_id, actor, vouched_by, key),
         token=token_hash(token),
         reason=reason,
-        no=_number(await plan_of(transactor, tenant, run_id), run_id, step),
+        no=await _step_number(transactor, tenant, run_id, step),
     )
     return await _submit(transactor, event)
 
@@ -189,11 +173,7 @@ async def send(
     return await _submit(
         transactor,
         MessageArrived(
-            tenant=tenant,
-            run_id=validate.run_id(run_id),
-            actor=validate.key("the actor", actor),
-            vouched_by=vouched_by,
-            key=key,
+            **_asked_by(tenant, run_id, actor, vouched_by, key),
             id=str(uuid7()) if message_id is None else validate.key("the message id", message_id),
             name=validate.key("the name of a message", name),
             payload=payload,
@@ -216,15 +196,31 @@ async def cancel(
     return await _submit(
         transactor,
         CancelRequested(
-            tenant=tenant,
-            run_id=validate.run_id(run_id),
-            actor=validate.key("the actor", actor),
-            vouched_by=vouched_by,
-            key=key,
+            **_asked_by(tenant, run_id, actor, vouched_by, key),
             compensate=compensate,
             reason=validate.words("the reason", reason),
         ),
     )
+
+
+class Asked(TypedDict):
+    """What every request of a person has: the run, the actor, the program that vouches for it, and its key."""
+
+    tenant: str
+    run_id: str
+    actor: str
+    vouched_by: str | None
+    key: str | None
+
+
+def _asked_by(tenant: str, run_id: str, actor: str, vouched_by: str | None, key: str | None) -> Asked:
+    return {
+        "tenant": tenant,
+        "run_id": validate.run_id(run_id),
+        "actor": validate.key("the actor", actor),
+        "vouched_by": vouched_by,
+        "key": key,
+    }
 
 
 def _delegator(name: str | None) -> str | None:
@@ -264,6 +260,10 @@ def _check_output(planned: PlannedStep, output: bytes | None) -> None:
         raise InvalidInput(f"the output is not JSON: {problem}") from None
     if wrong := Shape(schema).complaints(value):
         raise InvalidInput(f"the output of {planned.name} does not fit its schema: {'; '.join(wrong)}")
+
+
+async def _step_number(transactor: Transactor, tenant: str, run_id: str, step: str) -> int:
+    return _number(await plan_of(transactor, tenant, run_id), run_id, step)
 
 
 def _number(plan: Plan, run_id: str, step: str) -> int:
