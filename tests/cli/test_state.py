@@ -80,3 +80,15 @@ def test_a_worker_archives_what_declares_it_and_prune_keeps_it(process: Start, c
     pruned = cli("prune", "--older-than", "0s", "--no-archive", "--json").json["prune"]
     assert (pruned["deleted"], pruned["kept"]) == (0, 1)
     assert "1 kept longer by their workflows" in cli("prune", "--older-than", "0s", "--dry-run").out
+
+
+def test_a_worker_signs_the_heads_of_what_ended(process: Start, cli: Cli, home: Path) -> None:
+    (home / "ws.yaml").write_text(STREAM)
+    key = cli("evidence", "--new-key", "signing.key", "--json").json["signing_key"]
+    assert cli("worker", "--sign-with", "nowhere.key").status == 2
+    worker = process("worker", "--sign-with", "signing.key")
+    run = cli("start", "ws.yaml", "--json").json["run"]["id"]
+    wait_until(lambda: cli("show", run, "--json").json["run"]["state"] == "succeeded")
+    worker.send_signal(signal.SIGTERM)
+    assert f"the heads of 1 finished runs are signed with key {key['id']}" in finish(worker).err
+    assert cli("evidence", "--sign-heads", "--sign-with", "signing.key", "--json").json["signed_heads"]["signed"] == 0

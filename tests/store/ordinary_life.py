@@ -233,6 +233,7 @@ async def _policies(bench: Bench) -> None:
 async def _signatures(bench: Bench) -> None:
     """The heads of finished runs are found, signed and read."""
     for _ in range(AGAIN):
+        assert await bench.store.find_oldest_live(TENANT)
         [found] = await bench.store.find_unsigned(TENANT, "k" * 16, FIRST_ID, 1)
         kept = SignedHead(
             tenant=TENANT,

@@ -43,6 +43,14 @@ async def test_finished_runs_are_found_until_the_key_has_signed_them(store: Stor
     assert await other.find_unsigned("another tenant", KEY, FIRST_ID, 10) == []
 
 
+async def test_the_oldest_unfinished_run_is_found(store: Store, other: Store) -> None:
+    assert await store.find_oldest_live(TENANT) is None
+    ended = a_run(1, RunState.SUCCEEDED, ended_at=5, open=0)
+    await save(store, new_run(1, run=ended), new_run(3), new_run(2))
+    assert await other.find_oldest_live(TENANT) == run_id(2)
+    assert await other.find_oldest_live("another tenant") is None
+
+
 async def test_a_signature_is_read_as_it_was_kept_and_a_second_one_changes_nothing(store: Store) -> None:
     await save(store, new_run(1, run=a_run(1, RunState.SUCCEEDED, ended_at=5, open=0)))
     await store.add_signed_heads([signed(1, OTHER_KEY), signed(1)])

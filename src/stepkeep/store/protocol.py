@@ -267,6 +267,10 @@ class Store(Protocol):
         """Finished runs after an id that a key has not signed, by id."""
         ...
 
+    async def find_oldest_live(self, tenant: str) -> str | None:
+        """The id of the oldest unfinished run, also of a quarantined one: every run before it has ended."""
+        ...
+
     async def read_signed_heads(self, tenant: str, run_id: str) -> list[SignedHead]: ...
     async def list_settings(self, tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[StoredSetting]:
         """The newest revision of each setting of a kind, removed ones too, by name."""

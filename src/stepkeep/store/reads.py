@@ -149,6 +149,9 @@ class SharedReads(ABC):
         found = await self._read(lambda row: UnsignedHead(*row), self.sql.find_unsigned, tenant, key_id, after, limit)
         return [one._replace(head=bytes(one.head)) for one in found]
 
+    async def find_oldest_live(self, tenant: str) -> str | None:
+        return first(await self._read(lambda row: str(row[0]), self.sql.find_oldest_live, tenant))
+
     async def list_open_gates(self, tenant: str, after: tuple[str, int] = FIRST_GATE, limit: int = 100) -> list[Gate]:
         return await self._read(columns.gate_from, self.sql.list_open_gates, tenant, *after, limit)
 

@@ -575,6 +575,13 @@ class ModelStore:
 
         return await self._read("read", look)
 
+    async def find_oldest_live(self, tenant: str) -> str | None:
+        def look() -> str | None:
+            runs = self._tables.runs.items()
+            return min((key[1] for key, run in runs if key[0] == tenant and run.ended_at is None), default=None)
+
+        return await self._read("read", look)
+
     async def list_open_gates(self, tenant: str, after: tuple[str, int] = FIRST_GATE, limit: int = 100) -> list[Gate]:
         def work() -> list[Gate]:
             rows = [gate for key, mine in self._tables.gates.items() if key[0] == tenant for gate in mine.values()]

@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from stepkeep.cli.policies import Policies
@@ -15,13 +16,13 @@ from stepkeep.cli.settings import Settings
 from stepkeep.errors import InvalidInput
 
 
-def require_remote(settings: Settings, state_dir: str | None, metrics_port: int | None) -> None:
+def require_remote(settings: Settings, state_dir: str | None, metrics_port: int | None, sign_with: Path | None) -> None:
     """Refuse options that need the database, and a worker without a key."""
     if settings.db_was_typed or settings.tenant != "default":
         raise InvalidInput(
             "--server takes neither --db nor --tenant: the service has them, by its database and the key."
         )
-    for option, value in (("--state-dir", state_dir), ("--metrics-port", metrics_port)):
+    for option, value in (("--state-dir", state_dir), ("--metrics-port", metrics_port), ("--sign-with", sign_with)):
         if value is not None:
             raise InvalidInput(f"{option} needs the database: give it to a worker with --db.")
     if read_key(settings) is None:

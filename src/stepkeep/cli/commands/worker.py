@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import socket
 
     from stepkeep.engine import AsyncEngine
+    from stepkeep.evidence.signing import SigningKey
     from stepkeep.worker.loop import Worker
 
 
@@ -66,6 +67,14 @@ def worker(
         str | None,
         typer.Option("--state-dir", metavar="DIR", help="Keep the state files of workstreams in DIR current."),
     ] = None,
+    sign_with: Annotated[
+        Path | None,
+        typer.Option(
+            "--sign-with",
+            metavar="FILE",
+            help="Sign the heads of runs of this tenant soon after they end, with the signing key of this file.",
+        ),
+    ] = None,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
     server: Annotated[
@@ -81,8 +90,11 @@ def worker(
     """Run steps until SIGTERM or SIGINT, then finish what runs and hand back the rest."""
     install_log(log_level, log_format)
     if server is not None:
-        require_remote(settings, state_dir, metrics_port)
+        require_remote(settings, state_dir, metrics_port, sign_with)
     install_tracing("stepkeep-worker")
+    from stepkeep.evidence.signing import read_key
+
+    signing_key = None if sign_with is None else read_key(sign_with)
     metrics = None if metrics_port is None else _listen(metrics_host, metrics_port)
     load_handlers(app or [])
     with quiet_stdout(settings.json):
@@ -92,7 +104,18 @@ def worker(
             worker_id = asyncio.run(serve_remote(settings, policies, server, limits, options))
         else:
             worker_id = asyncio.run(
-                _serve(settings, policies, limits, capability or [], queue, name, app or [], state_dir, metrics)
+                _serve(
+                    settings,
+                    policies,
+                    limits,
+                    capability or [],
+                    queue,
+                    name,
+                    app or [],
+                    state_dir,
+                    metrics,
+                    signing_key,
+                )
             )
     if settings.json:
         answer({"worker": {"id": worker_id, "state": "shutdown"}})
@@ -109,6 +132,7 @@ async def _serve(
     apps: list[str],
     state_dir: str | None,
     metrics: socket.socket | None,
+    signing_key: SigningKey | None,
 ) -> str | None:
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.settings import Settings as WorkerSettings
@@ -137,7 +161,12 @@ async def _serve(
                     f"worker of tenant {engine.tenant} serves with {places}; queues: {served}{skills}; "
                     f"handlers: {handlers}"
                 )
-                async with _state_files(engine, state_dir), _archives(engine), _metrics(engine, worker, metrics):
+                async with (
+                    _state_files(engine, state_dir),
+                    _archives(engine),
+                    _signed_heads(engine, signing_key),
+                    _metrics(engine, worker, metrics),
+                ):
                     await worker.serve(signals=True)
                 warn(f"worker {worker.id} has drained and stopped")
                 return worker.id
@@ -195,6 +224,34 @@ async def _archives(engine: AsyncEngine) -> AsyncIterator[None]:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         with suppress(StepkeepError):  # the database is away; another worker makes up for it
+            tell(await sweeper.sweep())
+
+
+@asynccontextmanager
+async def _signed_heads(engine: AsyncEngine, key: SigningKey | None) -> AsyncIterator[None]:
+    """Sign the heads of finished runs meanwhile, and once more at the end."""
+    if key is None:
+        yield
+        return
+    from stepkeep.evidence.heads import HeadSweeper
+
+    sweeper = HeadSweeper(engine.transactor, key, tenant=engine.tenant)
+
+    def tell(signed: int) -> None:
+        if signed:
+            warn(f"the heads of {signed} finished runs are signed with key {key.id}")
+
+    async def keep() -> None:
+        async for signed in sweeper.follow():
+            tell(signed)
+
+    keeping = asyncio.create_task(keep(), name="signed heads")
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        with suppress(StepkeepError):  # the database is away; the next sweep makes up for it
             tell(await sweeper.sweep())
 
 
