@@ -68,7 +68,11 @@ PEOPLE: Definition = DEFINITIONS[0]
 SIGNING = Definition(
     name="signing",
     version=1,
-    steps=(StepDefinition(name="sign", order=0, approval=Approval(quorum=2, excluded=("requester",), deadline=60)),),
+    steps=(
+        StepDefinition(
+            name="sign", order=0, approval=Approval(quorum=2, excluded=("requester",), deadline=3_600 * SECOND)
+        ),
+    ),
 )
 TOKEN = "a token"
 DONE = Completed(
