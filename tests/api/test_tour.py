@@ -105,6 +105,8 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
             await _triggers(tour)
             await _sinks(tour, stage)
             await _session(tour, await stage.key())
+            code = stage.app.service.links.make(await stage.key())
+            assert (await tour("POST", "/session/link", {"code": code}, 201))["principal"] == "ann"
             # A stream of a tenant has no end of its own.
             stage.app.service.stopping.set()
             assert b"event: begin" in await tour("GET", "/stream")
@@ -187,6 +189,7 @@ async def _records(tour: Tour, run: str) -> None:
     assert (await tour("GET", f"/runs/{run}/past?time=2100-01-01T00:00:00Z"))["run"]["state"] == "succeeded"
     assert (await tour("GET", f"/runs/{run}/compare?other={run}"))["same"] is True
     assert (await tour("GET", "/workflows/hello/compare?live=true"))["live"]["examined"] == 0
+    assert (await tour("GET", "/workflows/hello/simulation?version=1"))["steps"] == ["greet"]
     assert (await tour("GET", f"/runs/{run}/explain"))["causes"]
     assert (await tour("GET", f"/explain?what={run}"))["state"] == "succeeded"
     assert (await tour("GET", f"/runs/{run}/certificate"))["ok"] is True

@@ -5,11 +5,11 @@
  */
 import { get, may, named, once, post, Problem } from "./api.js";
 import { openDialog, readJson } from "./components/dialog.js";
-import { area, field, input, select } from "./components/parts.js";
+import { area, field, input, problemBox, select } from "./components/parts.js";
 import { toast } from "./components/toast.js";
 import { h, put } from "./dom.js";
-import { counted, inert, line } from "./format.js";
-import { badge } from "./icons.js";
+import { inert, line } from "./format.js";
+import { badge, note } from "./icons.js";
 import { go } from "./router.js";
 
 const decided = () => document.dispatchEvent(new CustomEvent("stepkeep:decided"));
@@ -77,25 +77,19 @@ export function cancelDialog(view, done) {
 	async function preview() {
 		put(shown);
 		if (!undo.checked) return;
-		const told = await get(`/runs/${run}/rollback`).catch((error) => { if (error instanceof Problem) return null; throw error; });
-		if (!undo.checked) return;
-		const steps = told?.steps ?? told?.rollback?.steps;
-		if (Array.isArray(steps)) put(shown, rollbackList(steps));
-		else {
-			// Without a preview of the service: the steps that have succeeded, last first. Whether each has a hook the service knows.
-			const done = view.steps.filter((one) => one.phase === "main" && one.state === "succeeded").sort((a, b) => (a.ended_at < b.ended_at ? 1 : -1));
-			put(shown, h("p", { class: "muted" }, done.length ? `The hooks of ${counted(done.length, "step that has", "steps that have")} succeeded run, the last first: ${line(done.map((one) => one.name).join(", "), 300)}.` : "No step has succeeded yet: there is nothing to undo."));
-		}
+		const told = await get(`/runs/${run}/rollback`).catch((error) => { if (error instanceof Problem) return error; throw error; });
+		if (undo.checked) put(shown, told instanceof Problem ? problemBox(told.message) : rollbackView(told));
 	}
 	openDialog({ title: "Cancel the run", label: "Cancel the run", kind: "danger", body: [field("Reason", reason), h("label", { class: "row" }, undo, "Undo first what the run did"), shown],
 		act: async () => { await post(`/runs/${run}/cancel`, { compensate: undo.checked, reason: reason.value }); toast("ok", "Cancelled"); done(); } });
 }
 
-/** @param {any[]} steps */
-function rollbackList(steps) {
-	if (!steps.length) return h("p", { class: "muted" }, "There is nothing to undo.");
-	return h("div", { class: "stack tight" }, h("p", null, "What happens, in this order:"), h("ol", { class: "plain-list" }, steps.slice(0, 100).map((one) => h("li", { class: "row" },
-		h("bdi", null, line(one.name ?? one.step ?? "", 80)), one.state && badge(one.state), h("span", { class: "muted" }, line(one.action ?? one.what ?? one.why ?? one.reason ?? "", 160))))));
+/** What a cancel with undo would do. @param {any} told */
+function rollbackView(told) {
+	if (!told.possible) return problemBox(told.refusal?.message ?? told.refusal ?? "This run cannot be rolled back.");
+	const list = (title, rows) => rows.length ? [h("h3", null, title), h("ol", { class: "plain-list" }, rows.slice(0, 100).map((one) => h("li", { class: "row" }, h("bdi", null, line(one.step, 80)), one.says && h("span", { class: "muted" }, line(one.says, 200)))))] : null;
+	return h("div", { class: "stack tight" }, told.undo.length ? list("Undone, in this order", told.undo) : h("p", { class: "muted" }, "There is nothing to undo."), list("Stays as it is", told.cannot_undo), list("Running now, and told to stop", told.running),
+		h("p", { class: "row" }, "The run then ends as ", badge(told.ends), note("undo", "undo", `rollback ${told.rollback}`)));
 }
 
 /** @param {any} view @param {() => void} done */

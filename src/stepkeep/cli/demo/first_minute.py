@@ -24,7 +24,7 @@ FILE = "first_minute.yaml"
 
 @step("tour.reserve_stock")
 def reserve_stock(ctx: Context) -> dict[str, Any]:
-    ctx.logger.info("reserving two items for %s", ctx.input["customer"])
+    ctx.logger.warning("reserving two items for %s", ctx.input["customer"])
     time.sleep(MOMENT)
     return {"reservation": f"r-{ctx.run_id[-6:]}", "items": 2}
 
@@ -37,7 +37,7 @@ def release_stock() -> str:
 
 @step("tour.check_address")
 def check_address(ctx: Context) -> dict[str, str]:
-    ctx.logger.info("asking the address service, attempt %d", ctx.attempt)
+    ctx.logger.warning("asking the address service, attempt %d", ctx.attempt)
     time.sleep(MOMENT / 2)
     if ctx.attempt < 2:
         raise ConnectionError("the address service did not answer")

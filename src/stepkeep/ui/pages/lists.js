@@ -6,10 +6,11 @@ import { get, may, named, part, post, send } from "../api.js";
 import { attempt, openDialog, readJson } from "../components/dialog.js";
 import { jsonView } from "../components/json.js";
 import { listPage } from "../components/list.js";
-import { area, button, card, copyButton, empty, field, input, runLink, said, table } from "../components/parts.js";
-import { h } from "../dom.js";
-import { ago, counted, countdown, exact, inert, line, moment, span, words } from "../format.js";
+import { area, button, card, copyButton, empty, field, input, runLink, said, select, table } from "../components/parts.js";
+import { h, put } from "../dom.js";
+import { ago, countdown, exact, inert, line, moment, span, words } from "../format.js";
 import { badge, note } from "../icons.js";
+import { setQuery } from "../router.js";
 
 /** @typedef {import("../app.js").Context} Context */
 
@@ -99,17 +100,19 @@ export const usersPage = (context) => listPage(context, {
 });
 
 /** @param {Context} context */
-export const auditPage = (context) => listPage(context, {
-	title: "Audit", load: async (signal) => {
-		const all = [];
-		let cursor = null;
-		do {
-			const page = (await get("/history", { limit: 200, cursor }, signal));
-			all.push(...page.history);
-			cursor = page.next;
-		} while (cursor && all.length < 2000);
-		return all.reverse();
-	},
-	draw: (history) => (history.length ? [h("p", { class: "muted" }, `${counted(history.length, "change")} of people, roles and keys, newest first, each chained to the one before.`), h("div", { class: "card" }, table("Changes", ["Entry", "Time", "What", "Whom", "By", "Details", "Hash"], history.slice(0, 500).map((one) => [String(one.seq), moment(one.at), words(one.event), said(one.subject ?? "–"), said(one.by ?? "–"), h("code", { class: "muted" }, line(JSON.stringify(one.detail ?? {}), 140)), h("span", { class: "mono faint", title: one.hash }, String(one.hash ?? "").slice(0, 10))])))]
-		: empty("book", "Nothing has changed yet")),
-});
+export function auditPage(context) {
+	const query = Object.fromEntries(["actor", "operation", "target", "outcome"].map((name) => [name, context.query.get(name) ?? ""]));
+	let rows = /** @type {any[]} */ ([]), next = null;
+	const load = async (signal, cursor = null) => { const page = await get("/audit", { ...query, limit: 100, cursor }, signal); rows = cursor ? [...rows, ...page.audit] : page.audit; next = page.next; return { rows: [...rows], next }; };
+	const more = h("div", { class: "stack" });
+	const set = (name, value) => { query[name] = value; setQuery(query); page.again(); };
+	const box = (name, label) => input({ type: "search", placeholder: label, "aria-label": label, value: query[name], on: { change: (event) => set(name, event.target.value.trim()) } });
+	const page = listPage(context, {
+		title: "Audit", seconds: 20, load: (signal) => load(signal),
+		actions: () => [box("actor", "Who"), box("operation", "Operation"), box("target", "About"), select([["", "Any outcome"], ["done", "Done"], ["refused", "Refused"], ["failed", "Failed"]], query.outcome, (value) => set("outcome", value), "Outcome")],
+		draw: (told) => { show(told); return more; },
+	});
+	const show = ({ rows: list, next: cursor }) => put(more, list.length ? h("div", { class: "card" }, table("Entries", ["Time", "Who", "Operation", "About", "Outcome", "Key", "From"], list.map((one) => [moment(one.at), said(one.actor ?? "–"), words(one.operation), one.target ? said(one.target, 60) : "–", badge(one.outcome === "done" ? "succeeded" : one.outcome === "refused" ? "cancelled" : "failed", one.code ? `${one.outcome}: ${line(one.code, 40)}` : one.outcome), one.key ? h("code", null, line(one.key, 24)) : "–", line(one.address ?? one.source ?? "–", 40)]))) : empty("book", "No entry matches"),
+		cursor ? button("Show older entries", () => attempt(async () => show(await load(context.signal, cursor)))) : null);
+	return page;
+}
