@@ -61,6 +61,21 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
     "POST /events": ("/events", {"event": "order.paid", "id": "e-1"}),
     "POST /hooks/{name}": ("/hooks/payments", BODY),
     "DELETE /hooks/{name}": ("/hooks/payments", None),
+    "POST /work/workers": ("/work/workers", {"app": "w", "instance": "0123456789abcdef"}),
+    "POST /work/workers/{worker_id}/drain": ("/work/workers/{worker}/drain", None),
+    "DELETE /work/workers/{worker_id}": ("/work/workers/{worker}", None),
+    "POST /work/workers/{worker_id}/claim": (
+        "/work/workers/{worker}/claim",
+        {"handlers": ["api.far"], "request_id": "once"},
+    ),
+    "POST /work/workers/{worker_id}/report": (
+        "/work/workers/{worker}/report",
+        {"reports": [{"run_id": "{far}", "no": 0, "fence": 1, "outcome": {"kind": "completed", "output": 7}}]},
+    ),
+    "POST /work/workers/{worker_id}/renew": (
+        "/work/workers/{worker}/renew",
+        {"leases": [{"run_id": "{far}", "no": 0, "fence": 1, "lease_us": 60_000_000}]},
+    ),
     "POST /as/run/runs": ("/as/run/runs", {"template_name": "default"}),
     "POST /as/run/runs/{run_id}/approve": ("/as/run/runs/{gated}/approve", None),
     "POST /as/run/runs/{run_id}/cancel": ("/as/run/runs/{gated}/cancel", None),
@@ -75,6 +90,9 @@ MADE_EACH_TIME = {
     "POST /hooks/{name}/test": "changes nothing",
     "POST /triggers/{name}/backfills": "each is a job of its own; a moment fires once",
     "POST /session": "each is a session of its own",
+    "POST /work/workers/{worker_id}/heartbeat": "each is a sign of life",
+    "POST /work/workers/{worker_id}/inputs": "changes nothing",
+    "POST /work/workers/{worker_id}/evidence": "is no part of the record",
     "DELETE /session": "needs a session: test_sessions ends one in parallel",
     "PATCH /tenants/{name}": "each is on record",
     "POST /policies": "each is a revision of its own",
@@ -135,6 +153,7 @@ async def furnished(stage: Stage, client: httpx2.AsyncClient) -> dict[str, str]:
     await client.post("/delegations", json={"delegator": "dan", "to": "cyd", "open_ended": True})
     made = await client.post("/api-keys", json={"owner": "cyd", "scopes": ["read"]})
     found["key"] = made.json()["key"]["id"]
+    await _far(client, found)
     return found
 
 
@@ -156,6 +175,22 @@ async def _outside(stage: Stage, client: httpx2.AsyncClient, found: dict[str, st
     found["backfill"] = (await client.post("/triggers/daily/backfills", json=within)).json()["backfill"]
     assert (await client.post("/hooks", json={"hook": TO_MESSAGE})).status_code == 200
     assert (await client.post("/messages", json={"name": "paid", "business_key": "k-8"})).status_code == 200
+
+
+async def _far(client: httpx2.AsyncClient, found: dict[str, str]) -> None:
+    """A remote worker that holds one step, while another is ready."""
+    far = HELLO.replace("hello", "far").replace("api.greet", "api.far")
+    assert (await client.post("/workflows", content=far, headers={"Content-Type": "text/yaml"})).status_code == 201
+    made = await client.post("/work/workers", json={"app": "remote", "instance": "fedcba9876543210"})
+    found["worker"] = made.json()["worker"]["id"]
+    for name in ("far", "next"):
+        body = {"workflow": "far", "input": {"name": "A"}}
+        found[name] = (await client.post("/runs", json=body)).json()["run_id"]
+        if name == "far":
+            claimed = await client.post(
+                f"/work/workers/{found['worker']}/claim", json={"handlers": ["api.far"], "run_id": found["far"]}
+            )
+            assert [one["fence"] for one in claimed.json()["claims"]] == [1]
 
 
 async def state(client: httpx2.AsyncClient, runs: dict[str, str]) -> dict[str, Any]:
@@ -186,10 +221,21 @@ async def state(client: httpx2.AsyncClient, runs: dict[str, str]) -> dict[str, A
         "hooks": [one["hook"] for one in (await client.get("/hooks")).json()["hooks"]],
         "mailbox": [(one["key"], one["id"] == "m-9") for one in mailbox],
     }
-    for name in ("gated", "waiting", "manual", "held", "aside", "idle"):
+    workers = (await client.get("/workers?live=false")).json()["workers"]
+    said["workers"] = sorted((one["id"].partition(":")[0], one["state"]) for one in workers)
+    for name in ("gated", "waiting", "manual", "held", "aside", "idle", "far", "next"):
         steps = (await client.get(f"/runs/{runs[name]}/steps")).json()["steps"]
         said[name] = [(one["name"], one["state"], (one["record"] or {}).get("by")) for one in steps]
     return said
+
+
+def filled(value: Any, named: dict[str, str]) -> Any:
+    """A body with the names of what was furnished."""
+    if isinstance(value, dict):
+        return {key: filled(inner, named) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [filled(one, named) for one in value]
+    return value.format(**named) if isinstance(value, str) else value
 
 
 def test_every_mutating_route_has_a_form() -> None:
@@ -213,9 +259,7 @@ def test_fifty_copies_are_one(database_url: str, route: str, tmp_path_factory: p
             elif isinstance(body, str):
                 options |= {"content": body, "headers": {"Content-Type": "text/yaml"}}
             elif body is not None:
-                options["json"] = {
-                    key: value.format(**named) if isinstance(value, str) else value for key, value in body.items()
-                }
+                options["json"] = filled(body, named)
             method = route.partition(" ")[0]
             asked = [client.request(method, path.format(**named), **options) for _ in range(copies)]
             answers = await asyncio.gather(*asked)

@@ -104,12 +104,16 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
             await _messages_and_hooks(tour)
             await _triggers(tour)
             await _sinks(tour, stage)
+            worker = await _remote_workers(tour)
             await _session(tour, await stage.key())
             code = stage.app.service.links.make(await stage.key())
             assert (await tour("POST", "/session/link", {"code": code}, 201))["principal"] == "ann"
             # A stream of a tenant has no end of its own.
             stage.app.service.stopping.set()
             assert b"event: begin" in await tour("GET", "/stream")
+            async with stage.client(key) as tour.client:
+                assert b"event: notice" in await tour("GET", f"/work/workers/{worker}/notices")
+                assert (await tour("DELETE", f"/work/workers/{worker}"))["worker"]["state"] == "shutdown"
             assert sorted(tour.left) == []
 
     on(database_url, act)
@@ -401,3 +405,32 @@ async def _sinks(tour: Tour, stage: Stage) -> None:
     assert [one["name"] for one in (await tour("GET", "/sinks?limit=1"))["sinks"]] == ["inside"]
     assert (await tour("DELETE", "/sinks/orders?discard=true&reason=over"))["removed"] == "orders"
     assert (await tour("GET", "/network"))["allow"] == []
+
+
+async def _remote_workers(tour: Tour) -> str:
+    """The workers of the engine have stopped: this one is remote."""
+    found = await tour("GET", "/work/queues")
+    assert "api.greet" in [one["name"] for one in found["queues"]]
+    assert (await tour("GET", "/work/network"))["allow"] == []
+    body = {"app": "far", "instance": "0123456789abcdef", "capacity": 2}
+    worker: str = (await tour("POST", "/work/workers", body, 201))["worker"]["id"]
+    assert (await tour("POST", "/work/workers", body))["worker"]["id"] == worker
+    at = f"/work/workers/{worker}"
+    assert (await tour("POST", f"{at}/heartbeat", {"busy": True}))["worker"]["state"] == "busy"
+    run = (await tour("POST", "/runs", {"workflow": "hello", "input": {"name": "Far"}}, 201))["run_id"]
+    [claim] = (await tour("POST", f"{at}/claim", {"handlers": ["api.greet"], "run_id": run}))["claims"]
+    assert (claim["inputs"], claim["step"]) == ({"name": "Far"}, "greet")
+    stored = (await tour("GET", f"/work/definitions/{claim['definition_id']}"))["definition"]
+    assert stored["name"] == "hello"
+    name = {field: claim[field] for field in ("run_id", "no", "fence")}
+    [read] = (await tour("POST", f"{at}/inputs", {"runs": [{"run_id": run, "details": True, "outputs": [0]}]}))["runs"]
+    assert (read["details"]["input"], read["outputs"][0]["absent"]) == ({"name": "Far"}, True)
+    kept = (await tour("POST", f"{at}/renew", {"leases": [{**name, "lease_us": 60_000_000}]}))["renewed"]
+    assert kept == [{**name, "run_state": "running"}]
+    done = {"reports": [{**name, "outcome": {"kind": "completed", "output": "Hello"}}]}
+    assert (await tour("POST", f"{at}/report", done))["replies"][0]["state"] == "succeeded"
+    shown = {"evidence": [{**name, "evidence": {"log": ["INFO far away"]}}]}
+    assert (await tour("POST", f"{at}/evidence", shown))["kept"] == 1
+    assert (await tour("GET", f"/runs/{run}/result"))["output"] == "Hello"
+    assert (await tour("POST", f"{at}/drain"))["worker"]["state"] == "draining"
+    return worker

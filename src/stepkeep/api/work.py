@@ -51,13 +51,12 @@ def work_of(request: Request, engine: AsyncEngine) -> RemoteWork:
     summary="Register a remote worker",
     status_code=201,
     response_model=None,
-    responses=answers(Registered, status=201, says="Registered"),
+    responses={**answers(Registered, status=201, says="Registered"), **answers(Registered, says="Was there")},
 )
 async def register_worker(request: Request, engine: Engine, body: Registration) -> Answer:
     """The owner of the key is on record as the executor of its steps. The same `instance` again is the same worker."""
-    return Answer(
-        {"worker": worker_json(await work_of(request, engine).register(**body.model_dump()))}, status_code=201
-    )
+    row, is_new = await work_of(request, engine).register(**body.model_dump())
+    return Answer({"worker": worker_json(row)}, 201 if is_new else 200)
 
 
 @routes.post(

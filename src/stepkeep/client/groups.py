@@ -119,7 +119,9 @@ class ClientSinks(Group):
 class ClientOutbox(Group):
     """Events that are not delivered yet."""
 
-    list = over_http(AsyncOutbox.list, Route(method="GET", path="/outbox", names={"after": "cursor"}, pages="outbox"))
+    list = over_http(
+        AsyncOutbox.list, Route(method="GET", path="/outbox", names={"after": "cursor"}, pages="deliveries")
+    )
     show = over_http(AsyncOutbox.show, Route(method="GET", path="/runs/{run_id}/outbox/{sink}"))
     redrive = over_http(AsyncOutbox.redrive, Route(method="POST", path="/outbox/redrive"))
     drop = over_http(AsyncOutbox.drop, Route(method="POST", path="/runs/{run_id}/outbox/{sink}/drop"))

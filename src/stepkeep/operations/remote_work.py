@@ -96,8 +96,9 @@ class RemoteWork:
     # -- life --------------------------------------------------------------------------------------------------------
     async def register(
         self, *, app: str, instance: str, host: str, pid: int, capacity: int, capabilities: Sequence[str]
-    ) -> Worker:
-        """Register a worker. The same instance again is the same worker, as long as it is not shut down."""
+    ) -> tuple[Worker, bool]:
+        """Register a worker; returns whether it is new. The same instance again is the same worker, as long as it is
+        not shut down."""
         if _is_instance(instance) is None:
             raise InvalidInput("the instance of a worker has 8 to 32 hexadecimal digits, chosen at random.")
         words = tuple(sorted(set(validate.names("the capabilities of a worker", capabilities))))
@@ -118,9 +119,9 @@ class RemoteWork:
             known = await self._store.find_worker(self._tenant, worker_id)
             if known is None or known.owner != self.access.owner or known.state is WorkerState.SHUTDOWN:
                 raise Conflict(f"the worker {worker_id} was there before. Choose another instance.") from None
-            row = known
+            return known, False
         self._state.note_worker(row)
-        return row
+        return row, True
 
     async def beat(self, worker_id: str, *, busy: bool | None, report: Any = None) -> Worker:
         """Record a heartbeat, and what the worker says about itself. One that is shut down must register anew."""

@@ -1,0 +1,105 @@
+"""The files in deploy/: what can be checked without running them is checked."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stepkeep.cli.main import app
+from tests.cli.surface import commands
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+UNITS = sorted(DEPLOY.glob("*.service"))
+
+
+def parsed(words: list[str]) -> None:
+    """The program has this command with these options, and takes their values."""
+    tree = dict(commands(app))
+    path = next(tuple(words[:size]) for size in (1, 2) if tuple(words[:size]) in tree)
+    tree[path].make_context(" ".join(path), list(words[len(path) :]))
+
+
+def docker_words(instruction: str) -> list[str]:
+    [found] = re.findall(
+        rf"^{instruction} (\[.*\])$", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return list(json.loads(found))
+
+
+def test_the_command_of_the_image_is_one() -> None:
+    assert docker_words("ENTRYPOINT") == ["stepkeep"]
+    parsed(docker_words("CMD"))
+
+
+def test_the_image_copies_files_that_exist_and_extras_that_are_defined() -> None:
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE):
+        for name in line.split():
+            assert (ROOT / name).exists(), name
+    [extras] = re.findall(r'"\.\[(.*)\]"', text)
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for extra in extras.split(","):
+        assert re.search(rf"^{extra} = \[", project, re.MULTILINE), extra
+
+
+def test_every_service_of_compose_runs_a_command_of_the_program() -> None:
+    services = COMPOSE["services"]
+    assert set(services) == {"database", "migrate", "serve", "worker", "remote-worker"}
+    for name, service in services.items():
+        if name != "database":
+            parsed(service["command"])
+        for other in service.get("depends_on", {}):
+            assert other in services
+        for network in service["networks"]:
+            assert network in COMPOSE["networks"]
+        for secret in service.get("secrets", ()):
+            assert secret in COMPOSE["secrets"]
+    assert "inner" not in services["remote-worker"]["networks"], "a remote worker does not reach the database"
+    assert COMPOSE["networks"]["inner"] == {"internal": True}
+    assert services["serve"]["ports"] == ["127.0.0.1:8321:8321"]
+
+
+def test_containers_may_take_longer_to_stop_than_the_program_drains() -> None:
+    for name in ("serve", "worker", "remote-worker"):
+        service = COMPOSE["services"][name]
+        grace = float(service["command"][service["command"].index("--grace") + 1])
+        assert float(service["stop_grace_period"].removesuffix("s")) > grace
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_runs_a_command_of_the_program_and_waits_for_its_drain(unit: Path) -> None:
+    text = unit.read_text(encoding="utf-8")
+    [line] = re.findall(r"^ExecStart=\S+/stepkeep (.*)$", text, re.MULTILINE)
+    words = shlex.split(line)
+    parsed(words)
+    [limit] = re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
+    assert float(limit) > float(words[words.index("--grace") + 1])
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_accepts_a_unit(unit: Path, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("NOT TESTED: the units, because there is no systemd-analyze")
+    # The program and the user of the unit are not installed here.
+    text = unit.read_text(encoding="utf-8")
+    for missing in ("User=stepkeep\n", "Group=stepkeep\n"):
+        text = text.replace(missing, "")
+    copy = tmp_path / unit.name
+    copy.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.MULTILINE), encoding="utf-8")
+    made = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(copy)], capture_output=True, text=True, timeout=60, check=False
+    )
+    said = [line for line in made.stderr.splitlines() if unit.name in line]
+    if made.returncode != 0 and not said:
+        pytest.skip(f"NOT TESTED: systemd-analyze cannot work here: {made.stderr[:200]}")
+    assert said == [], made.stderr
