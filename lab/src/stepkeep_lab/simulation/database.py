@@ -265,6 +265,8 @@ class Session(Owner):
             await take(self, ("run", (change.run.tenant, change.run.id)))
         for changed in what.triggers:
             await take(self, ("trigger", (changed.row.tenant, changed.row.name)))
+        for kept in sorted((sent.tenant, sent.key, sent.id) for sent in what.mailbox):
+            await take(self, ("mail", kept))
         await self._move_cursors(what, offset)
         self._live().check(what)
         self._writes.append(what)
@@ -334,6 +336,14 @@ class Session(Owner):
         noted = self._live().set_aside(Quarantine(tenant, run_id, now, actor, reason))
         self._finish("committed")
         return noted
+
+    async def drop_mailbox(self, tenant: str, key: str, message_id: str | None, offset: int) -> list[str]:
+        """Drop kept messages, each under the lock of its row, and commit."""
+        for place in sorted(place for place in self._live().mailbox if place[:2] == (tenant, key)):
+            await self._database.locks.take(self, ("mail", place))
+        dropped = self._live().drop_mailbox(tenant, key, message_id, self._database.clock() + offset)
+        self._finish("committed")
+        return dropped
 
     async def renew(self, leases: Sequence[Lease], offset: int) -> list[Renewed]:
         """Extend leases that still stand, each under its run's lock."""

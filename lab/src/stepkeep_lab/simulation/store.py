@@ -715,9 +715,13 @@ class ModelStore:
         return await self._read("list mailbox", lambda: queries.mailbox(self._tables, tenant, key, after)[:limit])
 
     async def drop_mailbox(self, tenant: str, key: str, message_id: str | None = None) -> list[str]:
-        return await self.wire.ask(
-            "drop mailbox", lambda: self._tables.drop_mailbox(tenant, key, message_id, self._clock())
-        )
+        session = self.database.begin()
+        try:
+            return await self.wire.wait(
+                "drop mailbox", lambda: session.drop_mailbox(tenant, key, message_id, self.clock_offset), session
+            )
+        finally:
+            self.wire.abandon(session)
 
     async def forget_mailbox(self, limit: int) -> int:
         return await self.wire.ask("forget mailbox", lambda: self._tables.forget_mailbox(self._clock(), limit))
