@@ -6,10 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 import stepkeep as sk
 from stepkeep.kernel.definition import Definition
 from stepkeep_lab.fuzz.program import Said, run_command
-from stepkeep_lab.fuzz.targets import definitions, expressions
+from stepkeep_lab.fuzz.targets import addresses, definitions, expressions, signatures
 from stepkeep_lab.fuzz.targets.api import Api
 from stepkeep_lab.fuzz.targets.databases import Databases
 from stepkeep_lab.fuzz.targets.handlers import Handlers, Misdeed
@@ -44,6 +46,29 @@ class ExpressionsThatChangeTheirInput(expressions.Expressions):
 class ExpressionsWithoutBounds(expressions.Expressions):
     def __init__(self) -> None:
         super().__init__(lambda case: float("nan") if "/" in case.source else expressions.evaluate(case))
+
+
+class SignaturesWithoutTheirBody(signatures.Signatures):
+    def __init__(self) -> None:
+        super().__init__(self.verified)
+
+    @staticmethod
+    def verified(case: signatures.Signed) -> Any:
+        """Believes the headers of GitHub whatever the body is."""
+        if case.scheme == signatures.GITHUB and len(case.headers) == 3:
+            return "accepted"
+        return signatures.verified(case)
+
+
+class AddressesByTheirNames(addresses.Addresses):
+    def __init__(self) -> None:
+        super().__init__(self.checked)
+
+    @staticmethod
+    async def checked(case: addresses.Request) -> Any:
+        """Checks the URL alone, and not what its name leads to."""
+        found = await addresses.checked(msgspec.structs.replace(case, answers=("93.184.216.34",)))
+        return msgspec.structs.replace(found, addresses=case.answers or found.addresses)
 
 
 class LogsJudgedClean(Logs):

@@ -19,6 +19,8 @@ from stepkeep_lab.fuzz.campaign import play_target
         in_proof("HandlersThatHoldTheirThread", "gives its slot back", "thread", 2),
         ("DatabasesWithATraceback", "ends in words", "then of run", 4),
         in_proof("TerminalWithEscapes", "writes no control character", "through", 8),
+        ("SignaturesWithoutTheirBody", "accepts only what was signed with a key", "github", 200),
+        ("AddressesByTheirNames", "lets requests through to public addresses alone", "http", 300),
         in_proof("ApiThatRaises", "raises KeyError", "engine.show(run_id=", 300),
     ],
 )

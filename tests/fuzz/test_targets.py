@@ -21,6 +21,8 @@ SHORT = {
     "databases": 8,
     "logs": 20,
     "terminal": 5,
+    "signatures": 1000,
+    "addresses": 1000,
 }
 
 

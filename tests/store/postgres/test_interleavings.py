@@ -271,11 +271,6 @@ async def emit_and_report_of_a_relay(stage: Stage) -> Any:
     )
 
 
-async def emit_and_claim_of_a_relay(stage: Stage) -> Any:
-    run, sink, claim = await _telling(stage)
-    return run, lambda: _report(stage.left, claim, _telling_of(sink)), lambda: _relay(stage.right, sink)
-
-
 async def relay_and_relay(stage: Stage) -> Any:
     run, sink, _ = await _telling(stage)
     return run, lambda: _relay(stage.left, sink), lambda: _relay(stage.right, sink)
@@ -325,7 +320,6 @@ PAIRS: tuple[Pair, ...] = (
     start_and_send_by_key,
     send_and_send_with_a_start,
     emit_and_report_of_a_relay,
-    emit_and_claim_of_a_relay,
     relay_and_relay,
     report_and_relay_that_takes_over,
     redrive_and_relay,

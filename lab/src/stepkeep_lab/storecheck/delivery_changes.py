@@ -60,7 +60,9 @@ class DeliveryChanges:
         sink = self._random.choice(self._kinds)[0]
         now = await stores[0].now()
         rows = await stores[0].deliveries.list_cursors(tenant, sink=sink, limit=1000)
-        due = sorted(row.ready_at for row in rows if row.ready_at is not None and row.ready_at <= now)
+        aside = {one.run_id for one in await stores[0].list_quarantined(tenant)}
+        moments = [row.ready_at for row in rows if row.run_id not in aside]
+        due = sorted(moment for moment in moments if moment is not None and moment <= now)
         # The order among cursors that are due since the same moment is open: take all of that moment, or none.
         most = 1000
         if due and self._random.random() < 0.5 and due.count(due[0]) < len(due):

@@ -10,4 +10,6 @@ TARGETS = {
     "logs": "stepkeep_lab.fuzz.targets.logs:Logs",
     "databases": "stepkeep_lab.fuzz.targets.databases:Databases",
     "terminal": "stepkeep_lab.fuzz.targets.terminal:Terminal",
+    "signatures": "stepkeep_lab.fuzz.targets.signatures:Signatures",
+    "addresses": "stepkeep_lab.fuzz.targets.addresses:Addresses",
 }
