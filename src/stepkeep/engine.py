@@ -47,6 +47,7 @@ from stepkeep.errors import (
     Unreachable,
 )
 from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
+from stepkeep.jobs import AsyncJobs
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, digest_of, encode_definition
 from stepkeep.kernel.plan import Plan
@@ -365,6 +366,11 @@ class AsyncEngine:
     def outbox(self) -> AsyncOutbox:
         """Events that are not delivered yet."""
         return AsyncOutbox(self.transactor, self.access)
+
+    @property
+    def jobs(self) -> AsyncJobs:
+        """Actions on many runs at once, and backfills."""
+        return AsyncJobs(self.transactor, self.access, self.runs)
 
     @property
     def triggers(self) -> AsyncTriggers:

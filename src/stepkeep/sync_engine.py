@@ -32,6 +32,7 @@ from stepkeep.operations.start import Started
 from stepkeep.result import Result
 from stepkeep.store.callers import run_here
 from stepkeep.sync_administration import Audit, Keys, Tenants, Users
+from stepkeep.sync_jobs import Jobs
 from stepkeep.sync_messages import Mailbox
 from stepkeep.sync_outside import Hooks, Network
 from stepkeep.sync_sending import Outbox, Sinks
@@ -201,6 +202,11 @@ class Engine:
     def hooks(self) -> Hooks:
         """Inbound webhooks that become messages or starts of runs."""
         return Hooks(self._core.hooks, self._call)
+
+    @property
+    def jobs(self) -> Jobs:
+        """Actions on many runs at once, and backfills."""
+        return Jobs(self._core.jobs, self._call)
 
     @property
     def mailbox(self) -> Mailbox:

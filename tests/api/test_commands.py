@@ -34,6 +34,10 @@ SAME: dict[str, str] = {
     "cancel": "POST /runs/{run_id}/cancel",
     "rollback-preview": "GET /runs/{run_id}/rollback",
     "delegate": "POST /delegations",
+    "jobs start": "POST /runs/bulk",
+    "jobs list": "GET /jobs",
+    "jobs show": "GET /jobs/{job_id}",
+    "jobs stop": "POST /jobs/{job_id}/stop",
     "quarantine": "POST /runs/{run_id}/quarantine",
     "users create": "POST /users",
     "users list": "GET /users",
@@ -84,6 +88,8 @@ SAME: dict[str, str] = {
     "triggers fire": "POST /triggers/{name}/fire",
     "triggers backfill": "POST /triggers/{name}/backfills",
     "triggers remove": "DELETE /triggers/{name}",
+    "audit": "GET /audit",
+    "diff": "GET /workflows/{name}/compare",
     "log export": "GET /runs/{run_id}/log",
 }
 """Commands and the route that does the same."""

@@ -129,6 +129,7 @@ def test_what_is_another_tenants_is_not_told_from_what_is_not_there(database_url
                 ("/hooks", "hooks"),
                 ("/mailbox", "messages"),
                 ("/network", "allow"),
+                ("/jobs", "jobs"),
             ):
                 assert (await client.get(path)).json()[name] == [], path
             assert {one["owner"] for one in (await client.get("/api-keys")).json()["keys"]} == {"eve"}
@@ -180,6 +181,7 @@ async def _furnish(stage: Stage) -> dict[str, str]:
         await host.hooks.add({"hook": "ann", "scheme": "github", "secrets": ["HOOK"], "start": {"workflow": "hello"}})
         await host.send(None, "paid", key="k-1", message_id="m-1")
         await host.network.allow("search.internal")
+        job = await host.jobs.start("cancel", runs=[run])
     async with stage.client(key["secret"]) as client:
         worker = (await client.post("/work/workers", json={"app": "w", "instance": "0" * 8})).json()["worker"]["id"]
     return {
@@ -191,6 +193,7 @@ async def _furnish(stage: Stage) -> dict[str, str]:
         "revision": "1",
         "key_id": key["key"]["id"],
         "business_key": "k-1",
+        "job_id": job["job"],
         "worker_id": worker,
         "definition_id": "1",
     }

@@ -52,6 +52,8 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
         "/runs/{emitting}/outbox/orders/drop",
         {"event": "{event}", "reason": "known"},
     ),
+    "POST /runs/bulk": ("/runs/bulk", {"action": "cancel", "where": {"workflow": "gated"}}),
+    "POST /jobs/{job_id}/stop": ("/jobs/{job}/stop", None),
     "POST /triggers": ("/triggers", {"name": "new", "workflow": "hello", "trigger": {"every": "1h"}}),
     "POST /triggers/{name}/pause": ("/triggers/daily/pause", None),
     "POST /triggers/{name}/resume": ("/triggers/paused/resume", None),
@@ -174,6 +176,8 @@ async def _outside(stage: Stage, client: httpx2.AsyncClient, found: dict[str, st
     within = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-03T00:00:00Z"}
     found["backfill"] = (await client.post("/triggers/daily/backfills", json=within)).json()["backfill"]
     assert (await client.post("/hooks", json={"hook": TO_MESSAGE})).status_code == 200
+    named = {"action": "cancel", "runs": [found["gated"]]}
+    found["job"] = (await client.post("/runs/bulk", json=named)).json()["job"]
     assert (await client.post("/messages", json={"name": "paid", "business_key": "k-8"})).status_code == 200
 
 
@@ -218,6 +222,7 @@ async def state(client: httpx2.AsyncClient, runs: dict[str, str]) -> dict[str, A
             for one in triggers
             if "trigger" in one
         ],
+        "jobs": [(one["action"], one["state"], one["done"]) for one in (await client.get("/jobs")).json()["jobs"]],
         "hooks": [one["hook"] for one in (await client.get("/hooks")).json()["hooks"]],
         "mailbox": [(one["key"], one["id"] == "m-9") for one in mailbox],
     }

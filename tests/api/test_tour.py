@@ -104,6 +104,7 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
             await _messages_and_hooks(tour)
             await _triggers(tour)
             await _sinks(tour, stage)
+            await _jobs(tour)
             worker = await _remote_workers(tour)
             await _session(tour, await stage.key())
             code = stage.app.service.links.make(await stage.key())
@@ -434,3 +435,19 @@ async def _remote_workers(tour: Tour) -> str:
     assert (await tour("GET", f"/runs/{run}/result"))["output"] == "Hello"
     assert (await tour("POST", f"{at}/drain"))["worker"]["state"] == "draining"
     return worker
+
+
+async def _jobs(tour: Tour) -> None:
+    run = (await tour("POST", "/runs", {"workflow": "gated", "labels": {"bulk": "yes"}}, 201))["run_id"]
+    body = {"action": "cancel", "where": {"labels": {"bulk": "yes"}}, "reason": "twice"}
+    looked = await tour("POST", "/runs/bulk", {**body, "dry_run": True})
+    assert (looked["runs"], looked["first"]) == (1, [run])
+    made = await tour("POST", "/runs/bulk", body, 201, headers={"Idempotency-Key": "bulk"})
+    again = await tour("POST", "/runs/bulk", body, 200, headers={"Idempotency-Key": "bulk"})
+    assert again["job"] == made["job"]
+    for wrong in ({"action": "cancel"}, {**body, "runs": [run]}, {"action": "rerun", "runs": ["no"]}):
+        told(await tour.client.post("/runs/bulk", json=wrong), 400, "invalid_input")
+    assert (await tour("GET", "/jobs?limit=1"))["jobs"][0]["job"] == made["job"]
+    assert (await tour("GET", f"/jobs/{made['job']}"))["waiting"] == 1
+    assert [one["run_id"] for one in (await tour("GET", f"/jobs/{made['job']}/runs"))["runs"]] == [run]
+    assert (await tour("POST", f"/jobs/{made['job']}/stop"))["state"] == "stopped"

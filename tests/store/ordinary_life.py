@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 from tests.store.people import audited, change, delegation, key, membership, principal, session
@@ -22,8 +23,10 @@ from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, St
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState
 from stepkeep.kernel.triggers import Overlap, Schedule, TriggerKind, TriggerSpec
-from stepkeep.operations import people, policies, sinks, views, workers
+from stepkeep.operations import jobs, people, policies, sinks, views, workers
+from stepkeep.operations.access import Acting
 from stepkeep.operations.expire import sweep
+from stepkeep.operations.jobs import JobSweep
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.log import export_run, export_worker
 from stepkeep.operations.rerun import rerun
@@ -37,6 +40,7 @@ from stepkeep.store.audit_rows import AuditFilter
 from stepkeep.store.change import Lease, Payload, Propose, Write
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
 from stepkeep.store.delivery_rows import Delivery
+from stepkeep.store.job_rows import JobAction
 from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
 from stepkeep.store.quotas import Scope
 from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter, SignedHead
@@ -117,6 +121,7 @@ async def live(bench: Bench, folder: Path) -> None:
     await _signatures(bench)
     await _triggers(bench)
     await _deliveries(bench)
+    await _jobs(bench)
     for _ in range(AGAIN):
         await _looks(bench, runs)
     await _retention(bench, folder)
@@ -286,6 +291,24 @@ async def _triggers(bench: Bench) -> None:
         started = next(one["run_id"] for one in shown["firings"] if one["run_id"])
         assert await triggers.find_firing_of(TENANT, started)
     await manage.pause_trigger(sweeper.firer, "minutely", tenant=TENANT, actor=ACTOR)
+
+
+async def _jobs(bench: Bench) -> None:
+    """Jobs are added, carried out, looked at and stopped."""
+    acting: Acting = {"actor": ACTOR, "vouched_by": None, "key": None}
+    kept: dict[str, Any] = {"tenant": TENANT, "acting": acting, "digest": b"d" * 32}
+    sweeper, options = JobSweep(bench.transactor, bench.starter), {"compensate": False, "reason": ""}
+    for turn in range(AGAIN):
+        run = await bench.start(SIGNING, priority=100)
+        for once in (f"key-{turn}", None):
+            made = await jobs.add_job(bench.transactor, JobAction.CANCEL, [run], options, idempotency_key=once, **kept)
+        await jobs.known_job(bench.transactor, f"key-{turn}", b"d" * 32, tenant=TENANT)
+        await jobs.stop_job(bench.transactor, made["job"], tenant=TENANT)
+        assert await sweeper.sweep("w") == 1
+        await jobs.show_job(bench.transactor, made["job"], tenant=TENANT)
+        await jobs.list_jobs(bench.transactor, tenant=TENANT)
+        await jobs.list_job_runs(bench.transactor, made["job"], tenant=TENANT)
+        assert await bench.store.triggers.read_backfill(TENANT, made["job"]) is None
 
 
 async def _shared_budget(bench: Bench) -> None:

@@ -30,6 +30,7 @@ from stepkeep.store.change import IdempotencyKey, StoredDefinition, StoredPolicy
 from stepkeep.store.columns import TABLES, Column, Kind, columns_of, reader
 from stepkeep.store.connect import migrate
 from stepkeep.store.delivery_rows import Delivery, SinkRow
+from stepkeep.store.job_rows import Job, JobRun
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import (
     ApiKey,
@@ -123,7 +124,9 @@ ALIKE = {
         "list_triggers_of_kind",
     ),
     Firing: ("list_firings", "read_firings", "find_firing_of"),
-    Backfill: ("list_backfills",),
+    Backfill: ("list_backfills", "read_backfill", "list_backfills_of_tenant"),
+    Job: ("claim_job", "read_job", "find_job_by_key", "list_jobs"),
+    JobRun: ("list_job_runs",),
     SealedPeopleEntry: (
         *("read_people_head", "read_people_journal", "read_people_journal_of"),
         "read_people_journal_before",

@@ -92,6 +92,8 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("triggers.add", "triggers.remove", "triggers.pause", "triggers.resume"), O),
     **dict.fromkeys(("triggers.backfill", "triggers.stop_backfill"), O),
     **dict.fromkeys(("start_worker", "serve"), W),
+    **dict.fromkeys(("jobs.start", "jobs.list", "jobs.show", "jobs.runs"), R),
+    "jobs.stop": O,
     "work_on": W | R,
     **dict.fromkeys(("work.register", "work.beat", "work.drain", "work.leave", "work.queues", "work.listen"), W),
     **dict.fromkeys(("work.claim", "work.renew", "work.report", "work.evidence", "work.definition"), W),

@@ -22,6 +22,7 @@ from stepkeep.kernel.states import RunState
 from stepkeep.store.audit_rows import AuditRow
 from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.delivery_rows import Delivery, SinkRow
+from stepkeep.store.job_rows import Job, JobRun
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import (
     ApiKey,
@@ -84,6 +85,8 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "triggers": TriggerRow,
     "firings": Firing,
     "backfills": Backfill,
+    "jobs": Job,
+    "job_runs": JobRun,
     "sinks": SinkRow,
     "deliveries": Delivery,
 }
@@ -182,6 +185,8 @@ setting_from = reader(StoredSetting)
 trigger_from = reader(TriggerRow)
 firing_from = reader(Firing)
 backfill_from = reader(Backfill)
+job_from = reader(Job)
+job_run_from = reader(JobRun)
 _worker = reader(Worker)
 _note = msgspec.json.Decoder(Note).decode
 _encode = msgspec.json.Encoder().encode

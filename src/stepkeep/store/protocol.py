@@ -37,6 +37,7 @@ from stepkeep.store.change import (
     Write,
 )
 from stepkeep.store.deliveries import DeliveryStore
+from stepkeep.store.jobs import JobStore
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import PeopleStore
 from stepkeep.store.quotas import QuotaStore
@@ -163,6 +164,8 @@ class Store(Protocol):
 
     @property
     def deliveries(self) -> DeliveryStore: ...
+    @property
+    def jobs(self) -> JobStore: ...
 
     # -- life ------------------------------------------------------------------------------------------------
     async def open(self) -> None: ...

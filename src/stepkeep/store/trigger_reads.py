@@ -62,6 +62,12 @@ class TriggerTables:
     async def list_backfills(self, tenant: str, name: str, limit: int = 100) -> list[Backfill]:
         return await self._read(backfill_from, self._sql.list_backfills, tenant, name, limit)
 
+    async def read_backfill(self, tenant: str, backfill_id: str) -> Backfill | None:
+        return first(await self._read(backfill_from, self._sql.read_backfill, tenant, backfill_id))
+
+    async def list_all_backfills(self, tenant: str, before: str = "~", limit: int = 100) -> list[Backfill]:
+        return await self._read(backfill_from, self._sql.list_backfills_of_tenant, tenant, before, limit)
+
 
 def _watched(row: Sequence[Any]) -> Watched:
     state = row[FIRING_WIDTH]

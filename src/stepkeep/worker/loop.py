@@ -27,6 +27,7 @@ from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations import validate
 from stepkeep.operations.codec import SEALED_QUEUE
 from stepkeep.operations.expire import sweep_timers
+from stepkeep.operations.jobs import JobSweep
 from stepkeep.operations.mailbox import forget
 from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.services import Service
@@ -174,6 +175,7 @@ class Worker:
         )
         self._attempts = Attempts(self._shared, self._prepared)
         self._triggers = TriggerSweep(transactor)
+        self._jobs = JobSweep(transactor)
         self._pollers = {
             kind: QueuePoller(self._settings, self._runtime, lambda: transactor.store.notifier.is_connected)
             for kind in Kind
@@ -353,6 +355,8 @@ class Worker:
                     work["relay"] = self._relay
                 if self._transactor.has_database:
                     work["maintain"] = self._maintain
+                if self._settings.jobs_seconds > 0 and self._transactor.has_database:
+                    work["carry out jobs"] = self._carry_out_jobs
                 work |= {"publish": self._publish, "tell progress": self._tell_progress}
                 work |= {f"search for {kind} work": partial(self._poll, kind) for kind in Kind}
                 chores = [asyncio.create_task(self._chore(name, each), name=name) for name, each in work.items()]
@@ -671,6 +675,15 @@ class Worker:
             return
         if await sweep_timers(self._transactor) + await self._triggers.sweep():
             self.wake()
+
+    async def _carry_out_jobs(self) -> None:
+        """Go on with jobs on many runs. A task of its own: no sweep waits for them."""
+        await self._runtime.wait(self._engaged, None)
+        acted = await self._jobs.sweep(self.id or "worker")
+        if acted:
+            self.wake()
+        else:
+            await self._runtime.sleep(self._runtime.spread(self._settings.jobs_seconds))
 
     async def _relay(self) -> None:
         """Send what runs emit to sinks. A task of its own: no claim and no sweep waits for a receiver."""

@@ -35,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
       leaves them to other workers.
     - `relay_lease_seconds`: for how long events are claimed; another relay sends them after that. One request must end
       within half of it.
+    - `jobs_seconds`: pause between two looks for jobs on many runs; 0 leaves them to other workers.
     - `process_memory_bytes`: limit of each handler process.
     """
 
@@ -54,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     first_publish_seconds: float = 0.5
     relay_seconds: float = 1.0
     relay_lease_seconds: float = 30.0
+    jobs_seconds: float = 3.0
     grace_seconds: float = 30.0
     log_lines: int = 0
     closing_seconds: float = 10.0

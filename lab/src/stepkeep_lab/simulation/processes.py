@@ -147,6 +147,7 @@ class Workplace:
             grace_seconds=random.choice((0.5, 4.0)),
             closing_seconds=3.0,
             relay_seconds=0.5 if scenario.sinks else 0.0,
+            jobs_seconds=0.0,
         )
         runtime = SimulatedRuntime(self._stage, random)
         runner = SimulatedRunner(self._stage, process, settings, self._capabilities)

@@ -68,6 +68,7 @@ from stepkeep.store.records import (
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.database import Database, Session, lock_order
 from stepkeep_lab.simulation.delivery_tables import ModelDeliveries
+from stepkeep_lab.simulation.job_tables import ModelJobs
 from stepkeep_lab.simulation.notifications import ModelNotifier
 from stepkeep_lab.simulation.people_tables import ModelAudit, ModelPeople, ModelQuotas
 from stepkeep_lab.simulation.trigger_tables import ModelTriggers
@@ -260,6 +261,7 @@ class ModelStore:
         tables = database.tables
         self.triggers = ModelTriggers(tables.triggers, tables.runs, tables.details, self.wire, self._clock)
         self.deliveries = ModelDeliveries(database, self.wire, self._clock)
+        self.jobs = ModelJobs(database, self.wire, self._clock)
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def open(self) -> None:

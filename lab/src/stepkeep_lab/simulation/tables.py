@@ -29,6 +29,7 @@ from stepkeep.store.change import (
 from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
 from stepkeep.store.records import Evidence, Quarantine, SignedHead, WorkerReport
 from stepkeep_lab.simulation.delivery_tables import DeliveryRows
+from stepkeep_lab.simulation.job_tables import JobRows
 from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
 from stepkeep_lab.simulation.trigger_tables import TriggerRows
@@ -66,6 +67,7 @@ class Tables:
         self.quarantine: list[Quarantine] = []
         self.people = PeopleRows()
         self.deliveries = DeliveryRows()
+        self.jobs = JobRows()
         self.signed_heads: dict[RunKey, dict[str, SignedHead]] = {}
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}

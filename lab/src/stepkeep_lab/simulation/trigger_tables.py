@@ -152,6 +152,20 @@ class ModelTriggers:
 
         return await self._read(look)
 
+    async def read_backfill(self, tenant: str, backfill_id: str) -> Backfill | None:
+        def look() -> Backfill | None:
+            mine = (one for one in self._rows.backfills.values() if one.tenant == tenant)
+            return next((one for one in mine if one.id == backfill_id), None)
+
+        return await self._read(look)
+
+    async def list_all_backfills(self, tenant: str, before: str = "~", limit: int = 100) -> list[Backfill]:
+        def look() -> list[Backfill]:
+            rows = [one for one in self._rows.backfills.values() if one.tenant == tenant and one.id < before]
+            return sorted(rows, key=lambda one: one.id, reverse=True)[:limit]
+
+        return await self._read(look)
+
     def _watched(self, tenant: str, name: str) -> list[Firing]:
         rows = self._rows.firings.get((tenant, name), {}).values()
         return sorted((one for one in rows if one.watched), key=lambda one: (one.due_at, one.moment))

@@ -40,6 +40,7 @@ from stepkeep.store.change import (
     Write,
 )
 from stepkeep.store.deliveries import DeliveryTables, Rows, Statement, worker_cursor, worker_target
+from stepkeep.store.jobs import JobTables
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.people import PeopleTables
@@ -123,6 +124,7 @@ class PostgresStore(SharedReads):
         self.quotas = QuotaTables(SQL, self._transact)
         self.triggers = TriggerTables(SQL, self._find, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self.clock_offset, self._can_exist)
+        self.jobs = JobTables(SQL, self._find, self._transact, lambda: self.clock_offset)
         self._is_open = False
 
     # -- life ------------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ from stepkeep.store.change import (
 )
 from stepkeep.store.columns import json_text
 from stepkeep.store.deliveries import DeliveryTables, Rows, Statement
+from stepkeep.store.jobs import JobTables
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.people import PeopleTables
@@ -108,6 +109,7 @@ class SqliteStore(SharedReads):
         self.quotas = QuotaTables(SQL, self._transact)
         self.triggers = TriggerTables(SQL, self._find, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self._clock.now(), self._can_exist)
+        self.jobs = JobTables(SQL, self._find, self._transact, lambda: self._clock.now())
         self._writer: Writer | None = None
         self._readers: Readers | None = None
         self._pid = 0

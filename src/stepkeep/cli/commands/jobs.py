@@ -1,0 +1,146 @@
+"""`stepkeep jobs`: cancel many runs or run them again, as a job that workers carry out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from stepkeep.cli.arguments import By, label_of, moment_of
+from stepkeep.cli.commands.users import ask, table
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.status import FAILED, SUCCEEDED
+
+app = typer.Typer(help="Actions on many runs at once, and backfills.", no_args_is_help=True)
+
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job.", show_default=False)]
+
+
+def start(
+    settings: Settings,
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="cancel or rerun.", show_default=False)],
+    run: Annotated[
+        list[str] | None, typer.Option("--run", metavar="RUN", help="This run; repeated. Else the filters count.")
+    ] = None,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only runs in this state; repeated.")
+    ] = None,
+    workflow: Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="Only runs of this one.")] = None,
+    business_key: Annotated[
+        str | None, typer.Option("--business-key", metavar="KEY", help="Only runs with this business key.")
+    ] = None,
+    correlation_id: Annotated[
+        str | None, typer.Option("--correlation-id", metavar="ID", help="Only runs with this correlation id.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="NAME=TEXT", help="Only runs with this label; repeated.")
+    ] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Created since then.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created until then.")] = None,
+    error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="With this in their error.")] = None,
+    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="With this anywhere.")] = None,
+    compensate: Annotated[bool, typer.Option("--compensate", help="With cancel: undo what the runs did.")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="With cancel; kept with each run.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which runs they are.")] = False,
+    idempotency_key: Annotated[
+        str | None, typer.Option("--idempotency-key", metavar="KEY", help="The same key makes the job once.")
+    ] = None,
+    by: By = None,
+) -> int:
+    """Cancel many runs, or run them again. Workers do it in small batches."""
+    where: dict[str, Any] = {
+        "state": state or None,
+        "workflow": workflow,
+        "business_key": business_key,
+        "correlation_id": correlation_id,
+        "labels": dict(label_of(one) for one in label or ()) or None,
+        "since": None if since is None else moment_of(since, "--since"),
+        "until": None if until is None else moment_of(until, "--until"),
+        "error": error,
+        "text": text,
+    }
+    options: dict[str, Any] = {"compensate": compensate, "reason": reason, "dry_run": dry_run, "by": by}
+    found = ask(
+        settings,
+        lambda engine: engine.jobs.start(
+            action, where=where, runs=run or None, idempotency_key=idempotency_key, **options
+        ),
+    )
+    if settings.json:
+        answer({"job": found})
+    elif dry_run:
+        say(f"{action} would be done to {found['runs']} runs")
+        for one in found["first"]:
+            say(f"  {one}")
+        if found["runs"] > len(found["first"]):
+            say("  …")
+    else:
+        say(f"job {found['job']} {found['state']}: {action} {found['runs']} runs")
+        say(f"Look at it: {settings.command('jobs', 'show', found['job'])}")
+    return SUCCEEDED
+
+
+def list_(
+    settings: Settings,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")] = 50,
+) -> int:
+    """List jobs and backfills, newest first."""
+    found = ask(settings, lambda engine: engine.jobs.list(limit=limit))
+    if settings.json:
+        answer(found)
+        return SUCCEEDED
+    rows = [
+        {
+            "job": one["job"],
+            "action": one["action"],
+            "state": one["state"],
+            "done": one["done"],
+            "waiting": one.get("waiting", "-"),
+            "refused": one["refused"],
+            "by": one["created_by"],
+        }
+        for one in found["jobs"]
+    ]
+    table(rows, f"there are no jobs. Make one: {settings.command('jobs', 'start', '--help')}")
+    return SUCCEEDED
+
+
+def show(
+    settings: Settings,
+    job: JobId,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many runs at most.")] = 100,
+) -> int:
+    """Show a job and what became of each run. Exit status 1 if a run was refused."""
+
+    async def read(engine: Any) -> dict[str, Any]:
+        found = await engine.jobs.show(job)
+        listed = {"runs": []} if found["action"] == "backfill" else await engine.jobs.runs(job, limit=limit)
+        return {"job": found, "runs": listed["runs"]}
+
+    found = ask(settings, read)
+    if settings.json:
+        answer(found)
+    else:
+        one = found["job"]
+        say(f"job {one['job']} ({one['action']}) is {one['state']}: {one['done']} done, {one['refused']} refused")
+        for run in found["runs"]:
+            more = run["new_run_id"] or run["detail"] or ""
+            say(f"{run['run_id']}  {run['result']}  {more}".rstrip())
+    return FAILED if found["job"]["refused"] else SUCCEEDED
+
+
+def stop(settings: Settings, job: JobId, by: By = None) -> int:
+    """End a job early. What it has done stays."""
+    found = ask(settings, lambda engine: engine.jobs.stop(job, by=by))
+    if settings.json:
+        answer({"job": found})
+    else:
+        say(f"job {found['job']} is stopped; {found['waiting']} runs are left as they are")
+    return SUCCEEDED
+
+
+app.command("start")(with_settings(start))
+app.command("list")(with_settings(list_))
+app.command("show")(with_settings(show))
+app.command("stop")(with_settings(stop))

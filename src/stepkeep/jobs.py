@@ -1,0 +1,150 @@
+"""Jobs as the engine offers them: `engine.jobs`. Each method checks its arguments and calls one operation.
+
+`sync_jobs` has the same methods for programs without an event loop. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from stepkeep.definition import arguments
+from stepkeep.engine_arguments import optional_key
+from stepkeep.errors import InvalidInput
+from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.operations import jobs, validate
+from stepkeep.operations.access import Access, Scope, guarded
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.job_rows import JobAction
+
+FILTERS = ("state", "workflow", "business_key", "correlation_id", "labels", "since", "until", "error", "text")
+PAGE = 1000
+STATES: dict[JobAction, tuple[RunState, ...]] = {
+    JobAction.CANCEL: tuple(state for state in RunState if state not in RUN_TERMINAL),
+    JobAction.RERUN: (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK),
+}
+"""The states of the runs that a job is about, if none are named."""
+NEEDS = {JobAction.CANCEL: Scope.OPERATE, JobAction.RERUN: Scope.START}
+
+FindRuns = Callable[..., Awaitable[dict[str, Any]]]
+
+
+@guarded("jobs.")
+class AsyncJobs:
+    """Jobs that cancel many runs or run them again, carried out by workers; and backfills of triggers."""
+
+    def __init__(self, transactor: Transactor, access: Access, find: FindRuns) -> None:
+        self._transactor, self.access, self._find = transactor, access, find
+
+    async def start(
+        self,
+        action: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        runs: Iterable[str] | None = None,
+        compensate: bool = False,
+        reason: str = "",
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Cancel the runs that `where` finds, or run them again (`action` is `cancel` or `rerun`).
+
+        `where` has the filters of `engine.runs`; `runs` names runs instead. Without a state, `cancel` is about runs
+        that have not ended, and `rerun` about those that did not succeed. A dry run only says which runs they are.
+        """
+        what = JobAction(arguments.choice("the action of a job", action, [str(one) for one in JobAction]))
+        self.access.require(NEEDS[what], operation=f"jobs.start {what}")
+        filters, named = self._wanted(where, runs)
+        said = {
+            "compensate": arguments.flag("jobs.start: compensate", compensate),
+            "reason": validate.words("the reason", reason),
+        }
+        if what is JobAction.RERUN and any(said.values()):
+            raise InvalidInput("compensate and reason go with cancel: a rerun has neither.")
+        options = {"where": _shown(filters), **({} if what is JobAction.RERUN else said)}
+        key = optional_key("the idempotency key", idempotency_key)
+        acting = self.access.acting(optional_key("by", by))
+        digest = jobs.digest_of(what, {**options, "runs": named})
+        is_dry = arguments.flag("jobs.start: dry_run", dry_run)
+        if key is not None and not is_dry:
+            there = await jobs.known_job(self._transactor, key, digest, tenant=self.access.tenant)
+            if there is not None:
+                return there
+        found = named if named is not None else await self._found(what, filters)
+        if is_dry:
+            first = found[: jobs.SHOWN_FIRST]
+            return {"action": what.value, "dry_run": True, **options, "runs": len(found), "first": first}
+        return await jobs.add_job(
+            self._transactor,
+            what,
+            found,
+            options,
+            tenant=self.access.tenant,
+            acting=acting,
+            idempotency_key=key,
+            digest=digest,
+        )
+
+    def _wanted(
+        self, where: Mapping[str, Any] | None, runs: Iterable[str] | None
+    ) -> tuple[dict[str, Any], list[str] | None]:
+        filters = arguments.mapping("where", {} if where is None else where)
+        if unknown := sorted(set(filters) - set(FILTERS)):
+            raise InvalidInput(f"where has no {unknown[0]!a}. It has: {', '.join(FILTERS)}.")
+        filters = {name: value for name, value in filters.items() if value is not None and not _is_empty(value)}
+        if (runs is None) is (not filters):
+            raise InvalidInput("say which runs: by where, or by their ids (runs), and not by both. All is no choice.")
+        if runs is None:
+            return filters, None
+        named = sorted({jobs.named_run("one of runs", one) for one in arguments.items("runs", runs)})
+        if not named:
+            raise InvalidInput("runs is empty: name the runs, or say which ones by where.")
+        if len(named) > jobs.MOST_RUNS:
+            raise jobs.too_many("name")
+        return {}, named
+
+    async def _found(self, action: JobAction, filters: Mapping[str, Any]) -> list[str]:
+        wanted = {"state": STATES[action], **filters}
+        found: list[str] = []
+        before = None
+        while True:
+            listed = [str(one["id"]) for one in (await self._find(**wanted, before=before, limit=PAGE))["runs"]]
+            found += listed
+            if len(found) > jobs.MOST_RUNS:
+                raise jobs.too_many(action)
+            if len(listed) < PAGE:
+                return sorted(found)
+            before = listed[-1]
+
+    async def list(self, *, before: str | None = None, limit: int = 50) -> dict[str, Any]:
+        """Jobs and backfills of the tenant, newest first; `next` is the `before` of the next page."""
+        most = arguments.whole("jobs.list: limit", limit, 1, jobs.MOST_LISTED)
+        return await jobs.list_jobs(self._transactor, tenant=self.access.tenant, before=before, limit=most)
+
+    async def show(self, job_id: str) -> dict[str, Any]:
+        """A job: how many of its runs are done, were as asked for before, were refused, or wait."""
+        return await jobs.show_job(self._transactor, job_id, tenant=self.access.tenant)
+
+    async def runs(self, job_id: str, *, after: str | None = None, limit: int = 100) -> dict[str, Any]:
+        """The runs of a job with what became of each; `next` is the `after` of the next page."""
+        most = arguments.whole("jobs.runs: limit", limit, 1, jobs.MOST_LISTED)
+        return await jobs.list_job_runs(self._transactor, job_id, tenant=self.access.tenant, after=after, limit=most)
+
+    async def stop(self, job_id: str, *, by: str | None = None) -> dict[str, Any]:
+        """End a job early. What it has done stays."""
+        self.access.acting(optional_key("by", by))
+        return await jobs.stop_job(self._transactor, job_id, tenant=self.access.tenant)
+
+
+def _is_empty(value: object) -> bool:
+    return isinstance(value, str | Sequence | Mapping) and len(value) == 0
+
+
+def _shown(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """The filters as plain JSON."""
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value if isinstance(value, str | dict) else [*value]
+        for name, value in filters.items()
+    }

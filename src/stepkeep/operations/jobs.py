@@ -1,0 +1,276 @@
+"""Jobs that act on many runs: cancel them, or run them again. Any worker carries them out, in small batches.
+
+A job names its runs when it is made, so that a run is acted on once, whatever happens to the worker. A batch that is
+cut off is done again: a cancel names its job, and a rerun has an idempotency key of its own. The engine adds, lists and
+stops jobs; workers call `JobSweep`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+from uuid_utils import uuid7
+
+from stepkeep.errors import Conflict, InvalidInput, KeyReused, NotFound, StepkeepError, StoreError
+from stepkeep.operations import people, validate
+from stepkeep.operations.access import Acting
+from stepkeep.operations.instants import instant
+from stepkeep.operations.rerun import rerun
+from stepkeep.operations.start import Starter
+from stepkeep.operations.transact import Transactor, again_if_contended
+from stepkeep.operations.triggers import views
+from stepkeep.safe_text import exception_message, inert_line
+from stepkeep.store.job_rows import Job, JobAction, JobRun, JobState, RunOutcome
+from stepkeep.store.jobs import LAST_JOB, JobKey
+from stepkeep.store.records import FIRST_ID
+from stepkeep.store.triggers import Backfill
+
+MOST_RUNS = 10_000
+"""How many runs one job has."""
+MOST_LISTED = 1000
+SHOWN_FIRST = 10
+BATCH = 25
+BATCHES = 4
+"""Between two looks of one worker at its other chores, it carries out this many batches of a job."""
+JOBS_AT_ONCE = 5
+LEASE_US = 30 * 1_000_000
+MAX_DETAIL = 500
+
+log = logging.getLogger(__name__)
+
+
+# -- what people ask for -----------------------------------------------------------------------------------------------
+async def add_job(
+    transactor: Transactor,
+    action: JobAction,
+    runs: Sequence[str],
+    options: Mapping[str, Any],
+    *,
+    tenant: str,
+    acting: Acting,
+    idempotency_key: str | None,
+    digest: bytes,
+) -> dict[str, Any]:
+    """Add a job for these runs; the one that is there for the same key and request is returned as it is."""
+    now = await transactor.store.now()
+    job = Job(
+        tenant=tenant,
+        id=str(uuid7()),
+        action=action,
+        state=JobState.RUNNING if runs else JobState.DONE,
+        options=msgspec.json.encode(options, order="sorted"),
+        created_at=now,
+        created_by=validate.key("the actor", acting["actor"]),
+        vouched_by=acting["vouched_by"],
+        api_key=acting["key"],
+        idempotency_key=idempotency_key,
+        digest=digest,
+        seq=0,
+        lease_until=now,
+        ended_at=None if runs else now,
+    )
+    if await again_if_contended(lambda: transactor.store.jobs.add(job, runs)):
+        return {**await _view(transactor, job), "created": True}
+    there = None if idempotency_key is None else await known_job(transactor, idempotency_key, digest, tenant=tenant)
+    if there is None:
+        raise Conflict("the job was not added: its id is taken. Send it again.")
+    return there
+
+
+async def known_job(
+    transactor: Transactor, idempotency_key: str, digest: bytes, *, tenant: str
+) -> dict[str, Any] | None:
+    """The job that has this idempotency key; raises KeyReused if it was asked for in other words."""
+    found = await transactor.store.jobs.find_by_key(tenant, idempotency_key)
+    if found is None:
+        return None
+    if found.digest != digest:
+        raise KeyReused("the idempotency key was used for a job with other runs or options. Choose another one.")
+    return {**await _view(transactor, found), "created": False}
+
+
+def digest_of(action: str, request: Mapping[str, Any]) -> bytes:
+    """What two requests for the same job have in common."""
+    return hashlib.sha256(msgspec.json.encode([action, request], order="sorted")).digest()
+
+
+async def list_jobs(
+    transactor: Transactor, *, tenant: str, before: str | None = None, limit: int = 50
+) -> dict[str, Any]:
+    """Jobs and backfills, newest first; `next` is the `before` of the next page."""
+    start = LAST_JOB if before is None else validate.key("`before`", before)
+    jobs = await transactor.store.jobs.list_all(tenant, start, limit)
+    backfills = await transactor.store.triggers.list_all_backfills(tenant, start, limit)
+    counts = await transactor.store.jobs.count_runs(tenant, [job.id for job in jobs]) if jobs else {}
+    seen = [view(job, counts[job.id]) for job in jobs] + [backfill_view(one) for one in backfills]
+    listed = sorted(seen, key=lambda one: str(one["job"]), reverse=True)[:limit]
+    more = len(seen) > limit or max(len(jobs), len(backfills)) == limit
+    return {"jobs": listed, "next": listed[-1]["job"] if listed and more else None}
+
+
+async def show_job(transactor: Transactor, job_id: str, *, tenant: str) -> dict[str, Any]:
+    """A job, or a backfill."""
+    wanted = validate.key("the id of the job", job_id)
+    job = await transactor.store.jobs.read(tenant, wanted)
+    if job is not None:
+        return await _view(transactor, job)
+    backfill = await transactor.store.triggers.read_backfill(tenant, wanted)
+    if backfill is None:
+        raise _unknown(wanted)
+    return backfill_view(backfill)
+
+
+async def list_job_runs(
+    transactor: Transactor, job_id: str, *, tenant: str, after: str | None = None, limit: int = 100
+) -> dict[str, Any]:
+    """The runs of a job with what became of them; `next` is the `after` of the next page."""
+    wanted = validate.key("the id of the job", job_id)
+    if await transactor.store.jobs.read(tenant, wanted) is None:
+        raise _unknown(wanted)
+    start = FIRST_ID if after is None else named_run("`after`", after)
+    found = await transactor.store.jobs.list_runs(tenant, wanted, start, limit)
+    rows = [
+        {"run_id": one.run_id, "result": one.state.value, "detail": one.detail, "new_run_id": one.new_run_id}
+        for one in found
+    ]
+    return {"runs": rows, "next": found[-1].run_id if len(found) == limit else None}
+
+
+def named_run(what: str, given: object) -> str:
+    """The id of a run in an argument; raises InvalidInput if it is none."""
+    try:
+        return validate.run_id(given)
+    except NotFound:
+        raise InvalidInput(f"{what} is no id of a run: {validate.key(what, given)!a}") from None
+
+
+async def stop_job(transactor: Transactor, job_id: str, *, tenant: str) -> dict[str, Any]:
+    """End a job early. What it has done stays."""
+    wanted = validate.key("the id of the job", job_id)
+    stopped = await again_if_contended(lambda: transactor.store.jobs.stop(tenant, wanted))
+    job = await transactor.store.jobs.read(tenant, wanted)
+    if job is None:
+        raise _unknown(wanted)
+    if not stopped:
+        raise Conflict(f"the job {wanted} is {job.state} already.", {"state": job.state.value})
+    return await _view(transactor, job)
+
+
+async def _view(transactor: Transactor, job: Job) -> dict[str, Any]:
+    return view(job, (await transactor.store.jobs.count_runs(job.tenant, [job.id]))[job.id])
+
+
+def view(job: Job, counts: Mapping[RunOutcome, int]) -> dict[str, Any]:
+    """A job as callers see it."""
+    return {
+        "job": job.id,
+        "action": job.action.value,
+        "state": job.state.value,
+        **msgspec.json.decode(job.options),
+        "runs": sum(counts.values()),
+        **{outcome.value: counts.get(outcome, 0) for outcome in RunOutcome},
+        "created_at": instant(job.created_at),
+        "created_by": job.created_by,
+        "ended_at": instant(job.ended_at),
+    }
+
+
+def backfill_view(one: Backfill) -> dict[str, Any]:
+    """A backfill in the list of jobs."""
+    shown = views.backfill_view(one)
+    return {"job": one.id, "action": "backfill", **shown, "done": one.started}
+
+
+def _unknown(job_id: str) -> NotFound:
+    return NotFound(f"there is no job {job_id}. `stepkeep jobs list` lists what there is.")
+
+
+# -- what workers do ---------------------------------------------------------------------------------------------------
+class JobSweep:
+    """The jobs that one process carries out."""
+
+    def __init__(self, transactor: Transactor, starter: Starter | None = None) -> None:
+        self._transactor = transactor
+        self._starter = starter or Starter(transactor)
+
+    async def sweep(self, holder: str, limit: int = JOBS_AT_ONCE) -> int:
+        """Go on with jobs that no worker holds. Returns how many runs were acted on."""
+        jobs = self._transactor.store.jobs
+        return sum([await self.carry_out(key, holder) for key in await jobs.find_due(limit)])
+
+    async def carry_out(self, key: JobKey, holder: str, batches: int = BATCHES) -> int:
+        """Go on with one job. Returns how many runs were acted on; 0 if another worker came first."""
+        jobs, acted = self._transactor.store.jobs, 0
+        job = await jobs.claim(*key, holder, LEASE_US)
+        if job is None:
+            return 0
+        for turn in range(batches):
+            waiting = await jobs.find_waiting(*key, BATCH)
+            done = await asyncio.gather(*(self._act(job, run_id) for run_id in waiting))
+            is_last = len(waiting) < BATCH
+            # The last batch of this turn gives the job back at once: any worker may go on with it.
+            lease = LEASE_US if turn < batches - 1 else 0
+            if not await jobs.report(job, done, lease, done=is_last):
+                return acted
+            acted += len(done)
+            if is_last:
+                break
+        return acted
+
+    async def _act(self, job: Job, run_id: str) -> JobRun:
+        """Act on one run. What it is refused for is its result; a store that is away ends the batch."""
+        row = JobRun(tenant=job.tenant, job_id=job.id, run_id=run_id, state=RunOutcome.DONE)
+        try:
+            return await (self._cancel if job.action is JobAction.CANCEL else self._rerun)(job, row)
+        except StoreError:
+            raise
+        except StepkeepError as problem:
+            return replace(
+                row,
+                state=RunOutcome.REFUSED,
+                detail=inert_line(exception_message(problem) or type(problem).__name__)[:MAX_DETAIL],
+            )
+
+    async def _cancel(self, job: Job, row: JobRun) -> JobRun:
+        options = msgspec.json.decode(job.options)
+        mark = f"(job {job.id})"
+        accepted = await people.cancel(
+            self._transactor,
+            row.run_id,
+            tenant=job.tenant,
+            **_acting(job),
+            compensate=options["compensate"],
+            reason=f"{options['reason']} {mark}".strip(),
+        )
+        if not accepted.repeated:
+            return row
+        found = await self._transactor.store.read_run(job.tenant, row.run_id)
+        if found is not None and (found.run.error or "").endswith(mark):
+            return row  # a batch that was cut off has cancelled it
+        return replace(row, state=RunOutcome.UNCHANGED, detail="it was cancelled before")
+
+    async def _rerun(self, job: Job, row: JobRun) -> JobRun:
+        started = await rerun(
+            self._transactor,
+            self._starter,
+            row.run_id,
+            tenant=job.tenant,
+            **_acting(job),
+            idempotency_key=f"job:{job.id}:{row.run_id}",
+        )
+        return replace(row, new_run_id=started.run_id)
+
+
+def _acting(job: Job) -> Acting:
+    return {"actor": job.created_by, "vouched_by": job.vouched_by, "key": job.api_key}
+
+
+def too_many(action: str) -> InvalidInput:
+    """The refusal of a job for more runs than one has."""
+    return InvalidInput(f"more than {MOST_RUNS} runs fit: {action} them in parts, for example by --since and --until.")

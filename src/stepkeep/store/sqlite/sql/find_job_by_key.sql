@@ -1,0 +1,5 @@
+-- Find the job with an idempotency key.
+select tenant, id, action, state, options, created_at, created_by, vouched_by, api_key, idempotency_key, digest, seq,
+    lease_until, holder, ended_at
+from jobs
+where tenant = ?1 and idempotency_key = ?2

@@ -1,0 +1,109 @@
+"""What every store promises about jobs that act on many runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.store.values import TENANT, run_id
+
+from stepkeep.store.job_rows import Job, JobAction, JobRun, JobState, RunOutcome
+from stepkeep.store.protocol import Store
+
+LEASE = 30 * 1_000_000
+RUNS = [run_id(number) for number in range(1, 6)]
+
+
+def a_job(number: int = 1, **given: Any) -> Job:
+    plain: dict[str, Any] = {
+        "tenant": TENANT,
+        "id": f"job-{number}",
+        "action": JobAction.CANCEL,
+        "state": JobState.RUNNING,
+        "options": b"{}",
+        "created_at": 1,
+        "created_by": "ann",
+        "vouched_by": None,
+        "api_key": None,
+        "idempotency_key": None,
+        "digest": b"d" * 32,
+        "seq": 0,
+        "lease_until": 1,
+    }
+    return Job(**{**plain, **given})
+
+
+def became(number: int, state: RunOutcome = RunOutcome.DONE, **given: Any) -> JobRun:
+    return JobRun(tenant=TENANT, job_id="job-1", run_id=run_id(number), state=state, **given)
+
+
+async def test_a_job_is_what_was_added(store: Store) -> None:
+    full = a_job(idempotency_key="k", vouched_by="host", api_key="0" * 16)
+    assert await store.jobs.add(full, RUNS) is True
+    assert await store.jobs.read(TENANT, "job-1") == full
+    assert await store.jobs.read("other", "job-1") is None
+    assert await store.jobs.find_by_key(TENANT, "k") == full
+    assert await store.jobs.find_by_key("other", "k") is None
+    assert await store.jobs.find_waiting(TENANT, "job-1", 2) == RUNS[:2]
+    assert [one.run_id for one in await store.jobs.list_runs(TENANT, "job-1")] == RUNS
+    assert [one.run_id for one in await store.jobs.list_runs(TENANT, "job-1", RUNS[1], 2)] == RUNS[2:4]
+    assert await store.jobs.count_runs(TENANT, ["job-1", "none"]) == {"job-1": {RunOutcome.WAITING: 5}, "none": {}}
+
+
+async def test_an_idempotency_key_has_one_job(store: Store) -> None:
+    assert await store.jobs.add(a_job(1, idempotency_key="k"), RUNS) is True
+    assert await store.jobs.add(a_job(2, idempotency_key="k"), RUNS) is False
+    assert await store.jobs.read(TENANT, "job-2") is None
+    assert await store.jobs.list_runs(TENANT, "job-2") == []
+    assert await store.jobs.add(a_job(3), []) is True
+    assert await store.jobs.add(a_job(4), []) is True
+    assert await store.jobs.add(a_job(5, tenant="other", idempotency_key="k"), []) is True
+    assert [one.id for one in await store.jobs.list_all(TENANT)] == ["job-4", "job-3", "job-1"]
+    assert [one.id for one in await store.jobs.list_all(TENANT, "job-4", 1)] == ["job-3"]
+
+
+async def test_one_worker_at_a_time_holds_a_job(store: Store) -> None:
+    await store.jobs.add(a_job(), RUNS)
+    assert await store.jobs.find_due(10) == [(TENANT, "job-1")]
+    claims = await asyncio.gather(*(store.jobs.claim(TENANT, "job-1", f"w-{n}", LEASE) for n in range(5)))
+    [held] = [one for one in claims if one is not None]
+    assert held.seq == 1
+    assert await store.jobs.find_due(10) == []
+    store.clock_offset += LEASE + 1
+    assert await store.jobs.find_due(10) == [(TENANT, "job-1")]
+    taken = await store.jobs.claim(TENANT, "job-1", "w-9", LEASE)
+    assert taken is not None
+    assert (taken.seq, taken.holder) == (2, "w-9")
+    # The first worker is fenced off: nothing that it says is written.
+    assert await store.jobs.report(held, [became(1)], LEASE, done=True) is False
+    assert await store.jobs.count_runs(TENANT, ["job-1"]) == {"job-1": {RunOutcome.WAITING: 5}}
+    assert await store.jobs.report(taken, [became(1), became(2, RunOutcome.REFUSED, detail="no")], LEASE) is True
+    assert await store.jobs.find_waiting(TENANT, "job-1", 10) == RUNS[2:]
+
+
+async def test_what_became_of_a_run_stays(store: Store) -> None:
+    await store.jobs.add(a_job(), RUNS)
+    held = await store.jobs.claim(TENANT, "job-1", "w-1", LEASE)
+    assert held is not None
+    first = became(1, new_run_id=run_id(9))
+    assert await store.jobs.report(held, [first], LEASE) is True
+    assert await store.jobs.report(held, [became(1, RunOutcome.REFUSED, detail="late")], 0) is True
+    assert (await store.jobs.list_runs(TENANT, "job-1"))[0] == first
+    # A report with no lease gives the job back.
+    assert await store.jobs.find_due(10) == [(TENANT, "job-1")]
+
+
+async def test_a_job_that_has_ended_is_not_claimed_or_reported(store: Store) -> None:
+    await store.jobs.add(a_job(), RUNS)
+    held = await store.jobs.claim(TENANT, "job-1", "w-1", LEASE)
+    assert held is not None
+    assert await store.jobs.stop("other", "job-1") is False
+    assert await store.jobs.stop(TENANT, "job-1") is True
+    assert await store.jobs.stop(TENANT, "job-1") is False
+    assert await store.jobs.report(held, [became(1)], LEASE) is False
+    store.clock_offset += LEASE + 1
+    assert await store.jobs.find_due(10) == []
+    assert await store.jobs.claim(TENANT, "job-1", "w-2", LEASE) is None
+    ended = await store.jobs.read(TENANT, "job-1")
+    assert ended is not None
+    assert (ended.state, ended.ended_at is None) == (JobState.STOPPED, False)
