@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from tests.store.values import TENANT, run_id
 
+from stepkeep.store.connect import connect
 from stepkeep.store.job_rows import Job, JobAction, JobRun, JobState, RunOutcome
 from stepkeep.store.protocol import Store
 
@@ -107,3 +111,40 @@ async def test_a_job_that_has_ended_is_not_claimed_or_reported(store: Store) -> 
     ended = await store.jobs.read(TENANT, "job-1")
     assert ended is not None
     assert (ended.state, ended.ended_at is None) == (JobState.STOPPED, False)
+
+
+PLANTED = {
+    "a job that a worker holds is claimed": ("claim_job", " and lease_until <= ?3", ""),
+    "a claim does not fence the one before it": ("claim_job", "seq = seq + 1, ", ""),
+    "a worker whose claim is gone reports": ("report_job", " and seq = ?3", " and ?3 = ?3"),
+    "what became of a run is replaced": ("update_job_run", " and state = 'waiting'", ""),
+    "an idempotency key has two jobs": ("insert_job", "on conflict do nothing", "on conflict do update set id = id"),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+async def test_a_bug_in_a_statement_is_found(bug: str, tmp_path: Path) -> None:
+    statement, right, wrong = PLANTED[bug]
+    contract = [
+        test_a_job_is_what_was_added,
+        test_an_idempotency_key_has_one_job,
+        test_one_worker_at_a_time_holds_a_job,
+        test_what_became_of_a_run_stays,
+        test_a_job_that_has_ended_is_not_claimed_or_reported,
+    ]
+    found = 0
+    for number, check in enumerate(contract):
+        store = connect(f"sqlite:///{tmp_path}/{number}.db")
+        await store.open()
+        await store.migrate()
+        tables: Any = store.jobs
+        text = getattr(tables._sql, statement)
+        assert right in text
+        tables._sql = SimpleNamespace(**{**vars(tables._sql), statement: text.replace(right, wrong)})
+        try:
+            await check(store)
+        except (AssertionError, ValueError):
+            found += 1
+        finally:
+            await store.close()
+    assert found > 0, bug

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp
 
 from stepkeep.api import (
@@ -125,6 +126,9 @@ def _application(service: Service) -> FastAPI:
     for resource in RESOURCES:
         app.router.routes.extend(resource.routes.routes)
     app.router.routes.extend(pages.routes)
+    ours = [route for route in app.routes if isinstance(route, Route)]
+    for route in ours:
+        route.find_rivals(ours)
     app.add_exception_handler(HTTPException, _unrouted)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     _require_all_rows(app)
@@ -148,9 +152,10 @@ async def _unrouted(request: Request, error: Exception) -> Response:
 
 
 def _allowed(request: Request) -> str:
-    found = set()
+    """The methods of the path that says most about this address."""
+    found: dict[str, set[str]] = {}
     for route in request.app.routes:
-        match, _ = route.matches({**request.scope, "method": next(iter(getattr(route, "methods", None) or ["GET"]))})
-        if match.value:
-            found |= set(route.methods or ())
-    return ", ".join(sorted(found))
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found.setdefault(route.path_format, set()).update(route.methods or ())
+    most = min(found, key=lambda path: (path.count("{"), -len(path)))
+    return ", ".join(sorted(found[most]))

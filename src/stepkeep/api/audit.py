@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import Query
 
-from stepkeep.api.bodies import Anything, Cursor, Limit, Page
+from stepkeep.api.bodies import Anything, Cursor, Limit, Page, Time
 from stepkeep.api.routing import Answer, Engine, answers, router
 
 routes = router("Audit log")
@@ -39,8 +38,8 @@ async def list_audit(
         str | None, Query(pattern="^(done|refused|failed)$", description="Done, not allowed, or not possible.")
     ] = None,
     key: Annotated[str | None, Query(max_length=255, description="Only with the key that has this id.")] = None,
-    since: Annotated[datetime | None, Query(description="At or after this time.")] = None,
-    until: Annotated[datetime | None, Query(description="Before this time.")] = None,
+    since: Annotated[Time | None, Query(description="At or after this time.")] = None,
+    until: Annotated[Time | None, Query(description="Before this time.")] = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Answer:

@@ -6,11 +6,13 @@ operations; their models describe them in the OpenAPI document, and a test holds
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Header, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from stepkeep.dialects.registry import names
 
@@ -53,6 +55,17 @@ IdempotencyKey = Annotated[
         description="The same key with the same body does it once: 200 instead of 201, and the first answer's run.",
     ),
 ]
+_is_time = re.compile(r"\d{4}-\d\d-\d\dt\d\d:\d\d(:\d\d(\.\d+)?)?(z|[+-]\d\d:\d\d)", re.IGNORECASE).fullmatch
+
+
+def _written(given: Any) -> Any:
+    if isinstance(given, str) and _is_time(given):
+        return given
+    raise ValueError("it is a time with a zone, as in 2026-01-01T00:00:00Z")
+
+
+Time = Annotated[datetime, BeforeValidator(_written), Field(strict=False, description="A time with a zone.")]
+"""A point in time that a client sends. Numbers are none: their unit would be a guess."""
 Moment = Annotated[str, Field(examples=["2026-01-01T00:00:00.000Z"], description="UTC, with milliseconds.")]
 
 

@@ -17,7 +17,7 @@ from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import CheckReport, accepted
 from stepkeep.dialects.registry import examine
-from stepkeep.errors import DefinitionError, NotFound, Problem
+from stepkeep.errors import DefinitionError, InvalidInput, NotFound, Problem
 from stepkeep.operations.publish import find_plan
 
 routes = router("Workflows")
@@ -40,6 +40,17 @@ BODY = {
         },
     }
 }
+
+ANY_BODY = {
+    "requestBody": {
+        **BODY["requestBody"],
+        "content": {
+            "application/yaml": {"schema": {"type": "string"}, "example": EXAMPLE},
+            "application/json": {"schema": {}},
+        },
+    }
+}
+"""What is checked may be anything: the answer says what is wrong with it."""
 
 WorkflowName = Annotated[str, Path(description="The name of a workflow.", examples=["hello"])]
 WrittenAs = Annotated[
@@ -180,7 +191,7 @@ async def publish_workflow(request: Request, engine: Engine, as_: WrittenAs = No
     operation_id="check_workflow",
     summary="Check a definition",
     response_model=None,
-    openapi_extra=BODY,
+    openapi_extra=ANY_BODY,
     responses=answers(Check),
 )
 async def check_workflow(request: Request, engine: Engine, as_: WrittenAs = None) -> Answer:
@@ -286,6 +297,8 @@ async def _versions(engine: Engine, name: str) -> list[dict[str, Any]]:
 async def _report(request: Request, as_: str | None) -> CheckReport:
     assert isinstance(request, BoundedRequest)
     body = await request.read(media_types=TYPES, limit=MAX_DEFINITION_BYTES)
+    if not body:
+        raise InvalidInput("the body is empty: send a definition as YAML or JSON.")
     is_json = request.headers.get("content-type", "").startswith("application/json")
     # A large definition takes a while: other requests go on meanwhile.
     return await asyncio.to_thread(_examine, body, "json" if is_json else "yaml", as_)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
-from stepkeep.api.bodies import RUN_ID, Anything, Body, By, Cursor, IdempotencyKey, Limit, Moment, Page
+from stepkeep.api.bodies import RUN_ID, Anything, Body, By, Cursor, IdempotencyKey, Limit, Moment, Page, Time
 from stepkeep.api.idempotency import under_way
 from stepkeep.api.routing import Answer, Engine, answers, router
 
@@ -17,7 +16,7 @@ routes = router("Jobs")
 
 JobId = Annotated[str, Path(max_length=255, description="The id of a job.", examples=[RUN_ID])]
 Text = Annotated[str | None, Field(max_length=255)]
-When = Annotated[datetime | None, Field(strict=False, description="A time with a zone.")]
+When = Time | None
 
 
 class Where(Body):

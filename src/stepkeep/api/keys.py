@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
-from stepkeep.api.bodies import Anything, By, Cursor, Limit, Page, page
+from stepkeep.api.bodies import Anything, By, Cursor, Limit, Page, Time, page
 from stepkeep.api.routing import Answer, Engine, answers, router, service_of
 from stepkeep.operations.access import Scope
 from stepkeep.operations.quotas import MOST_QUOTA
@@ -26,7 +25,7 @@ class NewKey(By):
 
     owner: str = Field(max_length=255)
     scopes: list[Annotated[Scope, Field(strict=False)]] = Field(min_length=1, max_length=20)
-    expires_at: datetime | None = Field(default=None, strict=False)
+    expires_at: Time | None = None
     expires_in: str | None = Field(default=None, max_length=100, examples=["90d"])
     max_concurrent_runs: int | None = Field(default=None, ge=1, le=MOST_QUOTA, description="Unfinished runs.")
     max_requests_per_min: int | None = Field(default=None, ge=1, le=MOST_QUOTA, description="Of each process.")

@@ -10,10 +10,12 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
 
 from stepkeep.api.access import OPEN, ROUTES, scopes_of
 from stepkeep.api.browsers import COOKIE, CSRF
 from stepkeep.api.problems import Problem
+from stepkeep.api.routing import ANSWERS
 from stepkeep.operations.access import SCOPES
 
 ABOUT = """A durable workflow engine: plans of steps that are kept, retried, approved and undone.
@@ -34,6 +36,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
         parts = found.setdefault("components", {})
         schemas = parts.setdefault("schemas", {})
         schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        _, told = models_json_schema(
+            [(model, "serialization") for model in ANSWERS.values()], ref_template="#/components/schemas/{model}"
+        )
+        schemas.update(told["$defs"])
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
         parts["schemas"] = dict(sorted(schemas.items()))

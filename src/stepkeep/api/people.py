@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
-from stepkeep.api.bodies import Anything, By, Cursor, Limit, Page, page
+from stepkeep.api.bodies import Anything, By, Cursor, Limit, Page, Time, page
 from stepkeep.api.routing import Answer, Engine, answers, router, service_of
 
 routes = router("People")
 
 UserName = Annotated[str, Path(description="The name of a user or service.", examples=["ann"])]
-When = Annotated[datetime | None, Field(strict=False, description="A time with a zone.")]
+When = Time | None
 
 
 class NewTenant(By):

@@ -8,7 +8,8 @@ scope, query, body, operation. No later part sees what an earlier one refused. R
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
@@ -16,8 +17,11 @@ from fastapi import APIRouter, Depends
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette._utils import get_route_path
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Scope
 
 from stepkeep.api.access import OPEN, operation_of
 from stepkeep.api.problems import MOST_ERRORS, PROBLEMS, ApiError, Kind, problem_of
@@ -37,6 +41,10 @@ Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
 
 STATUSES: dict[int, str] = {kind.status: kind.title for kind in (*(kind for _, kind in PROBLEMS), *OWN_PROBLEMS)}
 """One title for each status that a problem can have, for the OpenAPI document."""
+
+
+NAMES = ("/workflows/check",)
+"""Paths whose last part is also a name that people may give."""
 
 
 class Answer(Response):
@@ -70,13 +78,24 @@ class Route(APIRoute):
         self.operation = operation_of(method, path.replace(":path}", "}"))
         self.reads_raw = bool((options.get("openapi_extra") or {}).get("x-stepkeep-raw-body"))
         options["responses"] = {**self._problems(method, path), **(options.get("responses") or {})}
+        self.rivals: tuple[re.Pattern[str], ...] = ()
         super().__init__(path, endpoint, **options)
+
+    def find_rivals(self, others: Iterable[Route]) -> None:
+        """Find the paths that say more about some addresses of this one: `/runs/bulk` beside `/runs/{run_id}`."""
+        self.rivals = tuple(
+            {
+                one.path_format: one.path_regex
+                for one in others
+                if one.path_format not in (self.path_format, *NAMES) and self.path_regex.match(one.path_format)
+            }.values()
+        )
 
     def _problems(self, method: str, path: str) -> dict[int | str, dict[str, Any]]:
         """The problems that any route of this kind may answer with."""
         statuses = {400, 431, 500, 503}
         if self.operation != OPEN:
-            statuses |= {401, 403, 429}
+            statuses |= {401, 403, 404, 429}
         if "{" in path:
             statuses |= {404}
         if method not in ("GET", "DELETE"):
@@ -96,6 +115,13 @@ class Route(APIRoute):
                 request.state.caller, request.headers.get("authorization"), self.operation, target, problem
             )
             raise
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """No match for an address that is of another route, whose path says more about it."""
+        found = super().matches(scope)
+        if found[0] is not Match.NONE and any(one.match(get_route_path(scope)) for one in self.rivals):
+            return Match.NONE, {}
+        return found
 
     def get_route_handler(self) -> Handler:
         inner = super().get_route_handler()
@@ -131,6 +157,10 @@ class Route(APIRoute):
         return handle
 
 
+ANSWERS: dict[str, type[BaseModel]] = {}
+"""The models of answers, by the name of their schema in the document."""
+
+
 def router(tag: str) -> APIRouter:
     """A router for the routes of one resource."""
     return APIRouter(route_class=Route, tags=[tag], redirect_slashes=False)
@@ -148,8 +178,16 @@ def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def answers(model: type[BaseModel], *also: int, status: int = 200, says: str = "Done") -> dict[int | str, Any]:
-    """The documented answer of a route; `also` are further statuses with the same body."""
-    return {one: {"model": model, "description": says} for one in (status, *also)}
+    """The documented answer of a route; `also` are further statuses with the same body.
+
+    The document has the schema by its name (`openapi`), and the framework does not build a reader for it: answers are
+    never read back, and a hundred readers would double the time until the service is ready.
+    """
+    known = ANSWERS.setdefault(model.__name__, model)
+    if known is not model:
+        raise LookupError(f"two answers are named {model.__name__}: {known.__module__} and {model.__module__}")
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {one: {"description": says, "content": {"application/json": {"schema": schema}}} for one in (status, *also)}
 
 
 def _alias(field: Any) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 from starlette.requests import Request
 
-from stepkeep.api.bodies import RUN_ID, Anything, As, By, IdempotencyKey, Limit, Moment, Page
+from stepkeep.api.bodies import RUN_ID, Anything, As, By, IdempotencyKey, Limit, Moment, Page, Time
 from stepkeep.api.idempotency import under_way
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.errors import InvalidInput, NotFound
@@ -40,7 +39,7 @@ class NewRun(By):
     priority: int | None = Field(default=None, description="Higher goes first.")
     labels: dict[str, str] | None = Field(default=None, description="Texts by name, for searching.")
     start_now: bool = Field(default=True, description="False creates the run idle, to be started later.")
-    at: datetime | None = Field(default=None, strict=False, description="Start then; a time with a zone.")
+    at: Time | None = Field(default=None, description="Start then; a time with a zone.")
     delay: str | None = Field(default=None, max_length=100, description="Start after this duration, such as `2h`.")
 
 
@@ -148,8 +147,8 @@ async def list_runs(
     business_key: Annotated[str | None, Query(max_length=255)] = None,
     correlation_id: Annotated[str | None, Query(max_length=255)] = None,
     label: Annotated[list[str] | None, Query(description="`NAME=TEXT`; may be repeated.", max_length=64)] = None,
-    since: Annotated[datetime | None, Query(description="Started at or after this time.")] = None,
-    until: Annotated[datetime | None, Query(description="Started at or before this time.")] = None,
+    since: Annotated[Time | None, Query(description="Started at or after this time.")] = None,
+    until: Annotated[Time | None, Query(description="Started at or before this time.")] = None,
     error: Annotated[str | None, Query(max_length=255, description="A part of the error.")] = None,
     text: Annotated[str | None, Query(max_length=255, description="A part of ids, keys, labels or input.")] = None,
     cursor: RunCursor = None,

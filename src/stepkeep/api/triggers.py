@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from stepkeep.api.bodies import Anything, By, Cursor, IdempotencyKey, Limit, Moment, Page, page
+from stepkeep.api.bodies import Anything, By, Cursor, IdempotencyKey, Limit, Moment, Page, Time, page
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.errors import InvalidInput, NotFound
 
@@ -16,7 +15,6 @@ routes = router("Triggers")
 
 TriggerName = Annotated[str, Path(max_length=255, description="The name of a trigger.", examples=["shop/nightly"])]
 BackfillId = Annotated[str, Path(max_length=255, description="The id of a backfill.")]
-At = Annotated[datetime, Field(strict=False, description="A time with a zone.")]
 
 
 class NewTrigger(By):
@@ -56,8 +54,8 @@ class NewBackfill(By):
         }
     )
 
-    since: At
-    until: At
+    since: Time
+    until: Time
     at_once: int = Field(default=5, ge=1, le=100, description="How many of its runs are live at a time.")
     dry_run: bool = Field(default=False, description="Write nothing, and say how many moments there are.")
 
@@ -187,7 +185,7 @@ async def add_trigger(engine: Engine, body: NewTrigger) -> Answer:
 async def list_next_moments(
     engine: Engine,
     name: TriggerName,
-    after: Annotated[datetime | None, Query(description="A time with a zone; now by default.")] = None,
+    after: Annotated[Time | None, Query(description="A time with a zone; now by default.")] = None,
     limit: Limit = 10,
 ) -> Answer:
     return Answer(await engine.triggers.next(name, count=limit, after=after))

@@ -1,2 +1,2 @@
--- Read the position behind the last entry.
-select ifnull(max(rowid), 0) from journal
+-- Read the position behind the last entry that was ever written.
+select ifnull((select seq from sqlite_sequence where name = 'journal'), 0)
