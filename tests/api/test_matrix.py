@@ -16,6 +16,9 @@ from tests.api.stage import GATED, HELLO, RIVAL, TENANT, Stage, on, told
 NOBODYS = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
 MISSING = {
     "run_id": NOBODYS,
+    "workspaceId": RIVAL,
+    "runId": NOBODYS,
+    "approvalId": f"{NOBODYS}:sign",
     "step": "greet",
     "version": "1",
     "revision": "1",
@@ -194,6 +197,9 @@ async def _furnish(stage: Stage) -> dict[str, str]:
         "key_id": key["key"]["id"],
         "business_key": "k-1",
         "job_id": job["job"],
+        "workspaceId": TENANT,
+        "runId": run,
+        "approvalId": f"{run}:sign",
         "worker_id": worker,
         "definition_id": "1",
     }

@@ -78,6 +78,12 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
         "/work/workers/{worker}/renew",
         {"leases": [{"run_id": "{far}", "no": 0, "fence": 1, "lease_us": 60_000_000}]},
     ),
+    "POST /v1/workspaces/{workspaceId}/runs": ("/v1/workspaces/default/runs", {"workflowId": "gated"}),
+    "POST /v1/workspaces/{workspaceId}/runs/{runId}/cancel": ("/v1/workspaces/default/runs/{gated}/cancel", None),
+    "POST /v1/workspaces/{workspaceId}/approvals/{approvalId}/decide": (
+        "/v1/workspaces/default/approvals/{gated}:sign/decide",
+        {"decision": "Approved", "rationale": "it fits"},
+    ),
     "POST /as/run/runs": ("/as/run/runs", {"template_name": "default"}),
     "POST /as/run/runs/{run_id}/approve": ("/as/run/runs/{gated}/approve", None),
     "POST /as/run/runs/{run_id}/cancel": ("/as/run/runs/{gated}/cancel", None),

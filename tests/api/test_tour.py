@@ -105,6 +105,7 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
             await _triggers(tour)
             await _sinks(tour, stage)
             await _jobs(tour)
+            await _seed_003(tour)
             worker = await _remote_workers(tour)
             await _session(tour, await stage.key())
             code = stage.app.service.links.make(await stage.key())
@@ -141,6 +142,7 @@ async def _definitions(tour: Tour) -> None:
     assert (len(rest["definitions"]), rest["next"]) == (2, None)
     assert (await tour("GET", "/workflows/hello"))["document"]["name"] == "hello"
     await tour("GET", "/workflows/hello/versions/1")
+    await tour("GET", "/workflows/hello/simulation")
     told(await tour.client.get("/workflows/hello/versions/2"), 404, "not_found")
 
 
@@ -451,3 +453,30 @@ async def _jobs(tour: Tour) -> None:
     assert (await tour("GET", f"/jobs/{made['job']}"))["waiting"] == 1
     assert [one["run_id"] for one in (await tour("GET", f"/jobs/{made['job']}/runs"))["runs"]] == [run]
     assert (await tour("POST", f"/jobs/{made['job']}/stop"))["state"] == "stopped"
+
+
+async def _seed_003(tour: Tour) -> None:
+    """Companion of seed 003: its addresses, bodies and statuses."""
+    base = "/v1/workspaces/default"
+    body = {"workflowId": "gated", "parameters": {"price": 3}}
+    made = await tour("POST", f"{base}/runs", body, 201, headers={"Idempotency-Key": "action"})
+    again = await tour("POST", f"{base}/runs", body, 200, headers={"Idempotency-Key": "action"})
+    assert (made["runId"], made["status"], made["workspaceId"]) == (again["runId"], "WaitingForApproval", "default")
+    run = made["runId"]
+    listed = await tour("GET", f"{base}/runs?limit=1")
+    assert ([one["runId"] for one in listed["items"]], listed["nextCursor"]) == ([run], run)
+    approval = f"{run}:sign"
+    assert approval in [one["approvalId"] for one in (await tour("GET", f"{base}/approvals?limit=200"))["items"]]
+    decision = {"decision": "Approved", "rationale": "the price fits"}
+    decided = await tour("POST", f"{base}/approvals/{approval}/decide", decision)
+    assert (decided["status"], decided["decidedByUserId"]) == ("Approved", "ann")
+    other = await tour.client.post(f"{base}/approvals/{approval}/decide", json={**decision, "decision": "Denied"})
+    told(other, 409, "conflict")
+    assert (await tour("GET", f"{base}/runs/{run}"))["status"] == "Succeeded"
+    assert (await tour("GET", f"{base}/runs/{run}/evidence"))["items"]
+    told(await tour.client.post(f"{base}/runs/{run}/cancel"), 409, "conflict")
+    second = (await tour("POST", f"{base}/runs", body, 201))["runId"]
+    for _ in range(2):
+        assert (await tour("POST", f"{base}/runs/{second}/cancel"))["status"] == "Cancelled"
+    told(await tour.client.get(f"/v1/workspaces/other/runs/{run}"), 404, "not_found")
+    told(await tour.client.post(f"{base}/runs", json={"workflowId": "none"}), 400, "invalid_input")

@@ -86,7 +86,7 @@ class SqliteHistory:
         self._connection.close()
 
     def _statement(self, table: str, run_id: str, times: int) -> str:
-        names = [row[1] for row in self._connection.execute(f"pragma table_info({table})")]
+        names = [row[1] for row in self._connection.execute(f"pragma table_info({table})") if row[1] != "place"]
         owner = OWNER.get(table, "run_id")
         moment = int(run_id.replace("-", "")[:12], 16)
         copy = f"printf('%08x-%04x-7000-8000-%012x', ({moment} - n) >> 16, ({moment} - n) & 65535, n)"

@@ -283,13 +283,14 @@ async def test_the_journal_of_a_worker_is_kept_while_it_lives(store: Store, raw:
 
 ATTEMPT = "tenant, run_id, no, number, worker, started_at, ended_at"
 COPY = f"insert into attempts ({ATTEMPT}, fence, state, category) select {ATTEMPT}"
+ENTRY = "insert into journal (tenant, run_id, seq, at, body, hash) select tenant, run_id"
 ILLEGAL_RECORDS = {
     "an open attempt": f"{COPY}, 8, 'open', null from attempts",
     "an attempt in no state": f"{COPY}, 8, 'x', null from attempts",
     "an attempt without a fence": f"{COPY}, 0, 'lost', null from attempts",
     "an attempt for no known reason": f"{COPY}, 8, 'failed', 'weather' from attempts",
-    "an entry before the first": "insert into journal select tenant, run_id, 0, at, body, hash from journal",
-    "an entry without a seal": "insert into journal select tenant, run_id, 2, at, body, body from journal",
+    "an entry before the first": f"{ENTRY}, 0, at, body, hash from journal",
+    "an entry without a seal": f"{ENTRY}, 2, at, body, body from journal",
 }
 
 

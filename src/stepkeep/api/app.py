@@ -18,6 +18,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp
 
 from stepkeep.api import (
+    action_service,
     approvals,
     audit,
     definitions,
@@ -89,6 +90,7 @@ RESOURCES = (
     work,
     work_data,
     run_service,
+    action_service,
 )
 """One module per resource, in the order of the document."""
 
