@@ -40,7 +40,9 @@ def test_every_wrong_key_gets_one_answer(database_url: str) -> None:
         bodies = set()
         for header in (None, "", "Basic abc", "Bearer", f"Bearer {key}x", f"Token {key}"):
             async with stage.client() as client:
-                answer = await client.get("/runs", headers={} if header is None else {"Authorization": header})
+                answer = await client.get(
+                    "/runs", headers={"X-Request-Id": "one"} | ({} if header is None else {"Authorization": header})
+                )
             told(answer, 401, "unauthenticated")
             assert answer.headers["www-authenticate"] == "Bearer"
             bodies.add(answer.content)

@@ -15,6 +15,7 @@ from uuid import uuid4
 from stepkeep.api.measures import route_of
 from stepkeep.api.problems import problem_of
 from stepkeep.api.service import Service
+from stepkeep.operations.audit import REQUEST, Asked
 from stepkeep.safe_text import inert_line
 
 log = logging.getLogger("stepkeep.api")
@@ -50,6 +51,8 @@ class Envelope:
             return
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id.decode()
+        client = scope.get("client")
+        asked = REQUEST.set(Asked(request_id.decode(), client[0] if client else None))
         began, status, is_stream = time.monotonic(), 0, False
         measures = self._service.measures
         measures.in_flight += 1
@@ -64,6 +67,7 @@ class Envelope:
             await send(message)
 
         try:
+            self._service.load.check(scope["path"], measures)
             await self._app(scope, receive, wrapped)
         except Exception as problem:
             if status:
@@ -73,14 +77,17 @@ class Envelope:
             seconds = time.monotonic() - began
             measures.in_flight -= not is_stream
             measures.answered(scope["method"], route_of(scope), status, seconds, is_stream)
+            self._service.load.answered(scope["method"], status)
+            route = route_of(scope)
             log.info(
-                "%s %s %d %.1f ms [request %s]",
-                scope["method"],
-                inert_line(scope["path"], 200),
+                "%s %s %d %.1f ms",
+                inert_line(scope["method"], 20),
+                route,
                 status,
                 seconds * 1000,
-                request_id.decode(),
+                extra=_about(scope, route, status, seconds),
             )
+            REQUEST.reset(asked)
 
     def _headers(self, given: Any, request_id: bytes) -> list[tuple[bytes, bytes]]:
         own = list(given)
@@ -90,6 +97,23 @@ class Envelope:
         if self._service.stopping.is_set() and b"connection" not in names:
             own.append((b"connection", b"close"))
         return own
+
+
+def _about(scope: MutableMapping[str, Any], route: str, status: int, seconds: float) -> dict[str, object]:
+    """The fields of the line about a request. No address that a client made up is among them."""
+    given = scope.get("path_params") or {}
+    caller = getattr(scope.get("state", {}), "get", lambda _: None)("caller")
+    told: dict[str, object] = {
+        "method": inert_line(scope["method"], 20),
+        "route": route,
+        "status": status,
+        "duration_ms": round(seconds * 1000, 1),
+        "run_id": given.get("run_id"),
+        "step": given.get("step"),
+    }
+    if caller is not None:
+        told |= {"tenant": caller.access.tenant, "actor": caller.access.actor}
+    return told
 
 
 def _is_stream(message: Message) -> bool:

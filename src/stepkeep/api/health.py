@@ -10,7 +10,7 @@ import asyncio
 import platform
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version as installed_version
 
 from pydantic import BaseModel, Field
@@ -19,7 +19,7 @@ from starlette.requests import Request
 from stepkeep.api.problems import STOPPING, ApiError, kind_of
 from stepkeep.api.routing import Answer, answers, router, service_of
 from stepkeep.api.service import Service
-from stepkeep.errors import StepkeepError, StoreUnavailable
+from stepkeep.errors import PermissionDenied, StepkeepError, StoreUnavailable
 from stepkeep.metrics.port import Port, Told, open_port
 from stepkeep.store.migrations import require_migrated
 
@@ -37,9 +37,13 @@ async def check_ready(service: Service) -> None:
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             require_migrated(await store.status())
-            await store.now()
+            with suppress(PermissionDenied):  # a role of its own may lack this right
+                # A write that changes nothing: a database that is read-only refuses it.
+                await store.drop_mailbox("default", "readiness", "none")
     except TimeoutError:
         raise StoreUnavailable(f"the database did not answer within {CHECK_SECONDS:.0f} s") from None
+    if service.load.is_troubled:
+        raise StoreUnavailable("the database refused the last write a moment ago")
 
 
 @asynccontextmanager
@@ -92,7 +96,8 @@ async def health() -> Answer:
 
 @routes.get("/readyz", operation_id="get_readiness", summary="Can it do its work?", responses=answers(Readiness))
 async def readiness(request: Request) -> Answer:
-    """503 while the database is away or not migrated, and from the moment on at which the process is to stop."""
+    """503 while the database is away, not migrated, read-only or has just refused a write, and from the moment on at
+    which the process is to stop."""
     service = service_of(request)
     await check_ready(service)
     store = service.engine.store

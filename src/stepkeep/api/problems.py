@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from stepkeep import errors
+from stepkeep.operations.audit import REQUEST
 from stepkeep.safe_text import exception_message, exception_text, inert
 from stepkeep.worker.secrets import MissingSecret
 
@@ -99,6 +100,7 @@ TOO_LARGE = Kind(413, "too_large", "The body is too large")
 MEDIA = Kind(415, "unsupported_media_type", "The body has a form that this address does not read")
 TOO_MANY = Kind(429, "too_many_requests", "Too many requests")
 HEADERS = Kind(431, "headers_too_large", "The headers are too large")
+OVERLOADED = Kind(503, "overloaded", "The service has too much to do", retry_after=1)
 STOPPING = Kind(503, "stopping", "The service is stopping", AWAY, 1)
 UNEXPECTED = Kind(500, "unexpected", "An unexpected error", DEFECT)
 SIGNATURE = Kind(401, "signature", "The delivery is not signed as this hook asks for")
@@ -114,6 +116,7 @@ OWN = (
     MEDIA,
     TOO_MANY,
     HEADERS,
+    OVERLOADED,
     STOPPING,
     UNEXPECTED,
     SIGNATURE,
@@ -137,6 +140,7 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
+    request_id: str | None = Field(default=None, description="The id of the request, under which the log has more.")
     code: str = Field(description="The last part of `type`; the command line uses the same codes.")
     errors: list[dict[str, Any]] | None = Field(
         default=None, description="What is wrong with which part of the request."
@@ -162,7 +166,7 @@ def problem(
     kind: Kind, detail: str, more: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
     """The answer that tells a problem."""
-    body = {
+    body: dict[str, Any] = {
         "type": kind.type,
         "title": kind.title,
         "status": kind.status,
@@ -170,6 +174,8 @@ def problem(
         "code": kind.code,
         **(more or {}),
     }
+    if (asked := REQUEST.get()) is not None:
+        body["request_id"] = asked.request_id
     answer = Response(msgspec.json.encode(body), kind.status, dict(headers or {}), MEDIA_TYPE)
     if kind.retry_after is not None:
         answer.headers["Retry-After"] = str(kind.retry_after)

@@ -29,7 +29,6 @@ from stepkeep.api.problems import OWN as OWN_PROBLEMS
 from stepkeep.api.requests import BoundedRequest, check_headers
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, NotAllowed, QuotaExceeded
-from stepkeep.operations.audit import REQUEST, Asked
 from stepkeep.operations.trace_context import INCOMING, parse_trace
 from stepkeep.safe_text import inert_line
 
@@ -130,7 +129,6 @@ class Route(APIRoute):
 
         async def handle(request: Request) -> Response:
             bounded = BoundedRequest(request.scope, request.receive, request._send)
-            REQUEST.set(Asked(bounded.state.request_id, bounded.client.host if bounded.client else None))
             given = parse_trace(bounded.headers.get("traceparent"))
             trace = INCOMING.set(None if given is None else str(given))
             try:

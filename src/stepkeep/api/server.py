@@ -16,6 +16,7 @@ from types import FrameType
 import uvicorn
 
 from stepkeep.api.app import Application
+from stepkeep.api.protocol import Protocol
 from stepkeep.network.listening import BACKLOG, address_of, listen
 
 __all__ = ["Server", "address_of", "listen", "make_server", "serve"]
@@ -63,7 +64,7 @@ def make_server(app: Application, *, drain_seconds: float = 0.0, grace_seconds: 
     config = uvicorn.Config(
         app,
         loop="none",
-        http="h11",
+        http=Protocol,
         ws="none",
         lifespan="off",
         log_config=None,

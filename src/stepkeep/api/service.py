@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from stepkeep.api.access import Callers
 from stepkeep.api.browsers import Browsers
 from stepkeep.api.links import Links
+from stepkeep.api.load import Load
 from stepkeep.api.measures import HttpMeasures
 from stepkeep.engine import AsyncEngine
 from stepkeep.hosted import AsyncHostedWorker, vitals_of
@@ -36,6 +37,7 @@ class Service:
         self.watch = JournalWatch(engine.store)
         self.tailer = Tailer(engine.transactor)
         self.measures = HttpMeasures(lambda: {"run": self.watch.readers, "tenant": self.tailer.listeners})
+        self.load = Load(lambda: self.watch.readers + self.tailer.listeners)
         self.metrics = Exposition(
             engine.transactor,
             workers=lambda: vitals_of(workers),

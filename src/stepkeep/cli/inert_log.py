@@ -8,6 +8,7 @@ other command uses it for what the logging module would print by itself.
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ class InertFormatter(logging.Formatter):
     """Formats any record without raising."""
 
     def format(self, record: logging.LogRecord) -> str:
-        about = " ".join(f"{name} {value}" for name, value in _about(record).items())
+        about = " ".join(f"{name} {value}" for name, value in _about(record).items() if name not in IN_MESSAGE)
         record.message = _message(record) + (f" [{about}]" if about else "")
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
@@ -41,7 +42,7 @@ def _trace(record: logging.LogRecord) -> Iterator[str]:
 
 
 class JsonFormatter(InertFormatter):
-    """One JSON object per record: time, level, logger, message, run, step, attempt and traceback, as far as known."""
+    """One JSON object per record: time, level, logger, message, `FIELDS`, request and traceback, as far as known."""
 
     def format(self, record: logging.LogRecord) -> str:
         import msgspec
@@ -64,6 +65,22 @@ FORMATS = {
     "text": InertFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"),
     "json": JsonFormatter(),
 }
+FIELDS = {
+    "run_id": "run",
+    "step": "step",
+    "attempt": "attempt",
+    "method": "method",
+    "route": "route",
+    "status": "status",
+    "duration_ms": "duration_ms",
+    "tenant": "tenant",
+    "actor": "actor",
+}
+"""Attributes of a record, and their names in a line."""
+
+IN_MESSAGE = frozenset({"method", "route", "status", "duration_ms"})
+"""Fields that the text of a line has already."""
+
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -80,12 +97,15 @@ def install_log(level: str, form: str = "text") -> None:
 
 def _about(record: logging.LogRecord) -> dict[str, object]:
     """Which attempt a record is about, where it says so."""
-    names = {"run_id": "run", "step": "step", "attempt": "attempt"}
-    found = {told: getattr(record, name, None) for name, told in names.items()}
+    found = {told: getattr(record, name, None) for name, told in FIELDS.items()}
+    audit = sys.modules.get("stepkeep.operations.audit")  # loaded wherever there are requests
+    asked = None if audit is None else audit.REQUEST.get()
+    if asked is not None:
+        found["request"] = asked.request_id
     return {
         told: inert_line(value, 200) if isinstance(value, str) else value
         for told, value in found.items()
-        if type(value) in (str, int)
+        if type(value) in (str, int, float)
     }
 
 

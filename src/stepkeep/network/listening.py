@@ -11,6 +11,7 @@ import socket
 from stepkeep.errors import InvalidInput
 
 BACKLOG = 2048
+UNREAD_SECONDS = 60
 
 
 def listen(host: str, port: int, fd: int | None = None) -> socket.socket:
@@ -29,6 +30,8 @@ def listen(host: str, port: int, fd: int | None = None) -> socket.socket:
     except (OSError, OverflowError, UnicodeError) as problem:
         said = getattr(problem, "strerror", None) or problem
         raise InvalidInput(f"the service cannot listen on {host}:{port}: {said}. Choose another --port.") from None
+    # A client that takes nothing of its answer for so long is cut off by the kernel.
+    made.setsockopt(socket.IPPROTO_TCP, getattr(socket, "TCP_USER_TIMEOUT", 18), UNREAD_SECONDS * 1000)
     made.listen(BACKLOG)
     return made
 

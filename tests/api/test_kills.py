@@ -1,0 +1,169 @@
+"""The service killed with `kill -9` under load, and replaced under load: what it acknowledged is there, once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.api.stage import HELLO, Stage, on
+from tests.api.test_service import said
+from tests.databases import migrated_file
+from tests.suites import in_proof
+
+
+class Site:
+    """A socket that stays open, and the processes that serve on it."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url, self._folder = url, folder
+        self.listener = socket.socket()
+        self.listener.bind(("127.0.0.1", 0))
+        self.listener.listen(1024)
+        self.address = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self) -> subprocess.Popen[str]:
+        fd = self.listener.fileno()
+        arguments = ["serve", "--fd", str(fd), "--db", self.url, "--json", "--log-level", "error"]
+        child = subprocess.Popen(
+            [sys.executable, "-m", "stepkeep", *arguments],
+            cwd=self._folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            pass_fds=[fd],
+            env={name: value for name, value in os.environ.items() if not name.startswith("STEPKEEP_")},
+        )
+        self.processes.append(child)
+        said(child)
+        return child
+
+    def close(self) -> None:
+        for child in self.processes:
+            child.kill()
+            child.communicate()
+        self.listener.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(migrated_file(tmp_path / "stepkeep.db"), tmp_path)
+    yield made
+    made.close()
+
+
+def key_for(url: str) -> str:
+    keys: list[str] = []
+
+    async def prepare(stage: Stage) -> None:
+        await stage.publish(HELLO)
+        keys.append(await stage.key())
+
+    on(url, prepare)
+    return keys[0]
+
+
+def started_runs(url: str) -> set[str]:
+    found: set[str] = set()
+
+    async def read(stage: Stage) -> None:
+        async with stage.host() as host:
+            before = None
+            while page := (await host.runs(limit=1000, before=before))["runs"]:
+                found.update(one["id"] for one in page)
+                before = page[-1]["id"]
+
+    on(url, read)
+    return found
+
+
+@pytest.mark.parametrize("kills", [2, in_proof(20)])
+def test_a_server_killed_under_load_has_every_run_that_it_acknowledged_once(site: Site, kills: int) -> None:
+    key = key_for(site.url)
+    acknowledged: dict[str, str] = {}
+    stop = threading.Event()
+
+    def load(number: int) -> None:
+        turn = 0
+        with httpx2.Client(base_url=site.address, timeout=60, headers={"Authorization": f"Bearer {key}"}) as client:
+            while not stop.is_set():
+                turn += 1
+                name = f"{number}-{turn}"
+                while name not in acknowledged:
+                    try:
+                        answer = client.post("/runs", json={"workflow": "hello"}, headers={"Idempotency-Key": name})
+                    except httpx2.TransportError:
+                        continue  # the server was killed: the same request again
+                    if answer.status_code in (200, 201):
+                        acknowledged[name] = answer.json()["run_id"]
+                    else:
+                        assert answer.status_code in (409, 503), answer.text
+
+    child = site.start()
+    threads = [threading.Thread(target=load, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(kills):
+            before = len(acknowledged)
+            while len(acknowledged) < before + 25:
+                assert any(thread.is_alive() for thread in threads)
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+            child = site.start()
+        before = len(acknowledged)
+        while len(acknowledged) < before + 25:
+            assert any(thread.is_alive() for thread in threads)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+    runs = started_runs(site.url)
+    assert set(acknowledged.values()) == runs
+    assert len(acknowledged) == len(runs)
+
+
+@pytest.mark.proof
+def test_a_rolling_restart_under_five_hundred_requests_a_second_loses_none(site: Site) -> None:
+    key = key_for(site.url)
+    child = site.start()
+    statuses: list[int] = []
+    seconds, rate = 20.0, 500
+
+    async def client(number: int, client: httpx2.AsyncClient, until: float) -> None:
+        due = time.monotonic() + number * 64 / rate / 64
+        while (now := time.monotonic()) < until:
+            await asyncio.sleep(max(0.0, due - now))
+            due += 64 / rate
+            statuses.append((await client.get("/workflows/hello")).status_code)
+
+    async def act() -> None:
+        nonlocal child
+        headers = {"Authorization": f"Bearer {key}"}
+        limits = httpx2.Limits(max_connections=64)
+        async with httpx2.AsyncClient(base_url=site.address, timeout=60, headers=headers, limits=limits) as shared:
+            until = time.monotonic() + seconds
+            running = [asyncio.create_task(client(number, shared, until)) for number in range(64)]
+            for _ in range(3):
+                await asyncio.sleep(seconds / 5)
+                following = await asyncio.to_thread(site.start)
+                child.send_signal(signal.SIGTERM)
+                assert await asyncio.to_thread(child.wait, 60) == 0
+                child = following
+            await asyncio.gather(*running)
+
+    asyncio.run(act())
+    print(f"{len(statuses)} requests in {seconds:.0f} s: {len(statuses) / seconds:.0f} a second")
+    assert set(statuses) == {200}
+    assert len(statuses) > 100 * seconds
