@@ -35,7 +35,7 @@ export function runsPage(context) {
 		{ id: "state", label: "State", width: "8.25rem", cell: (run) => badge(run.state) },
 		{ id: "run", label: "Workflow", width: "minmax(7rem, 1.2fr)", cell: (run) => [h("a", { href: href(`/runs/${run.id}`), class: "cut" }, h("bdi", null, line(run.workflow, 80))), h("span", { class: "faint" }, `v${run.version}`), run.quarantined && h("span", { class: "chip" }, "quarantined")] },
 		{ id: "health", label: "Health", width: "minmax(9rem, 2.6fr)", cell: (run) => healthView(run, health.of(run)) },
-		{ id: "key", label: "Key and labels", width: "minmax(5rem, 1.3fr)", cell: (run) => keyCell(run) },
+		{ id: "key", label: "Key", width: "minmax(5rem, 1.3fr)", cell: (run) => keyCell(run) },
 		{ id: "id", label: "Run", width: "8.5rem", cell: (run) => h("span", { class: "mono muted", title: run.id }, shortId(run.id)) },
 		{ id: "started", label: "Created", width: "6.25rem", cell: (run) => moment(run.created_at) },
 		{ id: "took", label: "Took", width: "5rem", right: true, cell: (run) => lasted(run.started_at, run.ended_at) },
