@@ -44,7 +44,7 @@ PAIRS: list[tuple[type, type]] = [
     (AsyncOutbox, made.ClientOutbox),
     (AsyncTriggers, made.ClientTriggers),
 ]
-ABSENT = {*NOT_HERE, "allow", "remove", "receive", "take", "ack", "fail"}
+ABSENT = {*NOT_HERE, "quotas", "set_quotas", "allow", "remove", "receive", "take", "ack", "fail"}
 """Methods that need the database itself, or an operator without a key."""
 OTHERWISE = {"publish", "start", "run", "send", "certify", "add"}
 """They also take, or return, values of the client in place of plans."""

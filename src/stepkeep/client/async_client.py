@@ -50,7 +50,10 @@ MAX_DEFINITION_BYTES = 256 * 1024
 LONGEST_WAIT = 45.0
 """For how long (seconds) one request waits for a run; `wait` sends as many as it takes."""
 
-NOT_HERE = ("worker", "start_worker", "stop_workers", "serve", "work_on", "prune", "sign_heads", "store", "transactor")
+NOT_HERE = (
+    *("worker", "start_worker", "stop_workers", "serve", "work_on", "prune", "sign_heads", "store", "transactor"),
+    *("compare_runs", "compare_versions"),
+)
 """What needs the database itself."""
 
 
@@ -208,6 +211,7 @@ class AsyncClient:
         AsyncEngine.quarantine, Route(method="POST", path="/runs/{run_id}/quarantine", repeatable=False)
     )
     release = over_http(AsyncEngine.release, Route(method="POST", path="/runs/{run_id}/release", repeatable=False))
+    rollback_preview = over_http(AsyncEngine.rollback_preview, Route(method="GET", path="/runs/{run_id}/rollback"))
     quarantined = over_http(AsyncEngine.quarantined, Route(method="GET", path="/quarantine"))
     policy_off = over_http(AsyncEngine.policy_off, Route(method="POST", path="/policies/off", repeatable=False))
     list_policies = over_http(AsyncEngine.list_policies, Route(method="GET", path="/policies", pages="policies"))

@@ -31,6 +31,9 @@ class ClientTenants(Group):
     set_vouching = over_http(AsyncTenants.set_vouching, Route(method="PATCH", path="/tenants/{name}"))
     list = over_http(AsyncTenants.list, Route(method="GET", path="/tenants"))
 
+    def __getattr__(self, name: str) -> NoReturn:
+        refuse_without_database(f"tenants.{name}", name, ("quotas", "set_quotas"))
+
 
 class ClientUsers(Group):
     """Users and services."""
