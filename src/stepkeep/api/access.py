@@ -38,6 +38,8 @@ ROUTES: dict[str, str] = {
     "GET /openapi.json": OPEN,
     "POST /session": OPEN,
     "POST /session/link": OPEN,
+    "GET /oidc/login": OPEN,
+    "GET /oidc/callback": OPEN,
     "GET /session": ANY_KEY,
     "DELETE /session": ANY_KEY,
     "GET /metrics": "metrics",

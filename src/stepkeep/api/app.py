@@ -30,6 +30,7 @@ from stepkeep.api import (
     messages,
     metrics,
     network,
+    oidc,
     outbox,
     pages,
     people,
@@ -63,6 +64,7 @@ from stepkeep.operations.quotas import Quotas
 
 RESOURCES = (
     health,
+    oidc,
     session,
     metrics,
     links,

@@ -11,7 +11,7 @@ import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -72,6 +72,8 @@ class Browsers:
         self.public_url = None if public_url is None else read_public_url(public_url)
         self.lifetime_us = lifetime_us
         self.attempts = Attempts()
+        self.provider: Any = None
+        """Where people sign in by OIDC (`api.oidc.Provider`), if it is set up."""
 
     async def authenticate(self, callers: Callers, request: Request) -> Caller:
         """The caller of a request: a key, or the session of a browser that proves that its own page asks."""

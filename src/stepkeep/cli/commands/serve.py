@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -117,10 +118,14 @@ def serve(
     install_log(log_level, log_format)
     install_tracing("stepkeep-service")
     from stepkeep.api.browsers import Browsers
+    from stepkeep.api.oidc import Provider, read_oidc
     from stepkeep.api.server import listen
     from stepkeep.operations.quotas import Quotas
 
     browsers = Browsers(public_url)
+    if (found := read_oidc(os.environ)) is not None:
+        require_oidc()
+        browsers.provider = Provider(found)
     listener = listen(host, port, fd)
     metrics = None if metrics_port is None else listen(metrics_host, metrics_port)
     quotas = Quotas(max_concurrent_runs=max_concurrent_runs, max_requests_per_min=max_requests_per_min)
@@ -166,6 +171,14 @@ def require_server() -> None:
 
     if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "prometheus_client")):
         raise InvalidInput("the HTTP service needs more libraries. Install them: pip install 'stepkeep[server]'.")
+
+
+def require_oidc() -> None:
+    """Refuse sign-in by OIDC where its library is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("joserfc") is None:
+        raise InvalidInput("sign-in by OIDC needs one more library. Install it: pip install 'stepkeep[oidc]'.")
 
 
 def refuse_identity(settings: Settings, command: str) -> None:

@@ -1,0 +1,309 @@
+"""Sign-in of browsers at an OpenID Connect provider: authorization code with PKCE, into a session of this service.
+
+The provider gives the name of a person, and nothing else: the person must be a user of the tenant already, and has the
+roles that are on record. The session acts with a key of its own whose scopes the operator has set. Needs the extra
+`oidc`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from stepkeep.api.problems import NOT_FOUND, UNAUTHENTICATED, ApiError
+from stepkeep.api.routing import problem_responses, router, service_of
+from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.operations.access import Access, Acting, parse_key
+from stepkeep.operations.keys import create_key, read_scopes
+from stepkeep.operations.principals import registered
+from stepkeep.operations.sessions import sign_in
+from stepkeep.store.principals import PrincipalKind
+from stepkeep.store.protocol import Store
+
+routes = router("Sessions")
+
+FLOW_COOKIE: Final = "stepkeep_oidc"
+FLOW_SECONDS: Final = 600
+"""How long a person may take at the provider."""
+ALGORITHMS: Final = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Signatures that are accepted: those with a public key. A provider's public key is never a shared secret."""
+LEEWAY_SECONDS: Final = 60
+ASK_SECONDS: Final = 10.0
+MOST_BYTES: Final = 1024 * 1024
+KEYS_SECONDS: Final = 10.0
+"""A key that is not known makes the keys be read again, at most so often."""
+DISCOVERY: Final = "/.well-known/openid-configuration"
+
+
+class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The provider, and what its people may do here. `claim` holds the name of a user of `tenant`."""
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    tenant: str = "default"
+    claim: str = "preferred_username"
+    scopes: tuple[str, ...] = ("read", "decide", "complete")
+
+    def __repr__(self) -> str:
+        return f"<OIDC at {self.issuer}>"
+
+
+VARIABLES: Final = {
+    "issuer": "STEPKEEP_OIDC_ISSUER",
+    "client_id": "STEPKEEP_OIDC_CLIENT_ID",
+    "client_secret": "STEPKEEP_OIDC_CLIENT_SECRET",
+    "tenant": "STEPKEEP_OIDC_TENANT",
+    "claim": "STEPKEEP_OIDC_CLAIM",
+    "scopes": "STEPKEEP_OIDC_SCOPES",
+}
+
+
+def read_oidc(environment: Mapping[str, str]) -> OidcSettings | None:
+    """The settings in environment variables; None if there is no issuer."""
+    given = {name: environment.get(variable, "") for name, variable in VARIABLES.items()}
+    if not given["issuer"]:
+        return None
+    for name in ("client_id", "client_secret"):
+        if not given[name]:
+            raise InvalidInput(f"sign-in by OIDC needs {VARIABLES[name]}, too.")
+    parts = urlsplit(given["issuer"])
+    if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+        raise InvalidInput("STEPKEEP_OIDC_ISSUER is an https address: over http anyone could sign in as anyone.")
+    kept: dict[str, Any] = {name: value for name, value in given.items() if value}
+    if "scopes" in kept:
+        kept["scopes"] = tuple(one.strip() for one in kept["scopes"].split(","))
+        read_scopes(kept["scopes"])
+    return OidcSettings(**kept)
+
+
+class Provider:
+    """A provider: its endpoints by discovery, and its keys, which it may change at any time."""
+
+    def __init__(self, settings: OidcSettings, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.settings, self._monotonic = settings, monotonic
+        self._endpoints: dict[str, Any] | None = None
+        self._keys: Any = None
+        self._keys_at = float("-inf")
+
+    async def endpoints(self) -> dict[str, Any]:
+        if self._endpoints is None:
+            issuer = self.settings.issuer.removesuffix("/")
+            found = await self._get(f"{issuer}{DISCOVERY}")
+            if str(found.get("issuer", "")).removesuffix("/") != issuer:
+                raise _failed("its discovery document names another issuer")
+            self._endpoints = found
+        return self._endpoints
+
+    async def exchange(self, code: str, verifier: str, redirect_uri: str) -> str:
+        """The id token that a code stands for."""
+        import httpx2
+
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
+        basic = httpx2.BasicAuth(self.settings.client_id, self.settings.client_secret)
+        where = str((await self.endpoints())["token_endpoint"])
+        said = await self._ask("POST", where, data=form, auth=basic)
+        token = said.get("id_token")
+        if not isinstance(token, str):
+            raise _failed("its answer has no id token")
+        return token
+
+    async def claims(self, token: str, nonce: str) -> dict[str, Any]:
+        """The claims of an id token: signed by the provider, for this client, for this sign-in, and not expired."""
+        from joserfc import jwt
+        from joserfc.errors import JoseError
+
+        try:
+            found = await self._decode(token)
+            requests = jwt.JWTClaimsRegistry(
+                leeway=LEEWAY_SECONDS,
+                iss={"essential": True, "value": str((await self.endpoints())["issuer"])},
+                aud={"essential": True, "value": self.settings.client_id},
+                exp={"essential": True},
+                iat={"essential": True},
+                sub={"essential": True},
+            )
+            requests.validate(found)
+        except (JoseError, ValueError) as problem:
+            raise _failed(f"its id token is not accepted ({type(problem).__name__})") from None
+        several = found["aud"] if isinstance(found["aud"], list) else [found["aud"]]
+        if len(several) > 1 and found.get("azp") != self.settings.client_id:
+            raise _failed("its id token is for another client")
+        if not hmac.compare_digest(str(found.get("nonce", "")), nonce):
+            raise _failed("its id token belongs to another sign-in")
+        return found
+
+    async def _decode(self, token: str) -> dict[str, Any]:
+        from joserfc import jwt
+        from joserfc.errors import BadSignatureError, InvalidKeyIdError
+
+        try:
+            return dict(jwt.decode(token, await self._key_set(), algorithms=ALGORITHMS).claims)
+        except (BadSignatureError, InvalidKeyIdError, ValueError):
+            # The provider may have changed its keys since they were read.
+            if self._monotonic() - self._keys_at < KEYS_SECONDS:
+                raise
+            self._keys = None
+            return dict(jwt.decode(token, await self._key_set(), algorithms=ALGORITHMS).claims)
+
+    async def _key_set(self) -> Any:
+        from joserfc.jwk import KeySet
+
+        if self._keys is None:
+            found = await self._get(str((await self.endpoints())["jwks_uri"]))
+            # A symmetric key among them would be one that anyone can read.
+            public = [one for one in found.get("keys", ()) if one.get("kty") != "oct"]
+            self._keys, self._keys_at = KeySet.import_key_set({"keys": public}), self._monotonic()
+        return self._keys
+
+    async def _get(self, url: str) -> dict[str, Any]:
+        return await self._ask("GET", url)
+
+    async def _ask(self, method: str, url: str, **options: Any) -> dict[str, Any]:
+        import httpx2
+
+        try:
+            async with httpx2.AsyncClient(trust_env=False, timeout=ASK_SECONDS, follow_redirects=False) as client:
+                answer = await client.request(method, url, **options)
+            if answer.status_code != 200 or len(answer.content) > MOST_BYTES:
+                raise _failed(f"it answers with {answer.status_code}")
+            found = msgspec.json.decode(answer.content)
+        except (httpx2.HTTPError, msgspec.DecodeError) as problem:
+            raise _failed(f"it cannot be asked ({type(problem).__name__})") from None
+        if not isinstance(found, dict):
+            raise _failed("its answer is no object")
+        return found
+
+
+@routes.get(
+    "/oidc/login",
+    operation_id="begin_oidc",
+    summary="Sign in at the provider",
+    response_model=None,
+    responses={303: {"description": "To the provider"}, **problem_responses(401, 404)},
+)
+async def begin(request: Request) -> Response:
+    """Sends the browser to the provider. 404 where sign-in by OIDC is not set up."""
+    provider = _provider(request)
+    state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+    digest = hashlib.sha256(verifier.encode()).digest()
+    asked = {
+        "response_type": "code",
+        "client_id": provider.settings.client_id,
+        "redirect_uri": _redirect_uri(request),
+        "scope": "openid profile email",
+        "state": state,
+        "nonce": nonce,
+        "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge_method": "S256",
+    }
+    where = str((await provider.endpoints())["authorization_endpoint"])
+    answer = RedirectResponse(f"{where}{'&' if '?' in where else '?'}{urlencode(asked)}", 303)
+    # Lax: the provider sends the browser back from another site. It holds nothing but this one sign-in.
+    answer.set_cookie(
+        FLOW_COOKIE,
+        f"{state}.{nonce}.{verifier}",
+        max_age=FLOW_SECONDS,
+        path="/oidc",
+        secure=service_of(request).browsers.is_secure(request),
+        httponly=True,
+        samesite="lax",
+    )
+    return answer
+
+
+@routes.get(
+    "/oidc/callback",
+    operation_id="end_oidc",
+    summary="Come back from the provider",
+    response_model=None,
+    responses={
+        200: {"description": "Signed in", "content": {"text/html": {"schema": {"type": "string"}}}},
+        **problem_responses(401, 404),
+    },
+)
+async def come_back(
+    request: Request,
+    code: Annotated[str | None, Query(max_length=4096)] = None,
+    state: Annotated[str | None, Query(max_length=255)] = None,
+    error: Annotated[str | None, Query(max_length=255)] = None,
+    error_description: Annotated[str | None, Query(max_length=4096)] = None,
+    iss: Annotated[str | None, Query(max_length=1024)] = None,
+    session_state: Annotated[str | None, Query(max_length=1024)] = None,
+) -> Response:
+    """Sets the session cookie, and goes on to the pages."""
+    service, provider = service_of(request), _provider(request)
+    parts = request.cookies.get(FLOW_COOKIE, "").split(".")
+    if len(parts) != 3 or not hmac.compare_digest(parts[0].encode(), (state or "").encode()):
+        raise _failed("the sign-in was begun in another browser, or too long ago. Begin again: GET /oidc/login")
+    if error is not None or code is None:
+        raise _failed("the person was not signed in there")
+    if iss is not None and iss != (await provider.endpoints())["issuer"]:
+        raise _failed("another provider has answered")
+    token = await provider.exchange(code, parts[2], _redirect_uri(request))
+    claims = await provider.claims(token, parts[1])
+    settings = provider.settings
+    access = await _session_key(service.engine.store, settings, claims, service.browsers.lifetime_us)
+    made, _ = await sign_in(service.engine.store, access, lifetime=service.browsers.lifetime_us)
+    # A page of this origin goes on, because a redirect from another site would come without the strict cookie.
+    answer = HTMLResponse('<!doctype html><meta http-equiv="refresh" content="0; url=/ui"><title>Signed in</title>')
+    service.browsers.set_cookie(request, answer, made)
+    answer.delete_cookie(FLOW_COOKIE, path="/oidc")
+    return answer
+
+
+async def _session_key(store: Store, settings: OidcSettings, claims: Mapping[str, Any], lifetime: int) -> Access:
+    """A key of the user that the claim names, for this session alone. Its secret is kept nowhere."""
+    name = claims.get(settings.claim)
+    if not isinstance(name, str) or (settings.claim == "email" and claims.get("email_verified") is not True):
+        raise _failed(f"its id token has no usable claim {settings.claim}")
+    try:
+        row = await registered(store, settings.tenant, name)
+    except (InvalidInput, NotFound, Conflict):
+        raise _failed("the person is no user here. Ask an administrator for an account") from None
+    if row.name != name or row.kind is not PrincipalKind.USER or row.disabled_at is not None:
+        raise _failed("the person is no user here. Ask an administrator for an account")
+    acting: Acting = {"actor": row.name, "vouched_by": "oidc", "key": None}
+    made = await create_key(
+        store,
+        settings.tenant,
+        row.name,
+        scopes=settings.scopes,
+        expires_at=None,
+        expires_in=lifetime,
+        acting=acting,
+    )
+    access = Access(store, "default", "", parse_key(made["secret"]))
+    await access.open()
+    return access
+
+
+def _provider(request: Request) -> Provider:
+    provider = service_of(request).browsers.provider
+    if provider is None:
+        raise ApiError(NOT_FOUND, "")
+    return provider  # type: ignore[no-any-return]
+
+
+def _redirect_uri(request: Request) -> str:
+    return f"{service_of(request).browsers.origin(request)}/oidc/callback"
+
+
+def _failed(why: str) -> ApiError:
+    return ApiError(UNAUTHENTICATED, f"The sign-in at the provider failed: {why}.")
