@@ -105,7 +105,7 @@ def _detail(words: str, change: Change) -> bool:
 
 
 def _verdict(words: str, change: Change) -> bool:
-    """A verdict of a live policy that lets a step go on: its rules are not in the log."""
+    """A verdict of a live policy that visibly stops no step: its rules are not in the log."""
     before, after = change.metadata("detail")
     if not change.only("metadata.detail") or not isinstance(before, dict) or not isinstance(before.get("policy"), dict):
         return False
@@ -114,8 +114,15 @@ def _verdict(words: str, change: Change) -> bool:
         return False
     left = after.get("policy") or {}
     changed = [said for step, said in before["policy"].items() if not isinstance(left, dict) or left.get(step) != said]
-    is_free = all(said.get("effect") == "allow" and said.get("by") != "definition" for said in changed)
+    is_free = all(said.get("by") != "definition" and _goes_on(words, said) for said in changed)
     return is_free and isinstance(left, dict) and left.keys() <= before["policy"].keys()
+
+
+def _goes_on(words: str, verdict: dict[str, Any]) -> bool:
+    """Whether a step goes on after a verdict, as far as these words show: a hold without terms holds nothing, because
+    the step is a gate or was approved before."""
+    holds_nothing = verdict.get("effect") == "hold" and ("terms" not in verdict or words == "workstream")
+    return verdict.get("effect") == "allow" or holds_nothing
 
 
 def _category(words: str, change: Change) -> bool:
@@ -260,7 +267,7 @@ CLASSES: tuple[Undetectable, ...] = (
     ),
     Undetectable(
         "verdict",
-        "a verdict of a live policy that lets a step go on, left out or with other facts",
+        "a verdict of a live policy that visibly stops no step, left out or with other facts",
         None,
         "live rules are not in the log; policy replay and the evidence pack evaluate them again",
         _verdict,
