@@ -16,6 +16,7 @@ from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
+    Budget,
     CompensateWhen,
     Completion,
     Definition,
@@ -26,6 +27,7 @@ from stepkeep.kernel.definition import (
     HookFailure,
     Level,
     OnDeadline,
+    OnExceeded,
     OnExhausted,
     PolicyEffect,
     PolicyRule,
@@ -217,6 +219,15 @@ def cases() -> tuple[Case, ...]:
                 _rule("retries-of-c", PolicyEffect.HOLD, "c", "step.attempt > 1"),
                 _rule("d-and-e", PolicyEffect.DENY, "[de]"),
             ),
+            on_failure=OnFailure.COMPENSATE,
+        ),
+        _case(
+            "budget",
+            "a budget of attempts that holds first attempts and retries, approved, rejected or past a deadline",
+            _work("a", retry=TWICE, **tolerant),
+            _work("b", retry=TWICE, undo=ONCE, **undoing),
+            _work("c", "b", Dependency(step="a", allow=ANY_END), retry=TWICE, **continuing),
+            budget=Budget(limits={"attempts": 2.0}, on_exceeded=OnExceeded.HOLD, approval=Approval(deadline=SOON)),
             on_failure=OnFailure.COMPENSATE,
         ),
         _case(

@@ -69,7 +69,7 @@ class State(NamedTuple):
             authorities=OnlyVouched(),
             involved=Involved(frozenset({"ann"})),
             origin=Origin("ann"),
-            costs=(),
+            costs=(None,) * sum(row.attempts for row in self.rows.values()),
         )
 
 
