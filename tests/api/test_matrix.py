@@ -16,7 +16,6 @@ from tests.api.stage import GATED, HELLO, RIVAL, TENANT, Stage, on, told
 NOBODYS = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
 MISSING = {
     "run_id": NOBODYS,
-    "workspaceId": RIVAL,
     "runId": NOBODYS,
     "approvalId": f"{NOBODYS}:sign",
     "step": "greet",
