@@ -45,7 +45,7 @@ ANY_BODY = {
     "requestBody": {
         **BODY["requestBody"],
         "content": {
-            "application/yaml": {"schema": {"type": "string"}, "example": EXAMPLE},
+            "application/yaml": {"schema": {}, "example": EXAMPLE},
             "application/json": {"schema": {}},
         },
     }
