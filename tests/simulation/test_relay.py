@@ -24,6 +24,11 @@ def test_every_event_arrives_in_order_whatever_happens_to_relays(seeds: range) -
     assert delivered > 20 * len(seeds)
 
 
+def test_a_run_that_its_first_message_ends_tells_its_hooks() -> None:
+    """The cursors that a run brings were made before its first messages."""
+    assert run_seed(with_sinks(1048)).violations == ()
+
+
 def test_other_scenarios_have_no_sinks() -> None:
     assert {draw(seed).sinks for seed in range(50)} == {0}
 

@@ -17,8 +17,10 @@ from stepkeep.kernel.draft import Missing
 from stepkeep.kernel.events import MessageArrived
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
-from stepkeep.kernel.rows import Origin
+from stepkeep.kernel.rows import Origin, Run
 from stepkeep.store.change import Loaded, NewRun
+from stepkeep.store.deliveries import Takes
+from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.mailbox import MailboxMessage
 
 DAY = 86_400_000_000
@@ -104,4 +106,11 @@ def _merged(new: NewRun, decision: Decision) -> NewRun:
         messages=tuple(messages.values()),
         outbox=(*new.outbox, *decision.outbox),
         gates=tuple(gates.values()),
+        deliveries=tuple(_advanced(one, decision.run, decision.entry.at) for one in new.deliveries),
     )
+
+
+def _advanced(cursor: Delivery, run: Run, now: int) -> Delivery:
+    """A cursor that the run brings itself, after its first messages: they may have ended the run."""
+    is_due = cursor.takes & Takes.COURSE or (cursor.takes & Takes.ENDINGS and run.ended_at is not None)
+    return replace(cursor, last=run.seq, ready_at=cursor.ready_at or now) if is_due else cursor
