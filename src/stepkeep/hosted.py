@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypedDict
 
@@ -35,12 +36,17 @@ class WorkerOptions(TypedDict, total=False):
 
 
 class AsyncHostedWorker:
-    """A worker that runs as a task of its engine's loop."""
+    """A worker that runs as a task of its engine's loop. `beside` is entered while it serves."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, beside: AbstractAsyncContextManager[None] | None = None) -> None:
         self._worker = worker
-        self.task = asyncio.get_running_loop().create_task(worker.serve(), name="stepkeep worker")
+        self._beside = beside or nullcontext()
+        self.task = asyncio.get_running_loop().create_task(self._serve(), name="stepkeep worker")
         self.task.add_done_callback(_tell_end)
+
+    async def _serve(self) -> None:
+        async with self._beside:
+            await self._worker.serve()
 
     async def begin(self) -> None:
         """Wait until the worker has registered. An error that prevents it is raised here."""

@@ -29,7 +29,7 @@ def test_state_files_are_exported_checked_and_found_changed(cli: Cli, home: Path
     assert cli("run", "ws.yaml").status == 0
     said = cli("state", "export", ".state")
     assert said.status == 0
-    assert "nightly; 4 files written" in said.out
+    assert "nightly; 6 files written" in said.out
     assert "state check .state" in said.out
     assert cli("state", "export", ".state", "--json").json["export"]["files"] == 0
     checked = cli("state", "check", ".state")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+import stepkeep as sk
 from stepkeep.cli.commands.archive import verified
 from stepkeep.definition.archive_policy import ArchivePolicy, policy_of
 from stepkeep.definition.native import check_text
@@ -218,3 +219,15 @@ SENSELESS = [("[blocked]", "{}"), ("[]", "{}"), ("[failed]", "{failed: never}"),
 @pytest.mark.parametrize(("on_", "keep"), SENSELESS)
 def test_a_senseless_declaration_is_refused(on_: str, keep: str) -> None:
     assert check_text(NATIVE.format(on=on_, keep=keep), "shop.yaml").definition is None
+
+
+def test_a_worker_in_a_host_program_archives_too(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    native = sk.Workflow("hosted", version=1, timeout="1h", archive={"to": "archive"})
+    native.sleep("pause", "1ms")
+    with sk.open(database_url) as engine, engine.start_worker():
+        run = engine.start(native).run_id
+        assert engine.wait(run, seconds=20).state is RunState.SUCCEEDED
+    assert names(tmp_path / "archive" / "hosted") == {run}, "at the latest when the worker has drained"

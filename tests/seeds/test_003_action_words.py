@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.seeds.action_stage import Stage, action, compensated, sequence, side_effect, stage_on
+from tests.seeds.action_stage import Stage, action, check, compensated, document, sequence, side_effect, stage_on
 from tests.workbench import ACTOR, TENANT, chain
 
 from stepkeep.dialects.action.evidence import hash_of, verify_evidence
+from stepkeep.errors import Conflict
 from stepkeep.operations.projected import list_runs_as
 from stepkeep.store.records import RunFilter
 
@@ -212,3 +214,56 @@ def test_time_that_runs_backwards_is_found() -> None:
     second = {"occurredAtIso": "2026-01-01T00:00:00.000Z", "previousHash": first["hashSha256"]}
     second["hashSha256"] = hash_of(second)
     assert verify_evidence([first, second]) == ["timestamp_not_monotonic at 1"]
+
+
+# -- the plan ----------------------------------------------------------------------------------------------------------
+def test_a_run_has_a_plan_whose_effects_are_verified_as_actions_succeed(stage: Stage) -> None:
+    """PlanV1 of the companions: planned effects, verified ones, and what an approval stands for."""
+    capabilities = compensated("a", **{"b:do": side_effect()})
+    held = action("b", 2, "a", executionTierOverride="HumanApprove")
+    stage.start(action("a", 1), held, action("c", 3, "b"), capabilities=capabilities)
+    stage.finish("a")
+    plan = stage.view()["plan"]
+    assert (plan["planId"], plan["createdByUserId"]) == (f"{stage.run_id}/plan", ACTOR)
+    assert [effect["effectId"] for effect in plan["plannedEffects"]] == ["a", "b"], "c only reads"
+    assert plan["plannedEffects"][0]["idempotencyKey"] == f"{stage.run_id}:a"
+    assert [effect["effectId"] for effect in plan["verifiedEffects"]] == ["a"]
+    stage.decide("b", by="bea", comment="fine")
+    stage.finish("b", "c")
+    later = stage.view()
+    assert later["plan"]["digestSha256"] == plan["digestSha256"], "a plan does not change after its approval"
+    [approval] = payloads(later, "approval")
+    assert (approval["planId"], approval["planDigestSha256"]) == (plan["planId"], plan["digestSha256"])
+
+
+def test_evidence_of_an_attempt_refers_to_its_output_by_digest(stage: Stage) -> None:
+    view = lived(stage)
+    refs = {one["actionId"]: one["payloadRefs"] for one in payloads(view, "attempt") if "payloadRefs" in one}
+    assert refs["a"] == [
+        {
+            "kind": "Artifact",
+            "uri": f"stepkeep:runs/{stage.run_id}/steps/a/output",
+            "contentType": "application/json",
+            "sha256": hashlib.sha256(b'{"ref":"e-1"}').hexdigest(),
+        }
+    ]
+    assert "d" not in refs, "it failed, and has no output"
+    assert verify_evidence(view["evidence"]) == []
+
+
+def test_a_run_is_degraded_while_an_action_is_tried_again(stage: Stage) -> None:
+    stage.start(*sequence("a", "b"))
+    assert "controlState" not in stage.view()
+    stage.fail("a", "transient", "503")
+    assert stage.view()["controlState"] == "degraded"
+    stage.later(1).finish("a", "b")
+    assert "controlState" not in stage.view()
+
+
+def test_a_version_that_is_not_active_is_published_and_never_started(stage: Stage) -> None:
+    report = check(document(action("a", 1), active=False))
+    assert report.problems == ()
+    assert any("not active" in warning.message for warning in report.warnings)
+    assert report.definition is not None
+    with pytest.raises(Conflict, match="version 1 of flow is not active: no run of it may start"):
+        stage.start_with(report.definition)

@@ -12,16 +12,21 @@ from tests.workbench import TENANT
 
 from stepkeep.cli.commands.log import judge
 from stepkeep.errors import InvalidInput
+from stepkeep.operations.people import cancel
 from stepkeep.operations.state_check import Checked, check_state
-from stepkeep.operations.state_export import Exported, StateFolder
+from stepkeep.operations.state_export import Exported, StateFolder, _back_up
 
 THREE = workstream(task("build"), task("test", "build"), task("ship", "test"))
+COPIES = ("metrics.json", "logs/ws-001/build.log")
+"""Files for people; nothing reads them back."""
+
 FILES = {
     "current.json",
     "dag_ws-001.json",
     "execution_plan_ws-001.json",
     "checkpoints/ws-001_latest.json",
     "transitions.jsonl",
+    *COPIES,
 }
 
 
@@ -127,7 +132,7 @@ def test_older_files_are_stale_and_other_content_is_drift(tmp_path: Path) -> Non
         await floor.do("test")
         stale = await check(floor, folder)
         assert stale.ok
-        assert codes(stale) == {("stale", name) for name in FILES}
+        assert codes(stale) == {("stale", name) for name in FILES if name not in COPIES}
         await write(floor, folder)
         assert (await check(floor, folder)).findings == ()
 
@@ -198,3 +203,40 @@ def test_two_runs_of_one_workstream_do_not_fit_into_one_folder(tmp_path: Path) -
             await check(floor, tmp_path / "nowhere")
 
     on_floor(f"sqlite:///{tmp_path}/test.db", act)
+
+
+def test_logs_metrics_interventions_and_backups_are_written(tmp_path: Path) -> None:
+    folder = tmp_path / ".state"
+
+    async def act(floor: Floor) -> None:
+        run_id = await floor.start(THREE)
+        await write(floor, folder)
+        first = (folder / "current.json").read_bytes()
+        await floor.do("build")
+        await write(floor, folder)
+        [copy] = (folder / "backups").iterdir()
+        assert copy.read_bytes() == first, "the state before the last one"
+        assert "attempt 1 since" in (folder / "logs/ws-001/build.log").read_text()
+        metrics = read(folder / "metrics.json")
+        assert (metrics["workstreams"], metrics["tasks"]) == (
+            {"executing": 1}, {"completed": 1, "pending": 1, "queued": 1},
+        )  # fmt: skip
+        assert not (folder / "interventions.log").exists(), "no person did anything"
+        await cancel(floor.transactor, run_id, tenant=TENANT, actor="ann", compensate=False, reason="too late")
+        await write(floor, folder)
+        [told] = [json.loads(line) for line in (folder / "interventions.log").read_text().splitlines()]
+        assert (told["event"], told["operator"], told["reason"], told["workstream_id"], told["run_id"]) == (
+            "cancel_requested", "ann", "too late", "ws-001", run_id,
+        )  # fmt: skip
+        assert (await check(floor, folder)).ok
+
+    on_floor(f"sqlite:///{tmp_path}/test.db", act)
+
+
+def test_a_hundred_backups_are_kept(tmp_path: Path) -> None:
+    place = tmp_path / "current.json"
+    for number in range(103):
+        place.write_text(json.dumps({"timestamp": f"2026-11-17T10:{number:03d}"}))
+        _back_up(place)
+    kept = sorted(path.name for path in (tmp_path / "backups").iterdir())
+    assert (len(kept), kept[0]) == (100, "current_20261117T10003.json")

@@ -15,6 +15,7 @@ from tests.workbench import SECOND, TENANT
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.validate import validate
 from stepkeep.definition.registry import Registry
+from stepkeep.definition.rule_words import has_word
 from stepkeep.dialects.workstream.machine import JUDGED
 from stepkeep.errors import Fenced, InvalidInput
 from stepkeep.kernel.rows import Worker as Row
@@ -295,6 +296,70 @@ def test_a_task_waits_for_a_worker_with_its_capabilities(url: str) -> None:
         assert (line["to_state"], line["metadata"]["worker"]) == ("running", able.id)
 
     on_floor(url, act)
+
+
+def test_a_task_waits_for_a_worker_of_its_version(url: str) -> None:
+    """worker_requirements.min_version; a worker declares its version by a capability."""
+
+    async def act(floor: Floor) -> None:
+        await floor.start(workstream(task("new", worker_requirements={"min_version": "2.9"}), task("any")))
+
+        def settled(name: str) -> Callable[[], Awaitable[bool]]:
+            async def look() -> bool:
+                return (await floor.life(name))[-1] == "completed"
+
+            return look
+
+        old = Worker(floor.transactor, Registry(), settings=QUICK, tenant=TENANT, capabilities=["version:2.8.5"])
+        await old.run_until(settled("any"))
+        assert (await floor.life("new"))[-1] == "queued"
+        able = Worker(floor.transactor, Registry(), settings=QUICK, tenant=TENANT, capabilities=["version:2.10"])
+        await able.run_until(settled("new"))
+        assert lines_of(await floor.log(), "new")[2]["metadata"]["worker"] == able.id
+
+    on_floor(url, act)
+
+
+@pytest.mark.parametrize(
+    ("has", "wants", "enough"),
+    [
+        ("2.10", "2.9", True),
+        ("2.9", "2.10", False),
+        ("2", "2.0.0", True),
+        ("2.0-beta", "2.0", False),
+        ("2.0", "2.0-beta", True),
+        ("v3.1", "3", True),
+        ("3.x", "3.0", False),
+    ],
+)
+def test_versions_are_compared_part_by_part(has: str, wants: str, enough: bool) -> None:
+    assert has_word({f"version:{has}", "gpu"}, f"version:{wants}") is enough
+
+
+def test_a_task_without_a_required_file_fails_before_its_program_runs(tmp_path: Path) -> None:
+    """context_requirements.required_files: insufficient context is no reason to try again."""
+    (tmp_path / "there.py").touch()
+    mark = tmp_path / "ran"
+
+    async def act(floor: Floor) -> None:
+        good, bad = ({"required_files": [name]} for name in ("there.py", "missing.py"))
+        fields = {"working_directory": str(tmp_path), "max_retries": 3}
+        await floor.start(
+            workstream(
+                task("good", context_requirements=good, **fields),
+                task("bad", context_requirements=bad, command=["touch", str(mark)], **fields),
+            )
+        )
+
+        async def ended() -> bool:
+            return {(await floor.life(name))[-1] for name in ("good", "bad")} == {"completed", "failed"}
+
+        worker = Worker(floor.transactor, Registry(), settings=QUICK, tenant=TENANT)
+        async with asyncio.timeout(30):
+            await worker.run_until(ended)
+        assert not mark.exists()
+
+    on_floor(f"sqlite:///{tmp_path}/test.db", act)
 
 
 def test_a_real_worker_never_holds_more_than_its_capacity_and_its_journal_verifies(database_url: str) -> None:

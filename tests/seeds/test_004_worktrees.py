@@ -161,6 +161,47 @@ def test_a_failed_workstream_keeps_its_worktree_and_main_does_not_move(database_
     assert git(repository, "rev-parse", "main") == before
 
 
+def test_ten_tasks_go_through_a_failure_and_a_conflict_to_main(database_url: str, tmp_path: Path) -> None:
+    """One repository: the first run fails and is preserved, the second one conflicts, is settled and merged."""
+    repository, stock = make_repository(tmp_path / "shop.git", {"join.txt": "was\n"}), tmp_path / "stock"
+    script = f"assert open({str(stock)!r}).read(); open('join.txt', 'w').write('join\\n')"
+    join = task("join", *(f"part{one}" for one in range(1, 9)), command=[sys.executable, "-c", script], max_retries=0)
+    before = git(repository, "rev-parse", "main")
+
+    async def body(bed: Bed) -> None:
+        plan = await bed.publish(ten_tasks(repository, last=join))
+        failed = await bed.start_again(plan)
+        assert await bed.finish(failed, settings=FAST, capabilities=["go"]) is RunState.FAILED
+        assert git(repository, "rev-parse", "main") == before
+        [kept] = (tmp_path / "shop.git.worktrees").iterdir()
+        assert (kept / "part8.txt").read_text() == "part8", "a failed workstream is preserved"
+
+        stock.write_text("there")
+        run_id = await bed.start_again(plan)
+        await work(bed, bed.step_is(run_id, plan.numbers["worktree"], StepState.SUCCEEDED))
+        change_main(repository, {"join.txt": "theirs\n"})
+
+        async def held() -> bool:
+            return is_exhausted(await step_of(bed, run_id, plan, "merge"))
+
+        await work(bed, held, "go")
+        place = Path((await bed.output(run_id, plan.numbers["merge_plan"]))["path"])
+        assert place != kept
+        git(place, "merge", "--quiet", "main", check=False)
+        commit(place, {"join.txt": "both\n"}, "settle the conflict")
+        await decide(bed, run_id, "retry")
+        assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.SUCCEEDED
+        for one in (failed, run_id):
+            await is_legal(bed, one)
+        assert list((tmp_path / "shop.git.worktrees").iterdir()) == [kept]
+        assert f"refs/heads/workstreams/ws-001/{failed}" in refs_of(repository)
+
+    on(database_url, body)
+    parts = {f"part{number}.txt": f"part{number}" for number in range(1, 9)}
+    assert files_of(repository) == {"join.txt": "both", "base.txt": "base", **parts}
+    assert git(repository, "rev-list", "--count", "--merges", "main") >= "1"
+
+
 def test_final_rules_run_in_the_worktree_before_the_merge(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "shop.git")
     rules = {

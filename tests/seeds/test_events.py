@@ -64,7 +64,7 @@ def test_the_domain_events_of_003_are_cloud_events_with_run_and_action(database_
         await bench.work_off()
         found = await events_of(bench, run)
         types = [event.type for event in found]
-        assert types[0] == "RunStarted"
+        assert types[:2] == ["PlanGenerated", "RunStarted"]
         assert "ActionDispatched" in types
         acted = next(event for event in found if event.type == "ActionDispatched")
         envelope = acted.envelope()

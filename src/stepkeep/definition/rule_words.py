@@ -6,7 +6,7 @@ write the words; the worker, `explain` and the command line read them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -16,6 +16,30 @@ from stepkeep.kernel.definition import Handler, Rule
 
 HANDLER: Final = "handler:"
 COMMANDS: Final = "runs:commands"
+VERSION: Final = "version:"
+"""A worker declares its version by the capability `version:2.5`; a step that needs at least 2.1 needs `version:2.1`."""
+
+
+def has_word(capabilities: Collection[str], word: str) -> bool:
+    """Whether a worker with these capabilities has this one. A version is had by every later one.
+
+    >>> has_word({"gpu", "version:2.10"}, "version:2.9"), has_word({"version:2.10"}, "gpu")
+    (True, False)
+    """
+    if not word.startswith(VERSION):
+        return word in capabilities
+    wanted = _parts(word)
+    return any(_parts(one) >= wanted for one in capabilities if one.startswith(VERSION))
+
+
+def _parts(word: str) -> tuple[tuple[int, int, str], ...]:
+    """The parts of a version, so that 2.10 is later than 2.9, and 2.0 later than 2.0-beta."""
+    said = word.removeprefix(VERSION).lstrip("v").split("+")[0]
+    number, _, before = said.partition("-")
+    parts = [(1, int(one), "") if one.isdecimal() else (0, 0, one) for one in number.split(".")]
+    while len(parts) > 1 and parts[-1] == (1, 0, ""):
+        parts.pop()
+    return (*parts, (0, 0, before)) if before else (*parts, (0, 1, ""))
 
 
 def rule_capabilities(rules: Iterable[Rule]) -> set[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.rule_words import given_words
+from stepkeep.definition.rule_words import given_words, has_word
 from stepkeep.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Claimer
@@ -350,7 +350,8 @@ class RemoteWork:
             if unknown := sorted(chosen - known.keys()):
                 raise InvalidInput(f"there is no queue {unknown[0]}. GET /work/queues lists those there are.")
             for number in chosen:
-                if lacks := [word for word in given_words(known[number].capabilities) if word not in row.capabilities]:
+                words = given_words(known[number].capabilities)
+                if lacks := [word for word in words if not has_word(row.capabilities, word)]:
                     raise NotAllowed(
                         f"queue {number} needs the capability {lacks[0]}, which worker {row.id} was not registered "
                         "with.",
@@ -376,7 +377,7 @@ class RemoteWork:
             if spec.kind == "python"
             and spec.name in names
             and (wanted.groups is None or spec.group in wanted.groups)
-            and all(word in row.capabilities for word in given_words(spec.capabilities))
+            and all(has_word(row.capabilities, word) for word in given_words(spec.capabilities))
             and self._state.unfit.get((self._tenant, row.no, number), 0.0) <= now
         )
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from stepkeep.definition.built_in import kind_of
-from stepkeep.definition.rule_words import COMMANDS, given_words, handlers_among
+from stepkeep.definition.rule_words import COMMANDS, given_words, handlers_among, has_word
 from stepkeep.definition.secrets import secrets_among
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.rows import Worker
@@ -167,7 +167,7 @@ class Known(msgspec.Struct, frozen=True):
             found.append(Lack.HANDLER)
         if Lack.KIND not in found and COMMANDS in spec.capabilities and "command" not in offer.kinds:
             found.append(Lack.KIND)
-        if any(word not in self.row.capabilities for word in given_words(spec.capabilities)):
+        if not all(has_word(self.row.capabilities, word) for word in given_words(spec.capabilities)):
             found.append(Lack.CAPABILITY)
         if not all(map(offer.has_secret, secrets_among(spec.capabilities))):
             found.append(Lack.SECRET)

@@ -297,7 +297,11 @@ class Starter:
 
 
 def accept(request: StartRequest) -> StartRequest:
-    """Refuse input that cannot be stored or is not declared; assign the run id."""
+    """Refuse a version that is not active, and input that cannot be stored or is not declared; assign the run id."""
+    definition = request.plan.definition
+    if definition.dialect == "action" and definition.about.get("active") is False:
+        said = f"version {definition.version} of {definition.name} is not active: no run of it may start."
+        raise Conflict(f"{said} Start a version whose `active` is true.", {"workflow": definition.name})
     if is_declared(request.plan.definition):
         check_input(request.plan.definition, msgspec.json.decode(request.input))
     for name, key in (

@@ -22,11 +22,22 @@ from stepkeep.errors import InvalidInput, NotFound, StoreError, Unreadable
 from stepkeep.operations import validate
 from stepkeep.operations.archive import sync_folder, write_whole
 from stepkeep.operations.lines import encode_line
+from stepkeep.operations.log import lines_of
 from stepkeep.operations.log_together import export_together
+from stepkeep.operations.plans import plan_for
 from stepkeep.operations.projected import describe_whole_as
 from stepkeep.operations.state_files import CHECKPOINTS, CURRENT, TRANSITIONS, Shown, current_of, documents_of
+from stepkeep.operations.state_records import (
+    BACKUPS,
+    INTERVENTIONS,
+    METRICS,
+    interventions_file,
+    interventions_of,
+    logs_of,
+    metrics_of,
+)
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.views import read_snapshot
+from stepkeep.operations.views import read_snapshot, view_of
 from stepkeep.safe_text import inert_json
 from stepkeep.store.records import RunFilter, RunRecord
 
@@ -39,6 +50,9 @@ INTERVAL = 1.0
 
 NAMES_SECONDS = 10.0
 """How long a list of published workstreams is used."""
+
+MOST_BACKUPS = 100
+"""How many copies of `current.json` are kept."""
 
 HEAD = "journal_head"
 _encode = msgspec.json.Encoder().encode
@@ -73,9 +87,12 @@ class StateFolder:
         now = await self._transactor.store.now()
         files: dict[str, bytes] = {}
         for one in shown:
-            files |= {name: _pretty(body) for name, body in documents_of(one).items()}
+            files |= {name: _pretty(body) for name, body in documents_of(one).items()} | one.logs
+        if interventions := [each for one in shown for each in one.interventions]:
+            files[INTERVENTIONS] = interventions_file(interventions)
         workers = [line async for line in self._new_lines([one.run_id for one in shown])]
-        written = await asyncio.to_thread(self._write, files, current_of(shown, now), workers)
+        metrics = metrics_of([one.body for one in shown], now)
+        written = await asyncio.to_thread(self._write, files, current_of(shown, now), metrics, workers)
         return Exported(
             folder=str(self._folder),
             workstreams=tuple(one.workstream for one in shown),
@@ -153,15 +170,20 @@ class StateFolder:
             yield line
 
     # -- the disk ----------------------------------------------------------------------------------------------------
-    def _write(self, files: dict[str, bytes], current: dict[str, Any], lines: list[dict[str, Any]]) -> int:
+    def _write(
+        self, files: dict[str, bytes], current: dict[str, Any], metrics: dict[str, Any], lines: list[dict[str, Any]]
+    ) -> int:
         with _explained(self._folder):
             (self._folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
             changed = {name: body for name, body in files.items() if not _has(self._folder / name, body)}
             for name, body in changed.items():
+                (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
                 write_whole(self._folder / name, body)
             place = self._folder / CURRENT
             is_new = not place.exists() or _but_time(_readable(place)) != _but_time(current)
             if is_new:
+                _back_up(place)
+                write_whole(self._folder / METRICS, _pretty(metrics))
                 write_whole(place, _pretty(current))
             if lines:
                 _append(self._folder / TRANSITIONS, lines)
@@ -176,7 +198,16 @@ async def read_shown(transactor: Transactor, run_id: str, *, tenant: str) -> Sho
     whole = await read_snapshot(transactor, run_id, tenant=tenant)
     run = whole.record.run
     body = await describe_whole_as(transactor, whole, DIALECT)
-    return Shown(run_id=run_id, seq=run.seq, head=run.head.hex(), body=body)
+    plan = await plan_for(transactor, run)
+    name = str(body["workstream"]["workstream_id"])
+    return Shown(
+        run_id=run_id,
+        seq=run.seq,
+        head=run.head.hex(),
+        body=body,
+        logs=logs_of(name, await view_of(transactor, whole, plan)),
+        interventions=interventions_of(name, lines_of(whole, plan)[1:-1]),
+    )
 
 
 def journal_of(line: dict[str, Any]) -> str:
@@ -205,6 +236,18 @@ def read_journals(path: Path) -> Journals:
             said = f"line {number} of {path} is no transition. Move the file away, and the next export writes it again."
             raise InvalidInput(said) from None
     return found
+
+
+def _back_up(current: Path) -> None:
+    """Keep the last copies of `current.json`, by the time at which each was written."""
+    if not current.exists():
+        return
+    folder = current.parent / BACKUPS
+    folder.mkdir(exist_ok=True)
+    stamp = "".join(letter for letter in str(_readable(current).get("timestamp", "")) if letter.isalnum())
+    write_whole(folder / f"current_{stamp or 'unreadable'}.json", current.read_bytes())
+    for old in sorted(folder.glob("current_*.json"))[:-MOST_BACKUPS]:
+        old.unlink(missing_ok=True)
 
 
 def _append(path: Path, lines: list[dict[str, Any]]) -> None:

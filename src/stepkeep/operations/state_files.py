@@ -26,6 +26,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     head: str
     body: dict[str, Any]
+    logs: dict[str, bytes] = {}
+    interventions: tuple[dict[str, Any], ...] = ()
 
     @property
     def workstream(self) -> str:

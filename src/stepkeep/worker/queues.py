@@ -13,7 +13,7 @@ from functools import cached_property
 
 from stepkeep.definition.built_in import WORKTREE
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.definition.rule_words import COMMANDS, HANDLER
+from stepkeep.definition.rule_words import COMMANDS, HANDLER, has_word
 from stepkeep.definition.secrets import CAPABILITY
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.worker.executor import PoolKind
@@ -67,7 +67,7 @@ def served_queues(
             return has_secret(word.removeprefix(CAPABILITY))
         if word.startswith(HANDLER):
             return registry.get(word.removeprefix(HANDLER)) is not None
-        return settings.commands.enabled if word == COMMANDS else word in capabilities
+        return settings.commands.enabled if word == COMMANDS else has_word(capabilities, word)
 
     served = {
         number: _is_async(spec, registry)

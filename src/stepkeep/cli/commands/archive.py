@@ -77,7 +77,6 @@ async def _archive(settings: Settings, runs: list[str], to: str) -> Swept:
 
 def verified(manifest: Path) -> Iterator[str]:
     """What the judge finds wrong with an archive."""
-    from stepkeep.conformance.archive import verify_archive
-    from stepkeep.conformance.arrows import REFERENCE
+    from stepkeep.worker.archives import verified as found
 
-    yield from (finding.message for finding in verify_archive(manifest, REFERENCE).findings)
+    yield from found(manifest)

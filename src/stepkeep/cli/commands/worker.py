@@ -134,6 +134,7 @@ async def _serve(
     metrics: socket.socket | None,
     signing_key: SigningKey | None,
 ) -> str | None:
+    from stepkeep.worker.archives import archiving
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.settings import Settings as WorkerSettings
 
@@ -163,7 +164,7 @@ async def _serve(
                 )
                 async with (
                     _state_files(engine, state_dir),
-                    _archives(engine),
+                    archiving(engine.transactor, tenant=engine.tenant, tell=warn),
                     _signed_heads(engine, signing_key),
                     _metrics(engine, worker, metrics),
                 ):
@@ -197,34 +198,6 @@ async def _state_files(engine: AsyncEngine, folder: str | None) -> AsyncIterator
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         await files.write()
-
-
-@asynccontextmanager
-async def _archives(engine: AsyncEngine) -> AsyncIterator[None]:
-    """Archive ended runs of workflows that declare it meanwhile, and once more at the end."""
-    from stepkeep.cli.commands.archive import verified
-    from stepkeep.operations.run_archive import ArchiveSweeper, Swept
-
-    sweeper = ArchiveSweeper(engine.transactor, tenant=engine.tenant, verify=verified)
-
-    def tell(swept: Swept) -> None:
-        for one in swept.bundles:
-            warn(f"run {one.run_id} ({one.workflow}, {one.state}) is archived in {one.folder}")
-        for run_id, why in swept.problems:
-            warn(f"run {run_id} is not archived: {why}")
-
-    async def keep() -> None:
-        async for swept in sweeper.follow():
-            tell(swept)
-
-    keeping = asyncio.create_task(keep(), name="archives")
-    try:
-        yield
-    finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
-        with suppress(StepkeepError):  # the database is away; another worker makes up for it
-            tell(await sweeper.sweep())
 
 
 @asynccontextmanager

@@ -183,6 +183,7 @@ def _about(written: WorkflowV1, tiers: dict[str, Tier]) -> dict[str, Any]:
         "workspaceId": written.workspace_id,
         "name": written.name,
         "executionTier": written.execution_tier,
+        **({} if written.active else {"active": False}),
         "actions": {action.action_id: _about_action(action, tiers[action.action_id]) for action in written.actions},
     }
 

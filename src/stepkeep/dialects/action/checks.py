@@ -27,7 +27,6 @@ from stepkeep.dialects.action.written import (
 
 def check_document(data: dict[str, Any], parts: Parts) -> Iterator[Finding]:
     """Run every check."""
-    yield from _active(data)
     yield from _order(data)
     yield from _one_kind_of_edges(data)
     yield from _edge_targets(data, parts)
@@ -51,12 +50,6 @@ def _one_schema(action: Action, path: Path, parts: Parts) -> Iterator[Finding]:
         if ref is not None and inline is not None:
             said = f"Action `{action.action_id}` has `{key}`, and its capability has the schema inline."
             yield Finding((*path, key), said, "Keep one of them.", key=True)
-
-
-def _active(data: dict[str, Any]) -> Iterator[Finding]:
-    if data.get("active") is False:
-        said = "This workflow is not active: no run of it may start."
-        yield Finding(("active",), said, "Set `active` to true in the version that is to run.")
 
 
 def _order(data: dict[str, Any]) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stepkeep.dialects.action.evidence import evidence_of, is_ending, may_be_evidence
+from stepkeep.dialects.action.plan import plan_of
 from stepkeep.dialects.action.shapes import Shape, error_shape, filled
 from stepkeep.dialects.dialect import DomainEvent
 
@@ -39,7 +40,7 @@ EXPIRED = ("deadline_passed", "deadline_tolerated", "deadline_skipped")
 """Triggers of a deadline that ends a gate without a decision."""
 
 
-POLICY, EVIDENCE = 1, 2
+POLICY, EVIDENCE, PLAN = 1, 2, 3
 """Ranks: these come after the other events of their entry, so that the numbers of those stay what they were."""
 
 DECISIONS = {"allow": "Allow", "hold": "RequireApproval", "deny": "Deny"}
@@ -56,7 +57,7 @@ class DomainEvents:
         """The events of the next entry, in the order of its hops."""
         whole = {**self._about, "journal": canonical}
         found = sorted([*_shown(whole, lines), *_gates(whole)], key=lambda one: one[0])
-        return [*(event for _, event in found), *_policies(whole), *_evidence(canonical, lines)]
+        return [*(event for _, event in found), *_policies(whole), *_evidence(canonical, lines), *_plan(canonical)]
 
 
 Placed = tuple[tuple[int, int, int], DomainEvent]
@@ -105,6 +106,20 @@ def _evidence(canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> I
         ]
 
     yield DomainEvent(seq, "EvidenceRecorded", rank=EVIDENCE, late=late)
+
+
+def _plan(canonical: list[dict[str, Any]]) -> Iterator[DomainEvent]:
+    """The plan of a run is there as soon as the run is: its definition does not change."""
+    if not any(line["metadata"]["event"] == "run_created" for line in canonical):
+        return
+
+    def late(whole: Mapping[str, Any], _: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+        run, plan = whole["run"], plan_of(whole)
+        told = {name: plan[name] for name in ("planId", "createdByUserId", "plannedEffects", "digestSha256")}
+        workspace = {"workspaceId": plan.get("workspaceId")}
+        return [filled({**workspace, "runId": run["id"], **told, "correlationId": run["correlation_id"]})]
+
+    yield DomainEvent(canonical[0]["metadata"]["seq"], "PlanGenerated", rank=PLAN, late=late)
 
 
 def _shown(canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> Iterator[Placed]:

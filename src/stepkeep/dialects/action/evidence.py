@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stepkeep.dialects.action.compensation import compensation_summary, not_compensable
+from stepkeep.dialects.action.plan import plan_id, plan_of
 from stepkeep.dialects.action.shapes import (
     ENDINGS,
     OUTCOMES,
@@ -62,6 +63,7 @@ class Journal:
         self.details: dict[tuple[int, int], Mapping[str, Any]] = {}
         self._tried: dict[tuple[str, int], int] = {}
         self._entered: dict[tuple[str, str], int] = {}
+        self._digests: dict[tuple[str, int], str] = {}
         for line in lines:
             facts, seq = line["metadata"], line["metadata"]["seq"]
             self.at[seq] = line["timestamp"]
@@ -73,9 +75,15 @@ class Journal:
                 self._entered[facts["step"], line["to_state"]] = seq
                 if line["from_state"] in TRIED and line["trigger"] != "claimed":
                     self._tried.setdefault((facts["step"], facts["fence"]), seq)
+                    if facts.get("digest") is not None:
+                        self._digests.setdefault((facts["step"], facts["fence"]), facts["digest"])
 
     def end_of_attempt(self, step: str, fence: int) -> int:
         return self._tried[step, fence]
+
+    def digest_of(self, step: str, fence: int) -> str | None:
+        """The SHA-256 of the output of an attempt, as the journal has it."""
+        return self._digests.get((step, fence))
 
     def entered(self, step: str, state: str) -> int:
         return self._entered[step, state]
@@ -157,6 +165,7 @@ def _attempts(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]
                     "endedAtIso": attempt["ended_at"],
                     "outcome": outcome,
                     "error": error,
+                    "payloadRefs": _output_of(run, step, journal.digest_of(step["name"], attempt["fence"])),
                 }
             )
             summary = f"Attempt {attempt['number']} of {what}: {outcome}"
@@ -164,9 +173,18 @@ def _attempts(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]
             yield Draft(seq, 1, place, "Action", summary, MACHINE, payload)
 
 
+def _output_of(run: Mapping[str, Any], step: Mapping[str, Any], digest: str | None) -> list[Shape] | None:
+    """The reference to an output: where it is found, and the digest that the journal has of it."""
+    if digest is None:
+        return None
+    uri = f"stepkeep:runs/{run['id']}/steps/{step['name']}/output"
+    return [{"kind": "Artifact", "uri": uri, "contentType": "application/json", "sha256": digest}]
+
+
 def _decisions(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]:
     """Decisions of people, and deadlines that passed without one: of held actions, and of manual completions."""
     steps = {step["name"]: (place, step) for place, step in enumerate(canonical["steps"])}
+    signed = plan_of(canonical)["digestSha256"]
     for line in journal.lines:
         facts = line["metadata"]
         if line["from_state"] not in DECIDED or facts["event"] not in DECIDING or "step" not in facts:
@@ -184,6 +202,8 @@ def _decisions(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft
                 "startedAtIso": step["started_at"],
                 "endedAtIso": line["timestamp"],
                 "outcome": said or EXPIRED,
+                "planId": plan_id(canonical["run"]["id"]) if kind == "approval" else None,
+                "planDigestSha256": signed if kind == "approval" else None,
                 "notes": record.get("notes") or detail.get("comment"),
                 "evidenceRefs": record.get("evidence"),
                 "claim": record.get("claim"),

@@ -19,6 +19,7 @@ def lint(written: WorkflowV1, definition: Definition, parts: Parts) -> list[Find
         *_promises_that_nothing_keeps(written),
         *_repeated_effects(written, parts),
         *_nothing_known(written),
+        *_not_active(written),
     ]
 
 
@@ -94,3 +95,10 @@ def _nothing_known(written: WorkflowV1) -> Iterator[Finding]:
     if written.capabilities is None:
         said = "There is no `capabilities` section, so no action counts as a side effect and none is compensated."
         yield Finding(("actions",), said, "Add one that says what each operation does.", key=True)
+
+
+def _not_active(written: WorkflowV1) -> Iterator[Finding]:
+    """A version that is kept and never runs."""
+    if not written.active:
+        said = "This version is not active: it is published, and no run of it may start."
+        yield Finding(("active",), said, "Set `active` to true in the version that is to run.")

@@ -12,6 +12,7 @@ from typing import Any
 from stepkeep.dialects.action.compensation import compensation_summary
 from stepkeep.dialects.action.events import DomainEvents
 from stepkeep.dialects.action.evidence import evidence_of
+from stepkeep.dialects.action.plan import plan_of
 from stepkeep.dialects.action.shapes import (
     OUTCOMES,
     Shape,
@@ -36,7 +37,7 @@ class ActionWords:
             {
                 "workspaceId": about.get("workspaceId"),
                 "executionTier": about.get("executionTier", "Auto"),
-                "controlState": "waiting" if run["state"] == "blocked" else None,
+                "controlState": _control_state(run, canonical),
                 "error": error_shape(run["category"], run["error"]),
                 "compensation": compensation_summary(canonical, lines),
             }
@@ -49,6 +50,7 @@ class ActionWords:
                 _action(run["id"], step, written[name], told.get(name, {}), shown.get(name, "Pending"))
                 for name, step in main.items()
             ],
+            "plan": plan_of(canonical),
             "evidence": evidence_of(canonical, lines),
         }
 
@@ -73,6 +75,25 @@ class ActionWords:
     def teller(self, about: Mapping[str, Any]) -> Teller:
         """The domain events, for sinks."""
         return DomainEvents(about)
+
+
+def _control_state(run: Mapping[str, Any], canonical: Mapping[str, Any]) -> str | None:
+    """RunV1: `waiting` for people who decide as planned, `blocked` by what holds an action, `degraded` after a failure
+    that the run goes on from."""
+    if run["ended_at"] is not None or run["state"] == "idle":
+        return None
+    held = {step["name"] for step in canonical["steps"] if step["state"] == "awaiting_approval"}
+    for line in canonical["journal"]:
+        facts = line["metadata"]
+        if facts.get("step") in held and line["trigger"] == "held_exhausted":
+            return "blocked"
+        verdicts = facts.get("detail", {}).get("policy", {})
+        if any(name in held and verdict.get("effect") == "hold" for name, verdict in verdicts.items()):
+            return "blocked"
+    if run["state"] == "blocked":
+        return "waiting"
+    failing = any(step["phase"] == "main" and step["state"] in ("failed", "retrying") for step in canonical["steps"])
+    return "degraded" if failing else None
 
 
 WORDS = ActionWords()

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import UNSET
 
 from stepkeep.definition.archive_policy import about_archive
-from stepkeep.definition.rule_words import rule_capabilities
+from stepkeep.definition.rule_words import VERSION, rule_capabilities
 from stepkeep.dialects.workstream.named_rules import Commands, final_rules, post_of, pre_of
 from stepkeep.dialects.workstream.repository import place, with_repository
 from stepkeep.dialects.workstream.written import RepositoryBlock, TaskBlock, WorkstreamBlock
@@ -75,6 +75,8 @@ def _step(task: TaskBlock, commands: Commands, repository: RepositoryBlock | Non
     execution = task.execution
     directory = place(execution.working_directory, repository)
     capabilities = {*task.worker_requirements.capabilities, *(repository.capabilities if repository else ())}
+    if task.worker_requirements.min_version is not None:
+        capabilities.add(f"{VERSION}{task.worker_requirements.min_version}")
     return StepDefinition(
         name=task.task_id,
         # All equal: ready tasks are claimed in the order of their ids.

@@ -19,6 +19,9 @@ FINAL_TIMEOUT = 600 * SECOND
 """How long a command of the final validation may take; that of a task has what its attempt has."""
 
 
+FILE_TIMEOUT = 10 * SECOND
+
+
 class NamedRule(NamedTuple):
     """A command that must end with 0; if it is `silent`, it must also print nothing."""
 
@@ -77,7 +80,22 @@ def rules_after(task: TaskBlock) -> list[str]:
 
 def pre_of(task: TaskBlock, commands: Commands, directory: str | None) -> tuple[Rule, ...]:
     timeout = task.execution.timeout_seconds
-    return tuple(_rule(text, commands, directory, longest=timeout) for text in rules_before(task))
+    context = task.context_requirements
+    files = () if context is None else context.required_files
+    return (
+        *(_file_is_there(file, directory) for file in files),
+        *(_rule(text, commands, directory, longest=timeout) for text in rules_before(task)),
+    )
+
+
+def _file_is_there(file: str, directory: str | None) -> Rule:
+    """A file that the task must see. Without it the task fails before its program runs, and is not tried again."""
+    return Rule(
+        name=f"required_file:{file}",
+        program=Command(argv=("test", "-e", file), cwd=directory),
+        message=f"insufficient_context: the required file {file} is not there",
+        timeout=FILE_TIMEOUT,
+    )
 
 
 def post_of(task: TaskBlock, commands: Commands, directory: str | None) -> tuple[Rule, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from stepkeep.definition.rule_words import VERSION
 from stepkeep.dialects.dialect import DomainEvent, Teller
 from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, derive_workstream_state
 from stepkeep.dialects.workstream.planning import blocked_by, execution_plan, topological_order
@@ -119,7 +120,8 @@ def is_critical(step: Plain) -> bool:
 def _task(definition: Plain, step: Plain, history: History, blocks: list[str], error: str | None) -> dict[str, Any]:
     written = _about(definition, step["name"])
     carried = ("context_requirements", "resource_requirements", "schema_version", "schema_url")
-    requirements = {"capabilities": list(step["capabilities"]), "min_version": written.get("min_version")}
+    asked = [word for word in step["capabilities"] if not word.startswith(VERSION)]
+    requirements = {"capabilities": asked, "min_version": written.get("min_version")}
     return {
         "task_id": step["name"],
         "workstream_id": definition["name"],

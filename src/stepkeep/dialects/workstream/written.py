@@ -142,7 +142,7 @@ class FinalRulesBlock(Block):
 
 
 class ContextBlock(Block):
-    """What a task should see of the code; stored and shown, not enforced."""
+    """What a task should see of the code. `required_files` must be there before it runs; the rest is only shown."""
 
     max_context_tokens: int | None = Field(default=None, ge=1)
     required_files: list[Text] = Field(default=[], max_length=bounds.MAX_STEPS)
