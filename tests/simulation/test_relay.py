@@ -29,6 +29,10 @@ def test_a_run_that_its_first_message_ends_tells_its_hooks() -> None:
     assert run_seed(with_sinks(1048)).violations == ()
 
 
+def test_a_claim_that_was_lost_in_trouble_may_send_once_more() -> None:
+    assert run_seed(with_sinks(1001)).violations == ()
+
+
 def test_other_scenarios_have_no_sinks() -> None:
     assert {draw(seed).sinks for seed in range(50)} == {0}
 

@@ -289,8 +289,9 @@ class Reenactment:
         wait = place.rule.wait if place.rule else None
         name = wait.event if wait is not None else step.waits_for
         told = self.asked.get("name", name) if line.event == "message_arrived" else name
-        if name is not None and told != name and step.moved_in != line.seq:
-            # A wait that opens takes a message that came before: the entry is about what opened it.
+        if name is not None and told != name and step.moved_in not in (None, line.seq):
+            # A wait that opens takes a message that came before: the entry is about what opened it. A dialect may hide
+            # that opening.
             tell(Code.CAUSE, wrong_field("detail.name", told, name, "its wait ends by that message"))
         if name is None or self._derives:
             return
