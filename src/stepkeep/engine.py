@@ -660,8 +660,10 @@ class AsyncEngine:
         return Worker(self.transactor, self.registry, app=app, concurrency=concurrency, tenant=self.tenant, **options)
 
     async def start_worker(self, **options: Unpack[WorkerOptions]) -> AsyncHostedWorker:
-        """Start a worker in this process and return once it has registered; `close` stops it. It also archives ended
-        runs of workflows that declare it."""
+        """Start a worker in this process and return once it has registered; `close` stops it.
+
+        It also archives ended runs of workflows that declare it.
+        """
         from stepkeep.worker.archives import archiving
 
         hosted = AsyncHostedWorker(self.worker(**options), archiving(self.transactor, tenant=self.tenant))

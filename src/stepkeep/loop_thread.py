@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+LONGEST_WAIT_SECONDS = 0.5
+
 
 class LoopThread:
     """The loop and its thread, started by the constructor and ended by `end`."""
@@ -56,7 +58,7 @@ class LoopThread:
                 raise StoreUnavailable("the engine was closed while this call was under way")
             self._loop.call_soon_threadsafe(begin)
         try:
-            return answer.result()
+            return _awaited(answer)
         except BaseException:
             if not answer.done():
                 # Interrupted (Ctrl-C): the work must not continue unobserved. It is cancelled, and releases what it
@@ -114,6 +116,20 @@ class LoopThread:
         except (SystemExit, KeyboardInterrupt):
             # The call whose code raised it receives it as well.
             log.warning("code that was called by the engine tried to end the program from the engine's thread")
+
+
+def _awaited(answer: Future[T]) -> T:
+    """The result, as soon as it is there.
+
+    A signal that comes just before the thread begins to wait interrupts nothing: Python would handle it only after the
+    wait, and Ctrl-C would not end a call that takes for ever. Therefore no wait is long.
+    """
+    while True:
+        try:
+            return answer.result(timeout=LONGEST_WAIT_SECONDS)
+        except TimeoutError:
+            if answer.done():
+                raise
 
 
 def _tell(task: asyncio.Task[T], answer: Future[T]) -> None:

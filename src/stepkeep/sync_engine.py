@@ -420,6 +420,8 @@ class Engine:
     def start_worker(self, **options: Unpack[WorkerOptions]) -> HostedWorker:
         """Start a worker in this process and return once it has registered; `close` stops it.
 
+        It also archives ended runs of workflows that declare it.
+
         >>> worker = engine.start_worker(concurrency=8)
         >>> started = engine.start(hello, {"name": "Ada"})
         >>> engine.wait(started.run_id).output

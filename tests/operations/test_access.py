@@ -15,8 +15,11 @@ import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from stepkeep.jobs import AsyncJobs
 from stepkeep.operations import access
 from stepkeep.operations.access import OPERATIONS, SCOPES, Scope, guarded, parse_key
+from stepkeep.operations.remote_work import RemoteWork
+from stepkeep.operations.work_state import WorkState
 from stepkeep.secret_values import KNOWN
 from tests.operations.test_principals import later
 
@@ -244,6 +247,8 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "sinks.": sk.AsyncSinks,
         "outbox.": sk.AsyncOutbox,
         "triggers.": sk.AsyncTriggers,
+        "jobs.": AsyncJobs,
+        "work.": RemoteWork,
     }
     found = {
         prefix + name
@@ -259,6 +264,13 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         @guarded()
         class Loose:
             async def anything(self) -> None: ...
+
+
+class Working:
+    """The operations of remote workers under the name of their rows; the service makes them for each caller."""
+
+    def __init__(self, work: RemoteWork) -> None:
+        self.work = work
 
 
 CALLS: dict[str, tuple[Any, ...]] = {
@@ -301,6 +313,8 @@ def test_a_key_without_the_scope_of_an_operation_is_refused_before_anything_happ
         before = await engine.users.history()
         async with opened(url, key) as ann:
             face: Any = ann
+            if operation.startswith("work."):
+                face = Working(RemoteWork(ann.transactor, ann.access, WorkState()))
             for part in operation.split("."):
                 face = getattr(face, part)
             given = CALLS.get(operation, (run, "sign") if operation in ("complete", "reissue_token") else None)

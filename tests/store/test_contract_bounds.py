@@ -215,13 +215,15 @@ CASES: dict[tuple[str, str], Case] = {
     },
 }
 COUNTED_BY_THE_DATABASE = {
-    *(("definitions", "id"), ("queues", "id"), ("workers", "no"), ("quarantine", "id"), ("migrations", "version"))
+    *(("definitions", "id"), ("queues", "id"), ("workers", "no"), ("quarantine", "id"), ("migrations", "version")),
+    ("jobs", "seq"),
 }
 BY_THE_CLOCK = {
     *(("definitions", "published_at"), ("schemas", "published_at"), ("migrations", "applied_at")),
     *(("quarantine", "quarantined_at"), ("quarantine", "released_at")),
     ("worker_reports", "reported_at"),
     ("quota_runs", "taken_at"),
+    *(("jobs", "created_at"), ("jobs", "lease_until"), ("jobs", "ended_at")),
 }
 COPIED = {
     ("payload_chunks", "no"),

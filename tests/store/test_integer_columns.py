@@ -9,7 +9,8 @@ from stepkeep.store.protocol import Store
 LIVE = {
     "sqlite": """
         select tables.name, columns.name, 64 from sqlite_schema as tables, pragma_table_info(tables.name) as columns
-        where tables.type = 'table' and tables.name not like 'sqlite_%' and lower(columns.type) = 'integer'""",
+        where tables.type = 'table' and tables.name not like 'sqlite_%' and lower(columns.type) = 'integer'
+            and (tables.name, columns.name) <> ('journal', 'place')""",  # the database's own number of an entry
     "postgres": """
         select table_name::text, column_name::text, numeric_precision::integer from information_schema.columns
         where table_schema = 'stepkeep' and data_type in ('smallint', 'integer', 'bigint')

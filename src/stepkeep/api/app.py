@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
+from starlette.routing import Route as PlainRoute
 from starlette.types import ASGIApp
 
 from stepkeep.api import (
@@ -159,7 +160,7 @@ def _allowed(request: Request) -> str:
     """The methods of the path that says most about this address."""
     found: dict[str, set[str]] = {}
     for route in request.app.routes:
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+        if isinstance(route, PlainRoute) and route.matches(request.scope)[0] is not Match.NONE:
             found.setdefault(route.path_format, set()).update(route.methods or ())
     most = min(found, key=lambda path: (path.count("{"), -len(path)))
     return ", ".join(sorted(found[most]))

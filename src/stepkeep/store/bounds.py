@@ -140,6 +140,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     "quota_runs": {"taken_at": TIME},
     "sessions": {"created_at": TIME, "expires_at": TIME, "ended_at": TIME},
     "audit": {"at": TIME},
+    "jobs": {"seq": SEQ, "created_at": TIME, "lease_until": TIME, "ended_at": TIME},
     "people_journal": {"seq": SEQ, "at": TIME},
     "triggers": {
         "seq": Bounds(1, LAST_SEQ, LAST_SEQ),

@@ -172,7 +172,7 @@ def _expression(name: str, text: object, *, several: bool) -> str:
     # Imported on first use: most handlers wait without an expression.
     from stepkeep.definition.message_tests import compile_test
 
-    if not isinstance(text, str):
+    if type(text) is not str:
         raise InvalidInput(f"wait_for: {name} is an expression, not a value of type {type_name(text)}.")
     try:
         compile_test(text, several)

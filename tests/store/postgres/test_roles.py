@@ -45,7 +45,7 @@ TABLES = {
         "quota_scopes",
         "quota_runs",
     ),
-    *("triggers", "firings", "backfills", "settings", "mailbox", "signed_heads"),
+    *("triggers", "firings", "backfills", "settings", "mailbox", "signed_heads", "jobs", "job_runs"),
 }
 
 

@@ -90,7 +90,14 @@ class _Sqlite:
 
     async def tables(self) -> dict[str, list[str]]:
         names = [name for (name,) in await self.ask("select name from sqlite_schema where type = 'table'")]
-        return _of_runs({name: [row[1] for row in await self.ask(f"pragma table_info({name})")] for name in names})
+        return _of_runs({name: await self._columns(name) for name in names})
+
+    async def _columns(self, table: str) -> list[str]:
+        """The columns but the number that the database gives to a row."""
+        rows = await self.ask(f"pragma table_info({table})")
+        key = [row for row in rows if row[5]]
+        given = key[0][1] if len(key) == 1 and key[0][2].lower() == "integer" else None
+        return [row[1] for row in rows if row[1] != given]
 
     def run_id(self, like: str, number: str) -> str:
         return f"printf('{like[:NODE]}%012x', {number})"

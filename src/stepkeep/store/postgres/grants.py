@@ -46,7 +46,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *FIRES["insert"],
             *("workers", "worker_journal", "worker_reports", "attempt_evidence", "sinks", "delivery_actions", "audit"),
         ),
-        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "workers", "worker_reports", "sinks"),
+        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "workers", "worker_reports", "sinks", "jobs", "job_runs"),
         "delete": (*CHANGES_RUNS["delete"], "mailbox"),
     },
     Part.CLIENT: {
@@ -55,8 +55,9 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
             *("quarantine", "mailbox", "sinks", "delivery_actions", "audit", "quota_scopes", "quota_runs"),
+            *("jobs", "job_runs"),
         ),
-        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "quarantine", "mailbox", "sinks", "quota_scopes"),
+        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "quarantine", "mailbox", "sinks", "quota_scopes", "jobs"),
         "delete": (*CHANGES_RUNS["delete"], "sinks", "deliveries", "quota_runs"),
     },
 }
