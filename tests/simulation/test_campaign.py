@@ -142,6 +142,7 @@ def test_an_unknown_field_of_a_scenario_is_refused() -> None:
     [
         (70518, "a handler that is stopped, where the dialect hides whether it completed"),
         (71390, "a second cancel, where the dialect hides that the run stops"),
+        (601301, "a message that is kept by a transaction which began before a run ended"),
         (230022, "a wait that opens with a message that came before, where the dialect hides the opening"),
         (210029, "a retry by an approval of a hold that the dialect hides"),
     ],

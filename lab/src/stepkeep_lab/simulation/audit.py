@@ -178,6 +178,8 @@ class Auditor:
         self.commits += 1
         for one in what.attempts:
             self._ledger.committed[one.run_id, one.no, one.fence] = self._stage.now()
+        for sent in what.mailbox:
+            self._ledger.saved_at[sent.key, sent.id] = self._stage.now()
         for new in what.new_runs:
             key = (new.run.tenant, new.run.id)
             self._folds[key], self._latest[key] = JournalFold(self._plan_of(new.run)), new.entries[0].at

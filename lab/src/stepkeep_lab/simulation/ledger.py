@@ -60,6 +60,7 @@ class Ledger:
         self.waits: dict[tuple[str, int], list[WaitFor]] = defaultdict(list)
         self.drops: set[str] = set()
         self.dropped: set[tuple[str, str]] = set()
+        self.saved_at: dict[tuple[str, str], int] = {}
         self.accepted: dict[Attempted, list[str]] = defaultdict(list)
         self.refusals: Counter[str] = Counter()
         self.met: Counter[str] = Counter()

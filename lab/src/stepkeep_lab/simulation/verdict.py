@@ -171,11 +171,13 @@ class Verdict:
             self._must(times == sorted(times), f"promise 5: run {run_id} got kept messages in another order")
 
     def _had_no_run(self, row: MailboxMessage) -> None:
-        """A message is kept only if no run had the key when it came. A coarse clock may be behind by one tick."""
+        """A message is kept only if no run had the key from when it came until it was saved: a run that ends meanwhile
+        ends first. A coarse clock may be behind by one tick."""
         tick = round(self._stage.scenario.tick * 1_000_000)
+        saved_at = self._ledger.saved_at[row.key, row.id]
         for details in self._tables.details.values():
             ended_at = self._tables.runs[details.tenant, details.run_id].ended_at
-            lived = ended_at is not None and details.created_at < row.arrived_at < ended_at - tick
+            lived = ended_at is not None and details.created_at < row.arrived_at and saved_at < ended_at - tick
             said = f"promise 5: message {row.id} is kept for {row.key}, although run {details.run_id} had the key"
             self._must(details.business_key != row.key or not lived, said)
 
