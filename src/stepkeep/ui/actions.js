@@ -3,9 +3,9 @@
  * Every page uses these, so that an action asks the same everywhere.
  * @module
  */
-import { get, may, named, once, post, Problem } from "./api.js";
+import { get, may, named, once, post, Problem, refused } from "./api.js";
 import { openDialog, readJson } from "./components/dialog.js";
-import { area, field, input, problemBox, select } from "./components/parts.js";
+import { area, field, input, problemBox, said, select } from "./components/parts.js";
 import { toast } from "./components/toast.js";
 import { h, put } from "./dom.js";
 import { inert, line } from "./format.js";
@@ -19,7 +19,7 @@ export function gateDialog(choice, run, step, done, prompt = "") {
 	const comment = area({ rows: "3", placeholder: "Kept with the decision", autofocus: true });
 	openDialog({
 		title: choice === "approve" ? "Approve" : "Reject", label: choice === "approve" ? "Approve" : "Reject", kind: choice === "approve" ? "primary" : "danger",
-		body: [h("p", null, prompt ? h("bdi", null, inert(prompt)) : `The gate ${inert(step)}.`), field("Comment", comment)],
+		body: [h("p", prompt ? h("bdi", inert(prompt)) : `The gate ${inert(step)}.`), field("Comment", comment)],
 		act: async () => {
 			const told = await post(`/runs/${run}/${choice}`, { step, comment: comment.value });
 			toast("ok", told.repeated ? "This had been decided so before." : choice === "approve" ? "Approved" : "Rejected");
@@ -32,14 +32,14 @@ export function gateDialog(choice, run, step, done, prompt = "") {
 /** @param {string} run @param {string} step @param {() => void} done @param {string} [chosen] */
 export function holdDialog(run, step, done, chosen = "retry") {
 	const choice = select([["retry", "Retry: all attempts again"], ["skip", "Skip: go on without it"], ["fail", "Fail: the step has failed"]], chosen), reason = area({ rows: "2" });
-	openDialog({ title: `Decide about ${line(step, 60)}`, label: "Decide", body: [h("p", null, "No attempt is left. The step holds until it is decided."), field("Decision", choice), field("Reason", reason)],
+	openDialog({ title: `Decide about ${line(step, 60)}`, label: "Decide", body: [h("p", "No attempt is left. The step holds until it is decided."), field("Decision", choice), field("Reason", reason)],
 		act: async () => { await post(`/runs/${run}/steps/${named(step)}/decide`, { choice: choice.value, reason: reason.value }); toast("ok", "Decided"); decided(); done(); } });
 }
 
 /** @param {string} run @param {string} step @param {() => void} done */
 export function completeDialog(run, step, done) {
 	const token = input({ autofocus: true }), outcome = select([["Succeeded", "Succeeded"], ["Failed", "Failed"], ["Cancelled", "Cancelled"]], "Succeeded"), output = area({ class: "code", rows: "3", placeholder: "JSON" }), notes = area({ rows: "2" });
-	const lost = h("button", { type: "button", class: "button small", on: { click: async () => {
+	const lost = h("button.button.small", { type: "button", on: { click: async () => {
 		try {
 			const told = await post(`/runs/${run}/steps/${named(step)}/token`, { reason: "asked for on the page of the run" });
 			token.value = told.token;
@@ -77,25 +77,25 @@ export function cancelDialog(view, done) {
 	async function preview() {
 		put(shown);
 		if (!undo.checked) return;
-		const told = await get(`/runs/${run}/rollback`).catch((error) => { if (error instanceof Problem) return error; throw error; });
+		const told = await get(`/runs/${run}/rollback`).catch(refused);
 		if (undo.checked) put(shown, told instanceof Problem ? problemBox(told.message) : rollbackView(told));
 	}
-	openDialog({ title: "Cancel the run", label: "Cancel the run", kind: "danger", body: [field("Reason", reason), h("label", { class: "row" }, undo, "Undo first what the run did"), shown],
+	openDialog({ title: "Cancel the run", label: "Cancel the run", kind: "danger", body: [field("Reason", reason), h("label.row", undo, "Undo first what the run did"), shown],
 		act: async () => { await post(`/runs/${run}/cancel`, { compensate: undo.checked, reason: reason.value }); toast("ok", "Cancelled"); done(); } });
 }
 
-/** What a cancel with undo would do. @param {any} told */
+/** What a cancel with undo would do. */
 function rollbackView(told) {
 	if (!told.possible) return problemBox(told.refusal?.message ?? told.refusal ?? "This run cannot be rolled back.");
-	const list = (title, rows) => rows.length ? [h("h3", null, title), h("ol", { class: "plain-list" }, rows.slice(0, 100).map((one) => h("li", { class: "row" }, h("bdi", null, line(one.step, 80)), one.says && h("span", { class: "muted" }, line(one.says, 200)))))] : null;
-	return h("div", { class: "stack tight" }, told.undo.length ? list("Undone, in this order", told.undo) : h("p", { class: "muted" }, "There is nothing to undo."), list("Stays as it is", told.cannot_undo), list("Running now, and told to stop", told.running),
-		h("p", { class: "row" }, "The run then ends as ", badge(told.ends), note("undo", "undo", `rollback ${told.rollback}`)));
+	const list = (title, rows) => rows.length ? [h("h3", title), h("ol.plain-list", rows.slice(0, 100).map((one) => h("li.row", said(one.step, 80), one.says && h("span.muted", line(one.says, 200)))))] : null;
+	return h("div.stack.tight", told.undo.length ? list("Undone, in this order", told.undo) : h("p.muted", "There is nothing to undo."), list("Stays as it is", told.cannot_undo), list("Running now, and told to stop", told.running),
+		h("p.row", "The run then ends as ", badge(told.ends), note("undo", "undo", `rollback ${told.rollback}`)));
 }
 
-/** @param {any} view @param {() => void} done */
+/** @param {() => void} done */
 export function rerunDialog(view, done) {
 	const text = area({ class: "code", rows: "8", value: JSON.stringify(view.run.input, null, 2) }), before = JSON.stringify(view.run.input);
-	openDialog({ title: "Run again", label: "Start", body: [h("p", null, `A new run of ${inert(view.run.workflow)} version ${view.run.version}. The old one stays as it is.`), field("Input", text)],
+	openDialog({ title: "Run again", label: "Start", body: [h("p", `A new run of ${inert(view.run.workflow)} version ${view.run.version}. The old one stays as it is.`), field("Input", text)],
 		act: async () => {
 			const value = readJson(text.value, "The input");
 			const told = await post(`/runs/${view.run.id}/rerun`, JSON.stringify(value) === before ? {} : { input: value }, once());
@@ -108,7 +108,7 @@ export function rerunDialog(view, done) {
 export function quarantineDialog(run, what, done) {
 	const reason = input({ autofocus: true });
 	openDialog({ title: what === "release" ? "End the quarantine" : "Quarantine the run", label: what === "release" ? "Release" : "Quarantine", kind: what === "release" ? "primary" : "danger",
-		body: [h("p", null, what === "release" ? "Workers may claim its steps again." : "Nothing claims, changes or deletes the run until it is released."), field("Reason", reason)],
+		body: [h("p", what === "release" ? "Workers may claim its steps again." : "Nothing claims, changes or deletes the run until it is released."), field("Reason", reason)],
 		act: async () => {
 			if (!reason.value.trim()) throw new TypeError("Give a reason.");
 			await post(`/runs/${run}/${what}`, { reason: reason.value });
@@ -118,7 +118,7 @@ export function quarantineDialog(run, what, done) {
 
 /**
  * The buttons that move a run whose explanation says this.
- * @param {any} cause @param {any} view @param {() => void} done @returns {{label: string, kind: string, icon: string, act: () => any}[]}
+ * @param {() => void} done @returns {{label: string, kind: string, icon: string, act: () => any}[]}
  */
 export function moves(cause, view, done) {
 	const run = view.run.id, step = cause.subject;

@@ -10,7 +10,6 @@ export const ROOT = new URL("../../..", import.meta.url).pathname.replace(/\/$/,
 
 /** A refusal: an RFC 9457 problem, or a network that failed (status 0). */
 export class Problem extends Error {
-	/** @param {number} status @param {Record<string, any>} body */
 	constructor(status, body) {
 		super(body.detail || body.title || `The service answered ${status}.`);
 		this.status = status;
@@ -19,11 +18,10 @@ export class Problem extends Error {
 	}
 }
 
-/** @typedef {{principal: string, tenant: string, scopes: string[], csrf: string, expires_at: string | null}} Session */
 
 const state = {
-	/** @type {Session | null} */ session: null,
-	/** @type {() => void} */ lost: () => {},
+	session: null,
+	lost: () => {},
 };
 
 export const session = () => state.session;
@@ -54,15 +52,21 @@ export async function signOut() {
 
 /** An address of the API. @param {string} path @param {Record<string, any>} [query] */
 export function address(path, query = {}) {
-	const search = new URLSearchParams();
-	for (const [name, value] of Object.entries(query)) {
-		for (const one of Array.isArray(value) ? value : [value]) {
-			if (one !== null && one !== undefined && one !== "" && one !== false) search.append(name, String(one));
-		}
-	}
-	const text = search.toString();
-	return `${ROOT}${path}${text ? `?${text}` : ""}`;
+	return `${ROOT}${path}${searchOf(query)}`;
 }
+/** The search part of an address, without names that have no value. @param {Record<string, any>} query @param {URLSearchParams} [search] to change */
+export function searchOf(query, search = new URLSearchParams()) {
+	for (const [name, value] of Object.entries(query)) {
+		search.delete(name);
+		for (const one of [value].flat()) if (one !== null && one !== undefined && one !== "" && one !== false) search.append(name, String(one));
+	}
+	return search.size ? `?${search}` : "";
+}
+/** The refusal as a value, so that a page can show it. Everything else is thrown on. */
+export const refused = (error) => {
+	if (error instanceof Problem) return error;
+	throw error;
+};
 
 /** A part of a path. @param {string} text */
 export const part = (text) => encodeURIComponent(text);
@@ -84,7 +88,6 @@ export const once = () => ({ "Idempotency-Key": crypto.randomUUID?.() ?? String(
  * @returns {Promise<any>}
  */
 export async function send(method, path, { query, body, text, type, headers, signal, anonymous }) {
-	/** @type {Record<string, string>} */
 	const sent = { Accept: "application/json", ...headers };
 	if (body !== undefined || text !== undefined) sent["Content-Type"] = type ?? "application/json";
 	if (method !== "GET" && state.session) sent["X-CSRF-Token"] = state.session.csrf;
@@ -120,7 +123,6 @@ export async function follow(path, { event, connected = () => {}, signal, after 
 	let last = after ?? "", wait = 1000;
 	while (!signal.aborted) {
 		try {
-			/** @type {Record<string, string>} */
 			const headers = { Accept: "text/event-stream" };
 			if (last) headers["Last-Event-ID"] = last;
 			const answer = await fetch(address(path), { headers, signal, credentials: "same-origin", cache: "no-store" });

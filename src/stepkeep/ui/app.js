@@ -17,24 +17,14 @@ import { go, href, match, path, startRouter } from "./router.js";
 import { signInPage } from "./pages/signin.js";
 import { every } from "./store.js";
 
-/**
- * @typedef {object} Context
- * @property {Record<string, string>} params from the address
- * @property {URLSearchParams} query
- * @property {AbortSignal} signal aborted when the reader leaves the page
- * @property {(state: "on" | "off" | "none") => void} live whether what is shown is kept current
- * @property {(title: string) => void} title
- */
-/** @typedef {{element: HTMLElement, keys?: import("./keyboard.js").Keys, commands?: import("./components/palette.js").Command[]}} Page */
 
-const THEMES = /** @type {const} */ (["system", "light", "dark"]);
+const THEMES = (["system", "light", "dark"]);
 const main = h("main", { id: "main", tabindex: "-1" });
-const live = h("div", { class: "live", role: "status", data: { live: "none" } }, h("span", null, "Live"));
+const live = h("div.live", { role: "status", data: { live: "none" } }, h("span", "Live"));
 let controller = new AbortController();
-/** @type {Page | null} */ let current = null;
-/** @type {Map<string, any>} */ const links = new Map();
+let current = null;
+const links = new Map();
 
-/** @returns {"system" | "light" | "dark"} */
 const theme = () => document.documentElement.dataset.theme ?? "system";
 
 function setTheme(next) {
@@ -47,45 +37,44 @@ function setTheme(next) {
 }
 
 function themeSwitch() {
-	return h("div", { class: "switch", role: "group", "aria-label": "Theme" }, THEMES.map((one) => h("button", {
+	return h("div.switch", { role: "group", "aria-label": "Theme" }, THEMES.map((one) => h("button", {
 		type: "button", title: `Theme: ${one}`, "aria-label": `Theme: ${one}`, "aria-pressed": String(theme() === one), data: { themeChoice: one }, on: { click: () => setTheme(one) },
 	}, icon(one === "system" ? "auto" : one === "light" ? "sun" : "moon"))));
 }
 
-/** @param {import("./pages.js").Entry} entry */
 function navLink(entry) {
-	const made = h("a", { class: "nav", href: href(entry.path), title: entry.keys ? `${entry.label} (${entry.keys})` : null }, icon(entry.icon), h("span", null, entry.label));
+	const made = h("a.nav", { href: href(entry.path), title: entry.keys ? `${entry.label} (${entry.keys})` : null }, icon(entry.icon), h("span", entry.label));
 	return made;
 }
 
 function frame() {
 	const who = session();
 	const shown = PAGES.filter((one) => one.label);
-	const list = (/** @type {import("./pages.js").Entry[]} */ entries, kind = "") => h("ul", { class: kind }, entries.map((entry) => {
+	const list = (entries, kind = "") => h("ul", { class: kind }, entries.map((entry) => {
 		const made = navLink(entry);
 		links.set(entry.path, made);
-		return h("li", null, made);
+		return h("li", made);
 	}));
 	const first = shown.filter((one) => one.group === "work"), rest = shown.filter((one) => one.group === "build"), people = shown.filter((one) => one.group === "admin");
-	const side = h("div", { class: "side" }, h("a", { class: "brand", href: href("/runs") }, mark(), "Stepkeep"),
+	const side = h("div.side", h("a.brand", { href: href("/runs") }, mark(), "Stepkeep"),
 		h("nav", { "aria-label": "Pages" }, list(first),
-			h("div", { class: "rest" }, h("h2", null, "System"), list(rest), h("h2", null, "Administration"), list(people))),
+			h("div.rest", h("h2", "System"), list(rest), h("h2", "Administration"), list(people))),
 		button("More", openMenu, { icon: "more", kind: "more-button" }),
-		h("div", { class: "foot" }, themeSwitch(), h("div", { class: "who" }, h("span", { class: "avatar", "aria-hidden": "true" }, (who?.principal ?? "?").slice(0, 1).toUpperCase()),
-			h("span", { class: "grow" }, h("b", { class: "cut" }, inert(who?.principal ?? "")), h("span", { class: "faint cut" }, inert(who?.tenant ?? ""))),
+		h("div.foot", themeSwitch(), h("div.who", h("span.avatar", { "aria-hidden": "true" }, (who?.principal ?? "?").slice(0, 1).toUpperCase()),
+			h("span.grow", h("b.cut", inert(who?.principal ?? "")), h("span.faint.cut", inert(who?.tenant ?? ""))),
 			button("Sign out", leave, { kind: "plain small", icon: "exit", hidden: true }))));
-	const find = h("button", { type: "button", class: "find", on: { click: palette } }, icon("search"), h("span", { class: "cut" }, "Find a run, a page or an action"), h("kbd", null, "Ctrl K"));
-	put(document.body, h("a", { class: "skip", href: "#main", on: { click: (event) => { event.preventDefault(); main.focus(); } } }, "Skip to the page"),
-		h("div", { class: "frame" }, side, h("div", { class: "main" }, h("header", { class: "top" }, find, live, button("Keys", help, { kind: "plain small", hidden: true, icon: "book", title: "Keyboard (?)" })), main)));
+	const find = h("button.find", { type: "button", on: { click: palette } }, icon("search"), h("span.cut", "Find a run, a page or an action"), h("kbd", "Ctrl K"));
+	put(document.body, h("a.skip", { href: "#main", on: { click: (event) => { event.preventDefault(); main.focus(); } } }, "Skip to the page"),
+		h("div.frame", side, h("div.main", h("header.top", find, live, button("Keys", help, { kind: "plain small", hidden: true, icon: "book", title: "Keyboard (?)" })), main)));
 }
 
 /** The sign of the product. */
-const mark = () => h("img", { class: "mark", src: new URL("icon.svg", import.meta.url).pathname, alt: "" });
+const mark = () => h("img.mark", { src: new URL("icon.svg", import.meta.url).pathname, alt: "" });
 
 function openMenu() {
 	const dialog = openDialog({ title: "Stepkeep", body: [
-		h("div", { class: "menu-list" }, PAGES.filter((one) => one.label && one.group !== "work").map((one) => { const made = navLink(one); made.addEventListener("click", () => dialog.close()); return made; })),
-		h("div", { class: "row" }, themeSwitch(), h("span", { class: "muted grow" }, `${session()?.principal ?? ""} · ${session()?.tenant ?? ""}`), button("Sign out", () => { dialog.close(); void leave(); }, { icon: "exit" }))] });
+		h("div.menu-list", PAGES.filter((one) => one.label && one.group !== "work").map((one) => { const made = navLink(one); made.addEventListener("click", () => dialog.close()); return made; })),
+		h("div.row", themeSwitch(), h("span.muted.grow", `${session()?.principal ?? ""} · ${session()?.tenant ?? ""}`), button("Sign out", () => { dialog.close(); void leave(); }, { icon: "exit" }))] });
 }
 
 async function leave() {
@@ -107,11 +96,10 @@ const palette = () => openPalette(commands(), go);
 
 function help() {
 	const known = keys();
-	openDialog({ title: "Keyboard", wide: true, body: h("div", { class: "sheet" }, Object.entries(known).map(([name, one]) =>
-		h("div", null, h("span", null, one.say), h("span", null, name.split(" ").map((key) => [h("kbd", null, key.replace("ctrl+", "Ctrl ")), " "]))))) });
+	openDialog({ title: "Keyboard", wide: true, body: h("div.sheet", Object.entries(known).map(([name, one]) =>
+		h("div", h("span", one.say), h("span", name.split(" ").map((key) => [h("kbd", key.replace("ctrl+", "Ctrl ")), " "]))))) });
 }
 
-/** @returns {import("./keyboard.js").Keys} */
 function keys() {
 	if (!session()) return {};
 	return {
@@ -132,7 +120,7 @@ function show() {
 	if (!session()) {
 		document.title = "Sign in · Stepkeep";
 		put(document.body, signInPage(async (key) => { await signIn({ key }); frame(); show(); watchApprovals(); }));
-		/** @type {HTMLElement | null} */ (document.querySelector("input"))?.focus();
+		(document.querySelector("input"))?.focus();
 		return;
 	}
 	if (!main.isConnected) frame();
@@ -147,11 +135,10 @@ function show() {
 		}
 		const title = (text) => { document.title = `${inert(text)} · Stepkeep`; };
 		title(entry.label || "Run");
-		/** @type {Context} */
 		const context = { params, query: new URLSearchParams(location.search), signal, title, live: (state) => {
 			if (signal.aborted) return;
 			live.dataset.live = state;
-			put(live, h("span", null, state === "off" ? "Connecting" : "Live"));
+			put(live, h("span", state === "off" ? "Connecting" : "Live"));
 		} };
 		current = entry.build(context);
 		put(main, current.element);
@@ -160,7 +147,7 @@ function show() {
 		focusOn(heading ?? main);
 		return;
 	}
-	put(main, h("div", { class: "page" }, empty("search", "There is no such page", h("a", { href: href("/runs") }, "Go to the runs"))));
+	put(main, h("div.page", empty("search", "There is no such page", h("a", { href: href("/runs") }, "Go to the runs"))));
 }
 
 /** How many gates wait for the reader, beside the link to them. */
@@ -170,7 +157,7 @@ async function countApprovals() {
 	if (!found || !made) return;
 	made.querySelector(".count")?.remove();
 	const count = found.approvals.length;
-	if (count) made.append(h("span", { class: "count", title: "waiting for you" }, count >= 50 ? "50+" : String(count)));
+	if (count) made.append(h("span.count", { title: "waiting for you" }, count >= 50 ? "50+" : String(count)));
 }
 let isWatching = false;
 function watchApprovals() {
@@ -198,7 +185,7 @@ async function start() {
 		if (code) await signIn({ code }).catch((error) => { if (!(error instanceof Problem)) throw error; toast("wait", error.message); });
 		if (!session()) await resume();
 	} catch {
-		put(document.body, h("div", { class: "page" }, problemBox("The service does not answer. Reload the page when it is back.")));
+		put(document.body, h("div.page", problemBox("The service does not answer. Reload the page when it is back.")));
 		return;
 	}
 	if (session()) { frame(); watchApprovals(); }

@@ -3,46 +3,34 @@
  * @module
  */
 
-/** @typedef {Node | string | number | null | undefined | false | Child[]} Child */
-
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An element. `props`: `class`, `on` (listeners by event), `data` (data attributes), properties whose values are
- * functions or objects are refused; everything else is an attribute, left out if null, undefined or false.
- * @param {string} tag
- * @param {Record<string, any> | null} [props]
- * @param {...Child} children
- * @returns {any}
+ * An element: `h("span.chip.faint", { title }, ...children)`. Properties: `class`, `on` (listeners by event), `data` (data
+ * attributes); everything else is an attribute, left out if null, undefined or false. They may be left out.
+ * @param {string} tag its name and classes @param {...(Record<string, any> | Child)} rest @returns {any}
  */
-export function h(tag, props, ...children) {
-	return fill(document.createElement(tag), props, children);
-}
+export const h = (tag, ...rest) => fill((name) => document.createElement(name), tag, rest);
 
-/** An SVG element.
- * @param {string} tag
- * @param {Record<string, any> | null} [props]
- * @param {...Child} children
- * @returns {any}
- */
-export function s(tag, props, ...children) {
-	return fill(document.createElementNS(SVG, tag), props, children);
-}
+/** An SVG element. @param {string} tag @param {...(Record<string, any> | Child)} rest @returns {any} */
+export const s = (tag, ...rest) => fill((name) => document.createElementNS(SVG, name), tag, rest);
 
-/** @param {any} element @param {Record<string, any> | null | undefined} props @param {Child[]} children */
-function fill(element, props, children) {
-	for (const [name, value] of Object.entries(props ?? {})) {
-		if (value === null || value === undefined || value === false) continue;
-		if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
-		else if (name === "data") for (const [key, one] of Object.entries(value)) element.dataset[key] = String(one);
-		else if (name === "value" || name === "checked" || name === "indeterminate" || name === "disabled") element[name] = value;
-		else element.setAttribute(name, value === true ? "" : String(value));
+function fill(create, tag, rest) {
+	const [name, ...classes] = tag.split("."), element = create(name), [first] = rest;
+	const hasProps = first && typeof first === "object" && !Array.isArray(first) && !(first instanceof Node);
+	if (hasProps && first.class) classes.push(first.class.trim());
+	if (classes.length) element.setAttribute("class", classes.join(" "));
+	for (const [key, value] of Object.entries(hasProps ? first : {})) {
+		if (value === null || value === undefined || value === false || key === "class") continue;
+		if (key === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+		else if (key === "data") Object.assign(element.dataset, value);
+		else if (key === "value" || key === "checked" || key === "indeterminate" || key === "disabled") element[key] = value;
+		else element.setAttribute(key, value === true ? "" : String(value));
 	}
-	append(element, children);
+	append(element, hasProps ? rest.slice(1) : rest);
 	return element;
 }
 
-/** @param {Node} parent @param {Child[]} children */
 function append(parent, children) {
 	for (const child of children) {
 		if (child === null || child === undefined || child === false) continue;
@@ -71,7 +59,7 @@ export async function copy(text) {
 		await navigator.clipboard.writeText(text);
 		return true;
 	} catch {
-		const area = h("textarea", { class: "offscreen", value: text, "aria-hidden": "true" });
+		const area = h("textarea.offscreen", { value: text, "aria-hidden": "true" });
 		(document.querySelector("dialog[open]") ?? document.body).append(area);
 		area.select();
 		const done = document.execCommand("copy");

@@ -33,7 +33,7 @@ export const exact = (iso) => `${long.format(new Date(iso))} (${iso})`;
 
 /** A moment, short, with the exact one on hover. @param {string | null | undefined} iso */
 export function moment(iso) {
-	if (!iso) return h("span", { class: "faint" }, "–");
+	if (!iso) return h("span.faint", "–");
 	const at = new Date(iso);
 	const isToday = at.toDateString() === new Date(now()).toDateString();
 	return h("time", { datetime: iso, title: exact(iso) }, (isToday ? clock : brief).format(at));
@@ -41,21 +41,21 @@ export function moment(iso) {
 
 /** "3 min ago", kept current. @param {string | null | undefined} iso */
 export function ago(iso) {
-	if (!iso) return h("span", { class: "faint" }, "–");
+	if (!iso) return h("span.faint", "–");
 	return h("time", { datetime: iso, title: exact(iso), data: { tick: "ago" } }, agoText(iso));
 }
 
 /** "in 3 min" or "2 min late", kept current. @param {string | null | undefined} iso */
 export function countdown(iso) {
-	if (!iso) return h("span", { class: "faint" }, "no deadline");
+	if (!iso) return h("span.faint", "no deadline");
 	return h("time", { datetime: iso, title: exact(iso), data: { tick: "until" } }, untilText(iso));
 }
 
 /** How long something took, or has taken so far. @param {string | null} from @param {string | null} to */
 export function lasted(from, to) {
-	if (!from) return h("span", { class: "faint" }, "–");
-	if (to) return h("span", { class: "num", title: `${exact(from)} to ${exact(to)}` }, span(Date.parse(to) - Date.parse(from)));
-	return h("time", { class: "num", datetime: from, title: `since ${exact(from)}`, data: { tick: "for" } }, span(now() - Date.parse(from)));
+	if (!from) return h("span.faint", "–");
+	if (to) return h("span.num", { title: `${exact(from)} to ${exact(to)}` }, span(Date.parse(to) - Date.parse(from)));
+	return h("time.num", { datetime: from, title: `since ${exact(from)}`, data: { tick: "for" } }, span(now() - Date.parse(from)));
 }
 
 const agoText = (iso) => {
@@ -113,7 +113,7 @@ export function startTicking() {
 	setInterval(() => {
 		if (document.hidden) return;
 		for (const found of document.querySelectorAll("[data-tick]")) {
-			const element = /** @type {HTMLTimeElement} */ (found);
+			const element = found;
 			const kind = element.dataset.tick;
 			const said = kind === "ago" ? agoText(element.dateTime)
 				: kind === "until" ? untilText(element.dateTime) : span(now() - Date.parse(element.dateTime));

@@ -6,6 +6,7 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { line } from "./format.js";
+import { said } from "./components/parts.js";
 import { note } from "./icons.js";
 
 const AT_ONCE = 3, FRESH_MS = 20_000, MOST = 2000;
@@ -22,7 +23,7 @@ const KINDS = {
 
 /** @param {AbortSignal} signal @param {() => void} changed */
 export function createHealth(signal, changed) {
-	/** @type {Map<string, {seq: number, at: number, cause: any}>} */ const known = new Map();
+	const known = new Map();
 	let wanted = [];
 	let active = 0;
 	async function work() {
@@ -47,13 +48,12 @@ export function createHealth(signal, changed) {
 	};
 }
 
-/** @param {any} run @param {any} cause */
 export function healthView(run, cause) {
 	if (run.quarantined) return note("bad", "shield", "quarantined");
-	if (run.ended_at) return run.error ? h("span", { class: "cut muted", title: line(run.error, 500) }, h("bdi", null, line(run.error, 160))) : h("span", { class: "faint" }, run.rollback === "partial" ? "rolled back in part" : "–");
-	if (!cause) return h("span", { class: "faint" }, "…");
+	if (run.ended_at) return run.error ? h("span.cut.muted", { title: line(run.error, 500) }, said(run.error, 160)) : h("span.faint", run.rollback === "partial" ? "rolled back in part" : "–");
+	if (!cause) return h("span.faint", "…");
 	const [tone, name, word] = KINDS[cause.code] ?? ["idle", "dot", cause.code];
-	return [note(tone, name, word), h("span", { class: "cut muted", title: line(cause.sentence, 500) }, line(cause.sentence, 160))];
+	return [note(tone, name, word), h("span.cut.muted", { title: line(cause.sentence, 500) }, line(cause.sentence, 160))];
 }
 
 export const kindOf = (code) => KINDS[code] ?? ["idle", "dot", code];

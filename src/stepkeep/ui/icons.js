@@ -74,10 +74,10 @@ export const pathOf = (name) => PATHS[name] ?? PATHS.dot;
 
 /** A state as a word with its icon and colour. @param {string} state @param {string} [word] */
 export function badge(state, word) {
-	return h("span", { class: `badge tone-${toneOf(state)}`, data: { state } }, icon(iconOf(state)), h("span", null, word ?? words(state)));
+	return h("span", { class: `badge tone-${toneOf(state)}`, data: { state } }, icon(iconOf(state)), h("span", word ?? words(state)));
 }
 
-/** A word with a tone. @param {string} tone @param {string} name @param {...import("./dom.js").Child} children */
+/** A word with a tone. @param {string} tone @param {string} name @param {...Child} children */
 export function note(tone, name, ...children) {
-	return h("span", { class: `badge tone-${tone}` }, icon(name), h("span", null, ...children));
+	return h("span", { class: `badge tone-${tone}` }, icon(name), h("span", ...children));
 }

@@ -7,7 +7,6 @@ import { get } from "./api.js";
 
 const PAGE = 200;
 
-/** @typedef {{seq: number, at: string, hash: string, body: string, lines: any[]}} Entry */
 
 /**
  * @param {string} run @param {AbortSignal} signal @param {(entries: Entry[]) => void} told after each page
@@ -15,7 +14,7 @@ const PAGE = 200;
  * @returns {Promise<Entry[]>}
  */
 export async function readJournal(run, signal, told, as = null) {
-	/** @type {Entry[]} */ const found = [];
+	const found = [];
 	let after = "0";
 	for (;;) {
 		const page = await get(`/runs/${run}/journal`, { after, limit: PAGE, raw: true, as }, signal);
@@ -26,7 +25,6 @@ export async function readJournal(run, signal, told, as = null) {
 	}
 }
 
-/** @typedef {{kind: "whole" | "broken" | "unable", count: number, broken?: number, why?: string}} Verdict */
 
 /**
  * @param {Entry[]} entries @param {{seq: number, head: string}} head of the run's row
@@ -52,5 +50,4 @@ export async function verifyChain(entries, head) {
 	return { kind: "whole", count: entries.length };
 }
 
-/** @param {Uint8Array} bytes */
 const hex = (bytes) => Array.from(bytes, (one) => one.toString(16).padStart(2, "0")).join("");

@@ -3,7 +3,6 @@
  * @module
  */
 
-/** @typedef {Record<string, {say: string, act: (event: KeyboardEvent) => any}>} Keys */
 
 const PREFIX_SECONDS = 1.2;
 
@@ -12,10 +11,10 @@ export function startKeyboard(keys) {
 	let prefix = "", since = 0;
 	document.addEventListener("keydown", (event) => {
 		if (event.defaultPrevented) return;
-		const inField = (event.target).matches?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
+		const inField = event.target.matches?.("input:not([type=checkbox]), textarea, select, [contenteditable]");
 		const name = `${event.ctrlKey || event.metaKey ? "ctrl+" : ""}${event.altKey ? "alt+" : ""}${event.key.length === 1 ? event.key : event.key.toLowerCase()}`;
 		if (inField && !name.startsWith("ctrl+")) {
-			if (event.key === "Escape" && !document.querySelector("dialog[open]")) (event.target).blur();
+			if (event.key === "Escape" && !document.querySelector("dialog[open]")) event.target.blur();
 			return;
 		}
 		if (document.querySelector("dialog[open]")) return;
@@ -24,7 +23,7 @@ export function startKeyboard(keys) {
 		prefix = "";
 		if (found) {
 			// Enter on a control does what the control does.
-			if (name === "enter" && (event.target).closest?.("a, button, summary, [role=tab], .node")) return;
+			if (name === "enter" && event.target.closest?.("a, button, summary, [role=tab], .node")) return;
 			event.preventDefault();
 			found.act(event);
 		} else if (Object.keys(known).some((one) => one.startsWith(`${name} `))) {

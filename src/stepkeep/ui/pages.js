@@ -10,9 +10,7 @@ import { runsPage } from "./pages/runs.js";
 import { workersPage } from "./pages/workers.js";
 import { editorPage, workflowPage, workflowsPage } from "./pages/workflows.js";
 
-/** @typedef {{path: string, label: string, icon: string, keys: string, group: "work" | "build" | "admin", build: (context: import("./app.js").Context) => import("./app.js").Page}} Entry */
 
-/** @type {Entry[]} */
 export const PAGES = [
 	{ path: "/runs", label: "Runs", icon: "runs", keys: "g r", group: "work", build: runsPage },
 	{ path: "/runs/:id", label: "", icon: "runs", keys: "", group: "work", build: runPage },

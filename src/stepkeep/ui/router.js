@@ -2,24 +2,18 @@
  * Routing by URL: each page has an address, and every filter is in it. Going back and forward works as everywhere.
  * @module
  */
-import { ROOT } from "./api.js";
+import { ROOT, searchOf } from "./api.js";
 
 const BASE = `${ROOT}/ui`;
 
 /** The address of a page. @param {string} path @param {Record<string, any>} [query] */
 export function href(path, query) {
-	const search = new URLSearchParams();
-	for (const [name, value] of Object.entries(query ?? {})) {
-		for (const one of Array.isArray(value) ? value : [value]) if (one !== null && one !== undefined && one !== "") search.append(name, String(one));
-	}
-	const text = search.toString();
-	return `${BASE}${path}${text ? `?${text}` : ""}`;
+	return `${BASE}${path}${searchOf(query ?? {})}`;
 }
 
 /** The page in sight, without the base. */
 export const path = () => decodeURI(location.pathname.slice(BASE.length)) || "/";
 
-/** @type {() => void} */
 let changed = () => {};
 
 /** @param {string} to @param {Record<string, any>} [query] */
@@ -30,13 +24,7 @@ export function go(to, query) {
 
 /** Changes the search part of the address without leaving the page. @param {Record<string, any>} query @param {boolean} [isStep] a step to go back to */
 export function setQuery(query, isStep = false) {
-	const search = new URLSearchParams(location.search);
-	for (const [name, value] of Object.entries(query)) {
-		search.delete(name);
-		for (const one of Array.isArray(value) ? value : [value]) if (one !== null && one !== undefined && one !== "") search.append(name, String(one));
-	}
-	const text = search.toString();
-	history[isStep ? "pushState" : "replaceState"](null, "", `${location.pathname}${text ? `?${text}` : ""}`);
+	history[isStep ? "pushState" : "replaceState"](null, "", location.pathname + searchOf(query, new URLSearchParams(location.search)));
 }
 
 /** Calls a function when the page changes, also by a click on a link of ours. @param {() => void} callback */
@@ -44,7 +32,7 @@ export function startRouter(callback) {
 	changed = callback;
 	addEventListener("popstate", callback);
 	document.addEventListener("click", (event) => {
-		const found = (event.target).closest?.("a[href]");
+		const found = event.target.closest?.("a[href]");
 		if (!(found instanceof HTMLAnchorElement) || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
 		if (found.target || found.download || found.origin !== location.origin || !`${found.pathname}/`.startsWith(`${BASE}/`)) return;
 		event.preventDefault();
@@ -59,7 +47,7 @@ export function startRouter(callback) {
  */
 export function match(pattern, given) {
 	const wanted = pattern.split("/"), parts = given.replace(/\/$/, "").split("/");
-	/** @type {Record<string, string>} */ const found = {};
+	const found = {};
 	for (let at = 0; at < wanted.length; at += 1) {
 		if (wanted[at].startsWith("*")) {
 			found[wanted[at].slice(1)] = parts.slice(at).join("/");

@@ -5,7 +5,7 @@
 import { h } from "../dom.js";
 import { line, moment, words } from "../format.js";
 import { badge, iconOf } from "../icons.js";
-import { table } from "./parts.js";
+import { said, table } from "./parts.js";
 
 const MOST_COLUMNS = 8, MOST_ROWS = 500;
 const WHEN = /^\d{4}-\d\d-\d\dT\d\d:\d\d/;
@@ -18,11 +18,10 @@ export function autoTable(rows, name = "Rows") {
 	return table(name, columns.map(words), objects.slice(0, MOST_ROWS).map((one) => columns.map((key) => cell(key, one[key]))));
 }
 
-/** @param {string} key @param {any} value */
 function cell(key, value) {
 	if (value === null || value === undefined || value === "") return "–";
-	if (typeof value === "object") return h("code", null, line(JSON.stringify(value), 80));
+	if (typeof value === "object") return h("code", line(JSON.stringify(value), 80));
 	if (typeof value === "string" && WHEN.test(value)) return moment(value);
 	if (/^(state|status)$/.test(key) && iconOf(String(value).toLowerCase()) !== "dot") return badge(String(value).toLowerCase(), line(value, 40));
-	return h("bdi", null, line(value, 120));
+	return said(value, 120);
 }

@@ -10,18 +10,18 @@ import { icon } from "../icons.js";
 import { toast } from "./toast.js";
 
 /**
- * @param {{title: string, body: import("../dom.js").Child, act?: () => Promise<any>, label?: string, kind?: string,
- *   done?: string, wide?: boolean, extra?: import("../dom.js").Child}} options
+ * @param {{title: string, body: Child, act?: () => Promise<any>, label?: string, kind?: string,
+ *   done?: string, wide?: boolean, extra?: Child}} options
  * @returns {{element: HTMLDialogElement, close: () => void}}
  */
 export function openDialog({ title, body, act, label = "OK", kind = "primary", done, wide, extra }) {
-	const problem = h("div", { class: "problem", role: "alert" });
+	const problem = h("div.problem", { role: "alert" });
 	const heading = h("h2", { id: unique("title") }, title);
 	const submit = act && h("button", { class: `button ${kind}`, type: "submit" }, label);
 	const form = h("form", { method: "dialog", novalidate: true, on: { submit: send } },
-		h("header", null, heading, h("button", { type: "button", class: "button plain small", "aria-label": "Close", on: { click: () => element.close() } }, icon("cross"))),
-		h("div", { class: "content" }, body, problem),
-		h("footer", null, extra, h("button", { type: "button", class: "button", on: { click: () => element.close() } }, act ? "Cancel" : "Close"), submit));
+		h("header", heading, h("button.button.plain.small", { type: "button", "aria-label": "Close", on: { click: () => element.close() } }, icon("cross"))),
+		h("div.content", body, problem),
+		h("footer", extra, h("button.button", { type: "button", on: { click: () => element.close() } }, act ? "Cancel" : "Close"), submit));
 	const element = h("dialog", { class: wide ? "wide" : "", "aria-labelledby": heading.id, on: { close: () => element.remove() } }, form);
 	async function send(event) {
 		event.preventDefault();
@@ -35,7 +35,7 @@ export function openDialog({ title, body, act, label = "OK", kind = "primary", d
 			if (done) toast("ok", done);
 		} catch (error) {
 			if (!(error instanceof Problem || error instanceof TypeError)) throw error;
-			put(problem, icon("warn"), h("span", null, inert(error.message)));
+			put(problem, icon("warn"), h("span", inert(error.message)));
 		} finally {
 			submit.disabled = false;
 		}

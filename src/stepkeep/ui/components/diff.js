@@ -12,14 +12,13 @@ export function compare(a, b) {
 	let head = 0, tail = 0;
 	while (head < a.length && head < b.length && a[head] === b[head]) head += 1;
 	while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail += 1;
-	const same = (one) => /** @type {[" ", string]} */ ([" ", one]);
+	const same = (one) => ([" ", one]);
 	return [...a.slice(0, head).map(same), ...middle(a.slice(head, a.length - tail), b.slice(head, b.length - tail)), ...a.slice(a.length - tail).map(same)];
 }
 
-/** @param {string[]} a @param {string[]} b @returns {[" " | "+" | "-", string][]} */
 function middle(a, b) {
 	const most = Math.min(a.length + b.length, MOST_STEPS);
-	/** @type {Map<number, number>[]} */ const trace = [];
+	const trace = [];
 	let reach = new Map([[1, 0]]);
 	for (let d = 0; d <= most; d += 1) {
 		trace.push(new Map(reach));
@@ -31,12 +30,11 @@ function middle(a, b) {
 			if (x >= a.length && x - k >= b.length) return walk(a, b, trace, d);
 		}
 	}
-	return [...a.map((one) => /** @type {["-", string]} */ (["-", one])), ...b.map((one) => /** @type {["+", string]} */ (["+", one]))];
+	return [...a.map((one) => (["-", one])), ...b.map((one) => (["+", one]))];
 }
 
-/** @param {string[]} a @param {string[]} b @param {Map<number, number>[]} trace @param {number} steps */
 function walk(a, b, trace, steps) {
-	/** @type {[" " | "+" | "-", string][]} */ const found = [];
+	const found = [];
 	let x = a.length, y = b.length;
 	for (let d = steps; d >= 0; d -= 1) {
 		const reach = trace[d], k = x - y;
@@ -58,13 +56,13 @@ export function diffView(before, after) {
 		if (!near[at]) {
 			const from = at;
 			while (at + 1 < found.length && !near[at + 1]) at += 1;
-			rows.push(h("div", { class: "gap" }, h("span", null, "⋯"), h("span", null, `${at - from + 1} equal lines`)));
+			rows.push(h("div.gap", h("span", "⋯"), h("span", `${at - from + 1} equal lines`)));
 			continue;
 		}
 		const [kind, text] = found[at];
 		rows.push(h("div", { class: kind === "+" ? "add" : kind === "-" ? "del" : "" },
-			h("span", { "aria-label": kind === "+" ? "added" : kind === "-" ? "removed" : null }, kind), h("span", null, inert(text))));
+			h("span", { "aria-label": kind === "+" ? "added" : kind === "-" ? "removed" : null }, kind), h("span", inert(text))));
 	}
 	const changes = found.filter(([kind]) => kind !== " ").length;
-	return changes ? h("div", { class: "diff", tabindex: "0", role: "region", "aria-label": "Differences" }, rows) : h("p", { class: "muted" }, "There is no difference.");
+	return changes ? h("div.diff", { tabindex: "0", role: "region", "aria-label": "Differences" }, rows) : h("p.muted", "There is no difference.");
 }

@@ -9,8 +9,6 @@ import { iconOf, pathOf, toneOf } from "../icons.js";
 import { layout } from "./layout.js";
 import { button } from "./parts.js";
 
-/** @typedef {{id: string, label: string, sub: string, state: string, tip?: string, undo?: {id: string, state: string, at: string | null} | null}} GraphNode */
-/** @typedef {{from: string, to: string, taken?: boolean}} GraphEdge */
 
 const WIDTH = 172, HEIGHT = 44, UNDO = 24, LONGEST = 21;
 const MOVING = new Set(["running", "validating"]), WAITING = new Set(["awaiting_approval", "awaiting_event", "awaiting_completion", "retrying"]);
@@ -18,16 +16,15 @@ const STILL = new Set(["pending", "skipped", "cancelled"]);
 
 /** @param {{name: string, choose: (id: string) => void, signal: AbortSignal}} options */
 export function createGraph({ name, choose, signal }) {
-	const world = s("g"), canvas = s("svg", { class: "canvas", role: "group", "aria-label": name }, markers(), world);
-	const element = h("div", { class: "graph" }, canvas, h("div", { class: "tools" },
-		button("Zoom in", () => zoom(1.25), { kind: "small", icon: "plus", hidden: true }), button("Zoom out", () => zoom(0.8), { kind: "small", icon: "dash", hidden: true }),
+	const world = s("g"), canvas = s("svg.canvas", { role: "group", "aria-label": name }, markers(), world);
+	const element = h("div.graph", canvas, h("div.tools", button("Zoom in", () => zoom(1.25), { kind: "small", icon: "plus", hidden: true }), button("Zoom out", () => zoom(0.8), { kind: "small", icon: "dash", hidden: true }),
 		button("Show all", () => fit(), { kind: "small", icon: "fit", hidden: true })));
 	const view = { x: 0, y: 0, k: 1 };
 	let size = { width: 1, height: 1 }, shape = "", isVertical = false, isTouched = false;
-	/** @type {Map<string, any>} */ const drawn = new Map();
-	/** @type {Map<string, any>} */ const edgesDrawn = new Map();
-	/** @type {GraphNode[]} */ let nodes = [];
-	/** @type {GraphEdge[]} */ let edges = [];
+	const drawn = new Map();
+	const edgesDrawn = new Map();
+	let nodes = [];
+	let edges = [];
 	let chosen = "";
 
 	const observer = new ResizeObserver(() => {
@@ -50,7 +47,6 @@ export function createGraph({ name, choose, signal }) {
 		isTouched = false;
 		place();
 	}
-	/** @param {number} factor @param {number} [cx] @param {number} [cy] */
 	function zoom(factor, cx = element.clientWidth / 2, cy = element.clientHeight / 2) {
 		const k = Math.max(0.02, Math.min(3, view.k * factor)), by = k / view.k;
 		view.x = cx - (cx - view.x) * by;
@@ -72,7 +68,7 @@ export function createGraph({ name, choose, signal }) {
 		zoom(Math.exp(-event.deltaY / 300), event.clientX - box.left, event.clientY - box.top);
 	}, { passive: false });
 	canvas.addEventListener("pointerdown", (event) => {
-		if (event.button || (event.target).closest(".node")) return;
+		if (event.button || event.target.closest(".node")) return;
 		const from = { x: event.clientX - view.x, y: event.clientY - view.y };
 		canvas.setPointerCapture(event.pointerId);
 		const move = (moved) => { view.x = moved.clientX - from.x; view.y = moved.clientY - from.y; isTouched = true; place(); };
@@ -97,7 +93,7 @@ export function createGraph({ name, choose, signal }) {
 		wayBack();
 	}
 
-	/** @type {Map<string, import("./layout.js").Place>} */ let places = new Map();
+	let places = new Map();
 	const back = s("g");
 	function rebuild() {
 		const found = layout(nodes.map((one) => ({ id: one.id, width: WIDTH, height: HEIGHT + (one.undo ? UNDO + 4 : 0) })), edges, { vertical: isVertical, layerGap: isVertical ? 34 : 56 });
@@ -106,23 +102,23 @@ export function createGraph({ name, choose, signal }) {
 		drawn.clear();
 		edgesDrawn.clear();
 		const lines = found.lines.map((one) => {
-			const made = s("path", { class: "edge", d: curve(one.points, isVertical), "marker-end": "url(#arrow)" });
+			const made = s("path.edge", { d: curve(one.points, isVertical), "marker-end": "url(#arrow)" });
 			edgesDrawn.set(`${one.from}\u0000${one.to}`, made);
 			return made;
 		});
-		put(world, s("g", null, lines), back, s("g", null, nodes.map((one) => build(one))));
+		put(world, s("g", lines), back, s("g", nodes.map((one) => build(one))));
 	}
 
 	function build(node) {
-		const at = /** @type {import("./layout.js").Place} */ (places.get(node.id));
-		const glyph = s("path", { class: "glyph", transform: "translate(10 14)" });
-		const label = s("text", { x: 33, y: 19 }, cut(node.label)), sub = s("text", { class: "sub", x: 33, y: 34 });
-		const made = s("g", { class: "node", tabindex: "0", role: "button", transform: `translate(${at.x} ${at.y})`, on: { click: () => choose(node.id), keydown: open(node.id) } },
-			s("title"), s("rect", { class: "box", width: WIDTH, height: HEIGHT, rx: 8 }), s("rect", { class: "stripe", x: 0.5, y: 9, width: 3, height: HEIGHT - 18, rx: 1.5 }), glyph, label, sub);
+		const at = places.get(node.id);
+		const glyph = s("path.glyph", { transform: "translate(10 14)" });
+		const label = s("text", { x: 33, y: 19 }, cut(node.label)), sub = s("text.sub", { x: 33, y: 34 });
+		const made = s("g.node", { tabindex: "0", role: "button", transform: `translate(${at.x} ${at.y})`, on: { click: () => choose(node.id), keydown: open(node.id) } },
+			s("title"), s("rect.box", { width: WIDTH, height: HEIGHT, rx: 8 }), s("rect.stripe", { x: 0.5, y: 9, width: 3, height: HEIGHT - 18, rx: 1.5 }), glyph, label, sub);
 		let undo = null;
 		if (node.undo) {
-			undo = s("g", { class: "node", tabindex: "0", role: "button", transform: `translate(${at.x + 22} ${at.y + HEIGHT + 4})`, on: { click: () => choose(node.undo.id), keydown: open(node.undo.id) } },
-				s("title"), s("rect", { class: "box", width: WIDTH - 22, height: UNDO, rx: 6 }), s("path", { class: "glyph", transform: "translate(7 4)" }), s("text", { class: "sub", x: 28, y: 16 }));
+			undo = s("g.node", { tabindex: "0", role: "button", transform: `translate(${at.x + 22} ${at.y + HEIGHT + 4})`, on: { click: () => choose(node.undo.id), keydown: open(node.undo.id) } },
+				s("title"), s("rect.box", { width: WIDTH - 22, height: UNDO, rx: 6 }), s("path.glyph", { transform: "translate(7 4)" }), s("text.sub", { x: 28, y: 16 }));
 		}
 		drawn.set(node.id, { made, glyph, sub, undo, state: "" });
 		return [made, undo];
@@ -160,13 +156,12 @@ export function createGraph({ name, choose, signal }) {
 			const from = points[at];
 			const d = isVertical ? `M${from[2]} ${from[1]} C${from[2] + 40} ${from[1]} ${to[2] + 40} ${to[1]} ${to[2] + 3} ${to[1]}`
 				: `M${from[0]} ${from[1]} C${from[0] - 30} ${from[1] + 26} ${to[2] + 30} ${to[1] + 26} ${to[2] + 4} ${to[1] + 2}`;
-			return s("path", { class: "edge way-back", d, "marker-end": "url(#arrow-back)" });
+			return s("path.edge.way-back", { d, "marker-end": "url(#arrow-back)" });
 		}));
 	}
 
 	return {
 		element,
-		/** @param {GraphNode[]} nextNodes @param {GraphEdge[]} nextEdges @param {string} [nextChosen] */
 		show(nextNodes, nextEdges, nextChosen = "") {
 			nodes = nextNodes;
 			edges = nextEdges;
@@ -176,7 +171,6 @@ export function createGraph({ name, choose, signal }) {
 	};
 }
 
-/** @param {any} made @param {string} state @param {boolean} isChosen @param {string} tip */
 function paint(made, state, isChosen, tip) {
 	const kind = MOVING.has(state) ? "moves" : WAITING.has(state) ? "waits" : state === "failed" ? "fails" : STILL.has(state) ? "still" : "";
 	made.setAttribute("class", `node tone-${toneOf(state)} ${kind}${isChosen ? " chosen" : ""}`);
@@ -185,16 +179,14 @@ function paint(made, state, isChosen, tip) {
 	made.querySelector("title").textContent = tip;
 }
 
-/** @param {string} text @param {number} [most] */
 const cut = (text, most = LONGEST) => { const one = line(text, 200); return one.length > most ? `${one.slice(0, most - 1)}…` : one; };
 
 function markers() {
-	return s("defs", null, [["arrow", ""], ["arrow-taken", " taken"], ["arrow-back", " way-back"]].map(([id, kind]) =>
+	return s("defs", [["arrow", ""], ["arrow-taken", " taken"], ["arrow-back", " way-back"]].map(([id, kind]) =>
 		s("marker", { id, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, markerUnits: "userSpaceOnUse", orient: "auto-start-reverse" },
 			s("path", { class: `arrow${kind}`, d: "M0 0.8L7.5 4 0 7.2z" }))));
 }
 
-/** @param {[number, number][]} points @param {boolean} vertical */
 function curve(points, vertical) {
 	const [first, ...rest] = points;
 	let d = `M${first[0]} ${first[1]}`, [x, y] = first;

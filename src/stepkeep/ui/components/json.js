@@ -9,20 +9,19 @@ import { copyButton } from "./parts.js";
 
 const TEXT = 600, ITEMS = 100, OPEN_ITEMS = 12;
 
-/** @param {any} value @param {{open?: boolean, label?: string}} [options] */
+/** @param {{open?: boolean, label?: string}} [options] */
 export function jsonView(value, options = {}) {
-	return h("div", { class: "json-box" }, copyButton(JSON.stringify(value, null, 2) ?? "null", "Copy as JSON"),
-		h("div", { class: "json", tabindex: "0", role: "region", "aria-label": options.label ?? "JSON value" }, branch(null, value, 0, options.open ?? true)));
+	return h("div.json-box", copyButton(JSON.stringify(value, null, 2) ?? "null", "Copy as JSON"),
+		h("div.json", { tabindex: "0", role: "region", "aria-label": options.label ?? "JSON value" }, branch(null, value, 0, options.open ?? true)));
 }
 
-/** @param {string | null} name @param {any} value @param {number} depth @param {boolean} isOpen @returns {any} */
 function branch(name, value, depth, isOpen) {
-	const label = name === null ? null : [h("span", { class: "key" }, h("bdi", null, inert(name).slice(0, 300))), ": "];
-	if (value === null || typeof value !== "object") return h("div", { class: "leaf" }, label, leaf(value));
+	const label = name === null ? null : [h("span.key", h("bdi", inert(name).slice(0, 300))), ": "];
+	if (value === null || typeof value !== "object") return h("div.leaf", label, leaf(value));
 	const isList = Array.isArray(value), size = isList ? value.length : Object.keys(value).length;
-	if (!size) return h("div", { class: "leaf" }, label, isList ? "[ ]" : "{ }");
+	if (!size) return h("div.leaf", label, isList ? "[ ]" : "{ }");
 	const list = h("ul", { role: "list" });
-	const items = () => /** @type {[string, any][]} */ (isList ? value.map((one, at) => [String(at), one]) : Object.entries(value));
+	const items = () => (isList ? value.map((one, at) => [String(at), one]) : Object.entries(value));
 	if (depth === 0 && isOpen) {
 		fill(list, items(), 0, depth);
 		list.className = "root";
@@ -35,7 +34,7 @@ function branch(name, value, depth, isOpen) {
 		fill(list, items(), 0, depth);
 	};
 	const details = h("details", { on: { toggle: () => details.open && build() } },
-		h("summary", null, label, h("span", { class: "preview" }, preview(value, isList, size))), list);
+		h("summary", label, h("span.preview", preview(value, isList, size))), list);
 	if (isOpen && depth < 3 && size <= OPEN_ITEMS) {
 		build();
 		details.open = true;
@@ -43,17 +42,15 @@ function branch(name, value, depth, isOpen) {
 	return details;
 }
 
-/** @param {any} list @param {[string, any][]} items @param {number} from @param {number} depth */
 function fill(list, items, from, depth) {
-	for (const [name, value] of items.slice(from, from + ITEMS)) list.append(h("li", null, branch(name, value, depth + 1, items.length <= OPEN_ITEMS)));
+	for (const [name, value] of items.slice(from, from + ITEMS)) list.append(h("li", branch(name, value, depth + 1, items.length <= OPEN_ITEMS)));
 	const left = items.length - from - ITEMS;
 	if (left <= 0) return;
-	const more = h("li", null, h("button", { type: "button", class: "button small", on: { click: () => { more.remove(); fill(list, items, from + ITEMS, depth); } } },
+	const more = h("li", h("button.button.small", { type: "button", on: { click: () => { more.remove(); fill(list, items, from + ITEMS, depth); } } },
 		`Show ${Math.min(ITEMS, left)} of ${left.toLocaleString("en")} more`));
 	list.append(more);
 }
 
-/** @param {any} value @param {boolean} isList @param {number} size */
 function preview(value, isList, size) {
 	if (isList) return `[ ${size.toLocaleString("en")} ${size === 1 ? "item" : "items"} ]`;
 	const names = Object.keys(value).slice(0, 4).map((one) => inert(one).slice(0, 24));
@@ -62,10 +59,10 @@ function preview(value, isList, size) {
 
 function leaf(value) {
 	if (typeof value === "string") {
-		if (!value) return h("span", { class: "string", title: "an empty text" }, '""');
-		const text = h("bdi", { class: "string" }, `"${inert(value.slice(0, TEXT))}${value.length > TEXT ? "…" : '"'}`);
+		if (!value) return h("span.string", { title: "an empty text" }, '""');
+		const text = h("bdi.string", `"${inert(value.slice(0, TEXT))}${value.length > TEXT ? "…" : '"'}`);
 		if (value.length <= TEXT) return text;
-		const more = h("button", { type: "button", class: "button small", on: { click: () => {
+		const more = h("button.button.small", { type: "button", on: { click: () => {
 			text.textContent = `"${inert(value.slice(0, 200_000))}${value.length > 200_000 ? "… (copy for the rest)" : '"'}`;
 			more.remove();
 		} } }, `Show all ${bytes(value.length)}`);

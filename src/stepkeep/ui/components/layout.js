@@ -4,9 +4,6 @@
  * @module
  */
 
-/** @typedef {{id: string, width: number, height: number}} LayoutNode */
-/** @typedef {{from: string, to: string}} LayoutEdge */
-/** @typedef {{x: number, y: number, width: number, height: number}} Place */
 
 const SWEEPS = 6, MOST_BENDS = 6000;
 
@@ -18,15 +15,14 @@ const SWEEPS = 6, MOST_BENDS = 6000;
 export function layout(nodes, edges, { vertical = false, layerGap = 56, gap = 18 } = {}) {
 	const known = new Map(nodes.map((one, at) => [one.id, at]));
 	const links = edges.filter((one) => known.has(one.from) && known.has(one.to) && one.from !== one.to)
-		.map((one) => /** @type {[number, number]} */ ([(known.get(one.from)), (known.get(one.to))]));
+		.map((one) => ([(known.get(one.from)), (known.get(one.to))]));
 	const layer = layersOf(nodes.length, links);
 
 	// A long edge gets a bend in each layer that it crosses, so that it goes around nodes; not where there are too many.
-	/** @type {{layer: number, size: number, thick: number, node: number}[]} */
 	const cells = nodes.map((one, at) => ({ layer: layer[at], size: vertical ? one.width : one.height, thick: vertical ? one.height : one.width, node: at }));
 	const bends = links.reduce((sum, [from, to]) => sum + Math.max(0, layer[to] - layer[from] - 1), 0);
-	/** @type {number[][]} */ const chains = [];
-	/** @type {[number, number][]} */ const short = [];
+	const chains = [];
+	const short = [];
 	for (const [from, to] of links) {
 		const chain = [from];
 		if (bends <= MOST_BENDS) {
@@ -41,7 +37,7 @@ export function layout(nodes, edges, { vertical = false, layerGap = 56, gap = 18
 	}
 
 	const count = Math.max(0, ...cells.map((one) => one.layer)) + 1;
-	/** @type {number[][]} */ const layers = Array.from({ length: count }, () => []);
+	const layers = Array.from({ length: count }, () => []);
 	cells.forEach((one, at) => layers[one.layer].push(at));
 	const before = neighbours(cells.length, short, 1), after = neighbours(cells.length, short, 0);
 	order(layers, before, after, cells.length);
@@ -60,7 +56,6 @@ export function layout(nodes, edges, { vertical = false, layerGap = 56, gap = 18
 	});
 	const lines = chains.map((chain) => {
 		const first = chain[0], last = chain[chain.length - 1];
-		/** @type {[number, number][]} */
 		const points = chain.map((at) => {
 			const mid = across[at] + cells[at].size / 2;
 			const place = at === first ? along[cells[at].layer] + thick[cells[at].layer] / 2 + cells[at].thick / 2
@@ -74,7 +69,7 @@ export function layout(nodes, edges, { vertical = false, layerGap = 56, gap = 18
 	return { places, lines, width, height };
 }
 
-/** The layer of each node: the longest path that leads to it. @param {number} count @param {[number, number][]} links */
+/** The layer of each node: the longest path that leads to it. @param {number} count @param {number[][]} links */
 function layersOf(count, links) {
 	const layer = new Array(count).fill(0), waits = new Array(count).fill(0), after = neighbours(count, links, 0);
 	for (const [, to] of links) waits[to] += 1;
@@ -90,14 +85,12 @@ function layersOf(count, links) {
 	return layer;
 }
 
-/** @param {number} count @param {[number, number][]} links @param {0 | 1} end */
 function neighbours(count, links, end) {
-	/** @type {number[][]} */ const found = Array.from({ length: count }, () => []);
+	const found = Array.from({ length: count }, () => []);
 	for (const link of links) found[link[end]].push(link[end === 0 ? 1 : 0]);
 	return found;
 }
 
-/** @param {number[][]} layers @param {number[][]} before @param {number[][]} after @param {number} count */
 function order(layers, before, after, count) {
 	const place = new Float64Array(count);
 	const number = (row) => row.forEach((at, no) => { place[at] = no; });
@@ -116,7 +109,6 @@ function order(layers, before, after, count) {
 	}
 }
 
-/** @param {number[][]} layers @param {{size: number}[]} cells @param {number[][]} before @param {number[][]} after @param {number} gap */
 function align(layers, cells, before, after, gap) {
 	const at = new Float64Array(cells.length);
 	for (const row of layers) {
@@ -142,7 +134,7 @@ function align(layers, cells, before, after, gap) {
 /** Puts a row as near to what is wanted as its order and gaps allow: blocks that touch move together to their mean.
  * @param {number[]} row @param {number[]} wanted @param {{size: number}[]} cells @param {Float64Array} at @param {number} gap */
 function spread(row, wanted, cells, at, gap) {
-	/** @type {{sum: number, count: number, from: number, length: number}[]} */ const blocks = [];
+	const blocks = [];
 	let offset = 0;
 	const offsets = row.map((one) => { const here = offset; offset += cells[one].size + gap; return here; });
 	row.forEach((_, no) => {

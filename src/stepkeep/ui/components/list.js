@@ -9,13 +9,13 @@ import { problemBox, skeleton } from "./parts.js";
 
 /**
  * @template T
- * @param {import("../app.js").Context} context
- * @param {{title: string, load: (signal: AbortSignal) => Promise<T>, draw: (body: T, again: () => void) => import("../dom.js").Child,
- *   actions?: (again: () => void) => import("../dom.js").Child, seconds?: number, keys?: import("../keyboard.js").Keys, kind?: string}} options
- * @returns {import("../app.js").Page & {again: () => void}}
+ * @param {Context} context
+ * @param {{title: string, load: (signal: AbortSignal) => Promise<T>, draw: (body: T, again: () => void) => Child,
+ *   actions?: (again: () => void) => Child, seconds?: number, keys?: Keys, kind?: string}} options
+ * @returns {Page & {again: () => void}}
  */
 export function listPage(context, { title, load, draw, actions, seconds = 15, keys = {}, kind = "" }) {
-	const { signal } = context, store = createStore({ body: /** @type {T | null} */ (null), problem: "" }), body = h("div", { class: "stack" });
+	const { signal } = context, store = createStore({ body: (null), problem: "" }), body = h("div.stack");
 	const reloader = createReloader(async () => {
 		try {
 			store.set({ body: await load(signal), problem: "" });
@@ -37,6 +37,6 @@ export function listPage(context, { title, load, draw, actions, seconds = 15, ke
 	}, signal);
 	every(seconds * 1000, again, signal);
 	again();
-	const element = h("div", { class: `page ${kind}` }, h("div", { class: "head" }, h("h1", null, title), actions ? h("div", { class: "row" }, actions(again)) : null), body);
+	const element = h("div", { class: `page ${kind}` }, h("div.head", h("h1", title), actions ? h("div.row", actions(again)) : null), body);
 	return { element, keys, again };
 }

@@ -7,20 +7,19 @@ import { h, put, unique } from "../dom.js";
 import { line } from "../format.js";
 import { badge, icon } from "../icons.js";
 
-/** @typedef {{label: string, icon: string, keys?: string, act: () => any}} Command */
 
 /** @param {Command[]} commands @param {(path: string) => void} go */
 export function openPalette(commands, go) {
 	const listId = unique("palette");
-	const box = h("input", {
-		class: "input", type: "text", placeholder: "Find a run, a page or an action", "aria-label": "Find a run, a page or an action", autocomplete: "off",
+	const box = h("input.input", {
+		type: "text", placeholder: "Find a run, a page or an action", "aria-label": "Find a run, a page or an action", autocomplete: "off",
 		spellcheck: "false", role: "combobox", "aria-expanded": "true", "aria-controls": listId, on: { input: changed, keydown: pressed },
 	});
 	const list = h("ul", { id: listId, role: "listbox", "aria-label": "Matches" });
-	const element = h("dialog", { class: "palette", "aria-label": "Command palette", on: {
-		close: () => element.remove(), click: (event) => event.target === element && element.close() } }, h("div", { class: "inner" }, box, list));
-	/** @type {(Command & {state?: string})[]} */ let shown = [];
-	/** @type {(Command & {state?: string})[]} */ let runs = [];
+	const element = h("dialog.palette", { "aria-label": "Command palette", on: {
+		close: () => element.remove(), click: (event) => event.target === element && element.close() } }, h("div.inner", box, list));
+	let shown = [];
+	let runs = [];
 	let at = 0, timer = 0, asked = 0;
 
 	function changed() {
@@ -45,8 +44,8 @@ export function openPalette(commands, go) {
 		at = Math.min(at, Math.max(0, shown.length - 1));
 		put(list, shown.length ? shown.map((one, place) => h("li", {
 			role: "option", id: `${listId}-${place}`, "aria-selected": String(place === at), on: { click: () => choose(place), mousemove: () => mark(place) } },
-		icon(one.icon), h("span", { class: "cut" }, line(one.label, 120)), one.state && badge(one.state), one.keys && h("kbd", null, one.keys)))
-			: h("li", { class: "muted", role: "option", "aria-selected": "false" }, "Nothing matches."));
+		icon(one.icon), h("span.cut", line(one.label, 120)), one.state && badge(one.state), one.keys && h("kbd", one.keys)))
+			: h("li.muted", { role: "option", "aria-selected": "false" }, "Nothing matches."));
 		box.setAttribute("aria-activedescendant", `${listId}-${at}`);
 	}
 	function mark(place) {

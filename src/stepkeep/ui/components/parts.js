@@ -18,14 +18,14 @@ export function button(label, act, options = {}) {
 		type: "button", class: `button ${options.kind ?? ""}`, disabled: options.disabled ?? false,
 		"aria-label": options.hidden ? label : null, title: options.title ?? (options.hidden ? label : null),
 		"aria-pressed": options.pressed === undefined ? null : String(options.pressed), on: { click: act },
-	}, options.icon && icon(options.icon), options.hidden ? null : h("span", null, label));
+	}, options.icon && icon(options.icon), options.hidden ? null : h("span", label));
 }
 
-/** A link to a page. @param {string} path @param {...import("../dom.js").Child} children */
+/** A link to a page. @param {string} path @param {...Child} children */
 export const link = (path, ...children) => h("a", { href: href(path) }, ...children);
 
 /** A link to a run, by its short id. @param {string} id */
-export const runLink = (id) => h("a", { href: href(`/runs/${id}`), class: "mono", title: id }, shortId(id));
+export const runLink = (id) => h("a.mono", { href: href(`/runs/${id}`), title: id }, shortId(id));
 
 /** Text of a user, kept apart from the direction of its surroundings. @param {unknown} text @param {number} [most] */
 export const said = (text, most = 300) => h("bdi", { title: String(text).length > 60 ? line(text, 1000) : null }, line(text, most));
@@ -39,44 +39,42 @@ export function copyButton(text, what = "Copy") {
 	return button(what, act, { kind: "plain small", icon: "copy", hidden: true });
 }
 
-/** What a page shows where there is nothing. @param {string} name @param {string} title @param {...import("../dom.js").Child} children */
+/** What a page shows where there is nothing. @param {string} name @param {string} title @param {...Child} children */
 export function empty(name, title, ...children) {
-	return h("div", { class: "empty" }, icon(name), h("h2", null, title), children.length ? h("p", null, ...children) : null);
+	return h("div.empty", icon(name), h("h2", title), children.length ? h("p", ...children) : null);
 }
 
 /** While a page loads. @param {number} [rows] */
-export const skeleton = (rows = 6) => h("div", { class: "skeleton", role: "status", "aria-label": "Loading" }, Array.from({ length: rows }, () => h("i")));
+export const skeleton = (rows = 6) => h("div.skeleton", { role: "status", "aria-label": "Loading" }, Array.from({ length: rows }, () => h("i")));
 
 /** A problem, told where it happened. @param {string} text */
-export const problemBox = (text) => h("div", { class: "problem", role: "alert" }, icon("warn"), h("span", null, inert(text)));
+export const problemBox = (text) => h("div.problem", { role: "alert" }, icon("warn"), h("span", inert(text)));
 
-/** @param {import("../dom.js").Child} title @param {import("../dom.js").Child} body @param {...import("../dom.js").Child} actions */
+/** @param {Child} title @param {Child} body @param {...Child} actions */
 export function card(title, body, ...actions) {
-	return h("section", { class: "card" },
-		h("header", null, typeof title === "string" ? h("h2", null, title) : title, actions.length ? h("div", { class: "row" }, ...actions) : null),
-		h("div", { class: "body" }, body));
+	return h("section.card", h("header", typeof title === "string" ? h("h2", title) : title, actions.length ? h("div.row", ...actions) : null),
+		h("div.body", body));
 }
 
-/** A list of names and values; pairs without a value are left out. @param {[string, import("../dom.js").Child][]} pairs */
-export const facts = (pairs) => h("dl", { class: "facts" },
-	pairs.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+/** A list of names and values; pairs without a value are left out. @param {Child[][]} pairs */
+export const facts = (pairs) => h("dl.facts", pairs.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => [h("dt", name), h("dd", value)]));
 
-/** A field of a form. @param {string} label @param {any} control @param {string} [hint] */
+/** A field of a form. @param {string} label @param {string} [hint] */
 export function field(label, control, hint) {
 	control.id ||= unique("field");
 	const hintId = hint ? unique("hint") : null;
 	if (hintId) control.setAttribute("aria-describedby", hintId);
-	return h("div", { class: "field" }, h("label", { for: control.id }, label), control, hint && h("div", { class: "hint", id: hintId }, hint));
+	return h("div.field", h("label", { for: control.id }, label), control, hint && h("div.hint", { id: hintId }, hint));
 }
 
 /** @param {Record<string, any>} [props] */
-export const input = (props = {}) => h("input", { class: "input", autocomplete: "off", spellcheck: "false", ...props });
+export const input = (props = {}) => h("input.input", { autocomplete: "off", spellcheck: "false", ...props });
 /** @param {Record<string, any>} [props] */
 export const area = (props = {}) => h("textarea", { spellcheck: "false", ...props, class: `input ${props.class ?? ""}` });
 
-/** A select. @param {[string, string][]} options value and words @param {string} chosen @param {(value: string) => void} [changed] */
+/** A select. @param {string[][]} options value and words @param {string} chosen @param {(value: string) => void} [changed] */
 export function select(options, chosen, changed, label = "") {
-	return h("select", { class: "input", "aria-label": label || null, on: { change: (event) => changed?.(event.target.value) } },
+	return h("select.input", { "aria-label": label || null, on: { change: (event) => changed?.(event.target.value) } },
 		options.map(([value, text]) => {
 			const one = h("option", { value }, text);
 			one.selected = value === chosen;
@@ -86,15 +84,15 @@ export function select(options, chosen, changed, label = "") {
 
 /**
  * Tabs with their panels; one panel is built at a time.
- * @param {{id: string, label: import("../dom.js").Child, build: () => Node}[]} tabs @param {string} chosen @param {(id: string) => void} changed
+ * @param {{id: string, label: Child, build: () => Node}[]} tabs @param {string} chosen @param {(id: string) => void} changed
  */
 export function tabbed(tabs, chosen, changed, label = "Parts") {
 	const panel = h("div", { role: "tabpanel", id: unique("panel"), tabindex: "-1" });
-	const buttons = tabs.map((tab) => h("button", {
-		type: "button", role: "tab", class: "tab", id: unique("tab"), "aria-controls": panel.id, data: { tab: tab.id },
+	const buttons = tabs.map((tab) => h("button.tab", {
+		type: "button", role: "tab", id: unique("tab"), "aria-controls": panel.id, data: { tab: tab.id },
 		on: { click: () => show(tab.id, true) },
 	}, tab.label));
-	const list = h("div", { class: "tabs", role: "tablist", "aria-label": label, on: { keydown: move } }, buttons);
+	const list = h("div.tabs", { role: "tablist", "aria-label": label, on: { keydown: move } }, buttons);
 	function move(event) {
 		const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
 		if (!step) return;
@@ -103,7 +101,6 @@ export function tabbed(tabs, chosen, changed, label = "Parts") {
 		show(tabs[at].id, true);
 		buttons[at].focus();
 	}
-	/** @param {string} id @param {boolean} isNew */
 	function show(id, isNew) {
 		const at = Math.max(0, tabs.findIndex((tab) => tab.id === id));
 		buttons.forEach((one, place) => {
@@ -115,13 +112,13 @@ export function tabbed(tabs, chosen, changed, label = "Parts") {
 		if (isNew) changed(tabs[at].id);
 	}
 	show(chosen, false);
-	return { list, panel, show: (id) => show(id, false), relabel: (id, /** @type {import("../dom.js").Child} */ text) => {
+	return { list, panel, show: (id) => show(id, false), relabel: (id, text) => {
 		const at = tabs.findIndex((tab) => tab.id === id);
 		if (at >= 0) put(buttons[at], text);
 	} };
 }
 
-/** A plain table. @param {string} name @param {string[]} columns @param {import("../dom.js").Child[][]} rows */
-export const table = (name, columns, rows) => h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": name },
-	h("table", { class: "table" }, h("thead", null, h("tr", null, columns.map((one) => h("th", { scope: "col" }, one)))),
-		h("tbody", null, rows.map((row) => h("tr", null, row.map((cell) => h("td", null, cell)))))));
+/** A plain table. @param {string} name @param {string[]} columns @param {Child[][]} rows */
+export const table = (name, columns, rows) => h("div.table-box", { tabindex: "0", role: "region", "aria-label": name },
+	h("table.table", h("thead", h("tr", columns.map((one) => h("th", { scope: "col" }, one)))),
+		h("tbody", rows.map((row) => h("tr", row.map((cell) => h("td", cell)))))));

@@ -14,11 +14,11 @@ export async function startDialog(given = {}) {
 	const found = await get("/workflows", { limit: 200 });
 	const names = [...new Set((found.definitions.map((one) => one.workflow)))].sort();
 	if (!names.length) {
-		openDialog({ title: "Start a run", body: h("p", null, "No workflow is published yet. Publish one: ", h("code", null, "stepkeep publish FILE.yaml"), ", or on the page Workflows.") });
+		openDialog({ title: "Start a run", body: h("p", "No workflow is published yet. Publish one: ", h("code", "stepkeep publish FILE.yaml"), ", or on the page Workflows.") });
 		return;
 	}
 	let chosen = given.workflow ?? names[0], read = () => undefined;
-	const fields = h("div", { class: "stack tight" });
+	const fields = h("div.stack.tight");
 	const key = input(), labels = input({ placeholder: "team=a, region=eu" }), priority = input({ type: "number", step: "1", placeholder: "0" });
 	const pick = select(names.map((one) => [one, line(one, 80)]), chosen, (name) => { chosen = name; void draw(); });
 
@@ -31,9 +31,9 @@ export async function startDialog(given = {}) {
 	await draw();
 	openDialog({
 		title: "Start a run", label: "Start", done: "Started", body: [field("Workflow", pick), fields,
-			h("details", null, h("summary", null, "More"), h("div", { class: "stack tight" }, field("Business key", key, "At most one live run has this key."), field("Labels", labels, "NAME=TEXT, separated by commas"), field("Priority", priority, "Higher goes first.")))],
+			h("details", h("summary", "More"), h("div.stack.tight", field("Business key", key, "At most one live run has this key."), field("Labels", labels, "NAME=TEXT, separated by commas"), field("Priority", priority, "Higher goes first.")))],
 		act: async () => {
-			/** @type {Record<string, any>} */ const body = { workflow: chosen };
+			const body = { workflow: chosen };
 			if (chosen === given.workflow && given.version) body.version = given.version;
 			const value = read();
 			if (value !== undefined) body.input = value;
@@ -47,7 +47,7 @@ export async function startDialog(given = {}) {
 	});
 }
 
-/** Fields of an input; returns the function that reads them. @param {HTMLElement} box @param {Record<string, any>} types @param {any} value */
+/** Fields of an input; returns the function that reads them. @param {HTMLElement} box @param {Record<string, any>} types */
 export function inputForm(box, types, value) {
 	const declared = Object.entries(types);
 	if (!declared.length) {
@@ -66,7 +66,7 @@ export function inputForm(box, types, value) {
 	});
 	put(box, controls.map(({ name, type, kind, control }) => field(`${inert(name)}${type.required ? "" : " (optional)"}`, control, [type.description && inert(type.description), kind !== "string" && kind].filter(Boolean).join(" · ") || undefined)));
 	return () => {
-		/** @type {Record<string, any>} */ const found = {};
+		const found = {};
 		for (const { name, type, kind, control } of controls) {
 			const text = control.value;
 			if (kind === "boolean") { if (control.checked || type.required) found[name] = control.checked; continue; }

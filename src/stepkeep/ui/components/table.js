@@ -5,34 +5,30 @@
  */
 import { h, put } from "../dom.js";
 
-/**
- * @template T
- * @typedef {{id: string, label: string, width: string, cell: (row: T) => import("../dom.js").Child, right?: boolean}} Column
- */
 
 /**
  * @template T
  * @param {{name: string, columns: Column<T>[], key: (row: T) => string, open: (row: T, event?: Event) => void,
- *   card: (row: T) => import("../dom.js").Child, version: (row: T) => unknown, selectable?: boolean,
+ *   card: (row: T) => Child, version: (row: T) => unknown, selectable?: boolean,
  *   selected?: (keys: Set<string>) => void, end?: () => void, signal: AbortSignal, seen?: (rows: T[]) => void, empty: () => Node}} options
  */
 export function createTable({ name, columns, key, open, card, version, selectable, selected, end, signal, seen, empty }) {
-	/** @type {T[]} */ let rows = [];
-	/** @type {Map<string, {element: HTMLElement, version: unknown, isNarrow: boolean}>} */ const made = new Map();
-	/** @type {Set<string>} */ const chosen = new Set();
-	/** @type {Set<string>} */ let known = new Set();
+	let rows = [];
+	const made = new Map();
+	const chosen = new Set();
+	let known = new Set();
 	let current = -1, isNarrow = false, height = 38, isFirst = true;
 
 	const template = (selectable ? "1.5rem " : "") + columns.map((one) => one.width).join(" ");
 	const all = h("input", { type: "checkbox", "aria-label": "Select all rows shown", on: { change: () => chooseAll(all.checked) } });
-	const head = h("div", { class: "gridhead", role: "row", "aria-rowindex": "1" },
-		selectable && h("span", { role: "columnheader", class: "check" }, all),
+	const head = h("div.gridhead", { role: "row", "aria-rowindex": "1" },
+		selectable && h("span.check", { role: "columnheader" }, all),
 		columns.map((one) => h("span", { role: "columnheader", class: one.right ? "right" : "" }, one.label)));
 	head.style.gridTemplateColumns = template;
-	const spacer = h("div", { class: "spacer", role: "rowgroup" });
-	const scroller = h("div", { class: "scroller", tabindex: "0", role: "presentation", "aria-label": name, on: { scroll: schedule, keydown: pressed } }, spacer);
-	const foot = h("div", { class: "foot", role: "status" });
-	const element = h("div", { class: "grid", role: "grid", "aria-label": name, "aria-multiselectable": selectable ? "true" : null },
+	const spacer = h("div.spacer", { role: "rowgroup" });
+	const scroller = h("div.scroller", { tabindex: "0", role: "presentation", "aria-label": name, on: { scroll: schedule, keydown: pressed } }, spacer);
+	const foot = h("div.foot", { role: "status" });
+	const element = h("div.grid", { role: "grid", "aria-label": name, "aria-multiselectable": selectable ? "true" : null },
 		h("div", { role: "rowgroup" }, head), scroller, foot);
 	let isScheduled = false;
 	function schedule() {
@@ -96,34 +92,30 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 		if (end && last >= rows.length - 10) end();
 	}
 
-	/** @param {T} row @param {string} id @param {number} at */
 	function make(row, id, at) {
-		const box = selectable && h("span", { role: "gridcell", class: "check" }, h("input", {
+		const box = selectable && h("span.check", { role: "gridcell" }, h("input", {
 			type: "checkbox", tabindex: "-1", "aria-label": "Select this row", checked: chosen.has(id),
 			on: { change: (event) => choose(id, event.target.checked), click: (event) => event.stopPropagation() },
 		}));
-		const made = h("div", { class: "gridrow", role: "row", id: `row-${id}`, on: { click: (event) => clicked(event, row) } },
-			box, isNarrow ? h("div", { class: "cardrow", role: "gridcell" }, card(row))
+		const made = h("div.gridrow", { role: "row", id: `row-${id}`, on: { click: (event) => clicked(event, row) } },
+			box, isNarrow ? h("div.cardrow", { role: "gridcell" }, card(row))
 				: columns.map((one) => h("div", { class: `cell${one.right ? " right" : ""}`, role: "gridcell" }, one.cell(row))));
 		made.style.gridTemplateColumns = isNarrow ? (selectable ? "1.5rem minmax(0, 1fr)" : "minmax(0, 1fr)") : template;
 		return made;
 	}
 
-	/** @param {MouseEvent} event @param {T} row */
 	function clicked(event, row) {
-		if ((event.target).closest("a, button, input")) return;
+		if (event.target.closest("a, button, input")) return;
 		if (getSelection()?.toString()) return;
 		current = rows.indexOf(row);
 		open(row, event);
 	}
 
-	/** @param {string} id @param {boolean} isChosen */
 	function choose(id, isChosen) {
 		if (isChosen) chosen.add(id);
 		else chosen.delete(id);
 		told();
 	}
-	/** @param {boolean} isChosen */
 	function chooseAll(isChosen) {
 		chosen.clear();
 		if (isChosen) for (const row of rows) chosen.add(key(row));
@@ -151,7 +143,6 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 	function pressed(event) {
 		if (event.target !== scroller) return;
 		const pages = Math.max(1, Math.floor(scroller.clientHeight / height) - 1);
-		/** @type {Record<string, () => void>} */
 		const acts = {
 			ArrowDown: () => moveTo(current + 1), ArrowUp: () => moveTo(current - 1), PageDown: () => moveTo(current + pages),
 			PageUp: () => moveTo(current - pages), Home: () => moveTo(0), End: () => moveTo(rows.length - 1),
@@ -176,7 +167,7 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 
 	return {
 		element,
-		/** @param {T[]} next @param {import("../dom.js").Child} said what the foot tells */
+		/** @param {T[]} next @param {Child} said what the foot tells */
 		show(next, said) {
 			const at = current >= 0 && rows[current] ? key(rows[current]) : null;
 			rows = next;

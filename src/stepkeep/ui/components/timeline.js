@@ -12,16 +12,15 @@ const LANE = 30;
 const SHOWN = new Set(["ready", "retrying", "running", "validating", "awaiting_approval", "awaiting_event", "awaiting_completion", "awaiting_children"]);
 const THIN = new Set(["ready", "retrying"]);
 
-/** @typedef {{name: string, state: string, phase: string, states: {state: string, at: string}[], history: any[]}} Lane */
 
 /** @param {{choose: (step: string) => void, signal: AbortSignal}} options */
 export function createTimeline({ choose, signal }) {
-	/** @type {Lane[]} */ let lanes = [];
+	let lanes = [];
 	let from = 0, to = 1, start = 0, stop = 1, isZoomed = false, isLive = false;
-	const ticks = h("div", { class: "ticks", title: "Drag to zoom, double-click to see all" });
-	const box = h("div", { class: "lanes", tabindex: "0", role: "region", "aria-label": "Attempts by step", on: { scroll: () => draw() } });
-	const element = h("div", { class: "timeline" }, h("div", { class: "axis" }, h("span"), ticks), box);
-	const tools = h("div", { class: "row" }, button("Zoom in", () => zoom(0.5), { kind: "small", icon: "plus", hidden: true }),
+	const ticks = h("div.ticks", { title: "Drag to zoom, double-click to see all" });
+	const box = h("div.lanes", { tabindex: "0", role: "region", "aria-label": "Attempts by step", on: { scroll: () => draw() } });
+	const element = h("div.timeline", h("div.axis", h("span"), ticks), box);
+	const tools = h("div.row", button("Zoom in", () => zoom(0.5), { kind: "small", icon: "plus", hidden: true }),
 		button("Zoom out", () => zoom(2), { kind: "small", icon: "dash", hidden: true }), button("Show all", reset, { kind: "small", icon: "fit", hidden: true }));
 	const timer = setInterval(() => { if (isLive && !document.hidden && element.isConnected) follow(); }, 1000);
 	signal.addEventListener("abort", () => clearInterval(timer), { once: true });
@@ -74,21 +73,19 @@ export function createTimeline({ choose, signal }) {
 		const step = steps.find((one) => width / one <= most) ?? width;
 		const found = [];
 		for (let at = Math.ceil((from - start) / step) * step; at <= to - start && found.length < 40; at += step) {
-			const mark = h("span", null, at === 0 ? "0" : `+${span(at)}`);
+			const mark = h("span", at === 0 ? "0" : `+${span(at)}`);
 			mark.style.left = `${((at + start - from) / width) * 100}%`;
 			found.push(mark);
 		}
 		return found;
 	}
-	/** @param {Lane} lane @param {number} at */
 	function drawLane(lane, at) {
-		const track = h("div", { class: "track" }, segments(lane).map((one) => bar(lane, one)));
-		const made = h("div", { class: "lane" }, h("button", { type: "button", class: `name tone-${toneOf(lane.state)}`, on: { click: () => choose(lane.name) } },
-			icon(lane.phase === "undo" ? "undo" : iconOf(lane.state)), h("span", { class: "cut" }, line(lane.name, 80)), h("span", { class: "offscreen" }, words(lane.state))), track);
+		const track = h("div.track", segments(lane).map((one) => bar(lane, one)));
+		const made = h("div.lane", h("button", { type: "button", class: `name tone-${toneOf(lane.state)}`, on: { click: () => choose(lane.name) } },
+			icon(lane.phase === "undo" ? "undo" : iconOf(lane.state)), h("span.cut", line(lane.name, 80)), h("span.offscreen", words(lane.state))), track);
 		made.style.top = `${at * LANE}px`;
 		return made;
 	}
-	/** @param {Lane} lane @param {{state: string, from: number, to: number, attempt: any}} one */
 	function bar(lane, one) {
 		if (one.to < from || one.from > to) return null;
 		const outcome = one.attempt ? one.attempt.state : one.state;
@@ -96,7 +93,7 @@ export function createTimeline({ choose, signal }) {
 		const tip = `${line(lane.name, 80)}, ${said}, ${span(one.to - one.from)}, from ${exact(new Date(one.from).toISOString())}`;
 		const kind = THIN.has(one.state) ? " thin" : one.state.startsWith("awaiting_") ? " soft" : outcome === "lost" ? " lost" : "";
 		const made = h("button", { type: "button", tabindex: "-1", class: `bar tone-${toneOf(one.state === "ready" ? "queued" : lane.phase === "undo" && outcome === "succeeded" ? "rolled_back" : outcome === "open" ? "running" : outcome)}${kind}`, title: tip, "aria-label": tip, on: { click: () => choose(lane.name) } },
-			one.attempt && !kind ? h("span", null, `#${one.attempt.number}`) : null);
+			one.attempt && !kind ? h("span", `#${one.attempt.number}`) : null);
 		made.style.left = `${((one.from - from) / (to - from)) * 100}%`;
 		made.style.width = `${Math.max(0.1, ((one.to - one.from) / (to - from)) * 100)}%`;
 		return made;
@@ -104,7 +101,6 @@ export function createTimeline({ choose, signal }) {
 
 	return {
 		element, tools,
-		/** @param {Lane[]} next @param {string | null} began @param {string | null} ended */
 		show(next, began, ended) {
 			lanes = next.filter((one) => one.states.some((state) => SHOWN.has(state.state)));
 			start = began ? Date.parse(began) : now();
@@ -138,5 +134,5 @@ export function segments(lane) {
 
 export function legend() {
 	const one = (tone, text, kind = "") => h("span", { class: `tone-${tone}` }, h("i", { class: kind }), text);
-	return h("div", { class: "legend" }, one("ok", "succeeded"), one("run", "running"), one("bad", "failed, timed out or lost"), one("wait", "waiting", "soft"), one("undo", "undone"));
+	return h("div.legend", one("ok", "succeeded"), one("run", "running"), one("bad", "failed, timed out or lost"), one("wait", "waiting", "soft"), one("undo", "undone"));
 }

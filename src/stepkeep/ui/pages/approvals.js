@@ -12,17 +12,17 @@ import { badge, icon, note } from "../icons.js";
 import { href, setQuery } from "../router.js";
 import { createReloader, createStore, every } from "../store.js";
 
-const SHOWS = /** @type {[string, string][]} */ ([["mine", "For me"], ["late", "Late"], ["all", "All"]]);
+const SHOWS = ([["mine", "For me"], ["late", "Late"], ["all", "All"]]);
 
-/** @param {import("../app.js").Context} context */
+/** @param {Context} context */
 export function approvalsPage(context) {
 	const { signal } = context;
 	let which = SHOWS.some(([id]) => id === context.query.get("show")) ? (context.query.get("show")) : "mine", at = -1;
-	const store = createStore({ approvals: /** @type {any[] | null} */ (null), complete: true, problem: "" });
-	const tabs = h("div", { class: "switch", role: "group", "aria-label": "Which gates" });
-	const list = h("div", { class: "inbox" }), count = h("p", { class: "muted", role: "status" });
-	const element = h("div", { class: "page narrow" }, h("div", { class: "head" }, h("h1", null, "Approvals"), h("div", { class: "row" }, tabs)), count, list);
-	/** @type {Map<string, {stamp: string, element: HTMLElement}>} */ const cards = new Map();
+	const store = createStore({ approvals: (null), complete: true, problem: "" });
+	const tabs = h("div.switch", { role: "group", "aria-label": "Which gates" });
+	const list = h("div.inbox"), count = h("p.muted", { role: "status" });
+	const element = h("div.page.narrow", h("div.head", h("h1", "Approvals"), h("div.row", tabs)), count, list);
+	const cards = new Map();
 
 	function drawTabs() {
 		put(tabs, SHOWS.map(([id, label]) => h("button", { type: "button", "aria-pressed": String(id === which), on: { click: () => { which = id; setQuery({ show: id === "mine" ? undefined : id }); drawTabs(); store.set({ approvals: null }); reloader.ask(); } } }, label)));
@@ -45,7 +45,7 @@ export function approvalsPage(context) {
 		if (!approvals.length) {
 			cards.clear();
 			return put(list, which === "mine" ? empty("inbox", "Nothing waits for you", "Gates that you may decide show up here at once. ", h("a", { href: href("/approvals", { show: "all" }) }, "All open gates"))
-				: empty("inbox", which === "late" ? "Nothing is late" : "No gate is open", "A workflow opens one with a step that has ", h("code", null, "approval:"), "."));
+				: empty("inbox", which === "late" ? "Nothing is late" : "No gate is open", "A workflow opens one with a step that has ", h("code", "approval:"), "."));
 		}
 		const made = approvals.map((one) => {
 			const key = `${one.run_id}/${one.step}`, stamp = JSON.stringify(one);
@@ -63,21 +63,21 @@ export function approvalsPage(context) {
 		const hasFacts = one.facts && Object.keys(one.facts).length;
 		const simple = hasFacts && Object.values(one.facts).every((value) => value === null || typeof value !== "object") && Object.keys(one.facts).length <= 12;
 		const isAllowed = one.may_decide && may("decide");
-		return h("article", { class: "card gate", tabindex: "0", "aria-label": `${line(one.prompt || one.step, 120)}, ${line(one.workflow, 60)}` },
-			h("div", { class: "gate-head" }, h("span", { class: "muted cut" }, h("a", { href: href(`/runs/${one.run_id}`, { step: one.step }) }, h("bdi", null, line(one.workflow, 60))), " · ", h("bdi", null, line(one.step, 60))),
+		return h("article.card.gate", { tabindex: "0", "aria-label": `${line(one.prompt || one.step, 120)}, ${line(one.workflow, 60)}` },
+			h("div.gate-head", h("span.muted.cut", h("a", { href: href(`/runs/${one.run_id}`, { step: one.step }) }, said(one.workflow, 60)), " · ", said(one.step, 60)),
 				h("span", { class: `due${one.late ? " late" : ""}` }, icon("clock"), countdown(one.until))),
-			h("h2", null, h("bdi", null, inert(one.prompt || `May ${one.step} go on?`))),
-			h("p", { class: "muted" }, one.asked_by?.length ? ["Asked by ", h("b", null, line(one.asked_by.join(", "), 120))] : "Asked", " ", ago(one.opened_at), one.level ? [" ", note("bad", "fire", `escalated, level ${one.level}`)] : null),
-			simple ? h("dl", { class: "facts" }, Object.entries(one.facts).map(([name, value]) => [h("dt", null, h("bdi", null, line(words(name), 60))), h("dd", null, said(value === null ? "–" : value, 400))])) : hasFacts ? jsonView(one.facts, { label: "Facts" }) : null,
+			h("h2", h("bdi", inert(one.prompt || `May ${one.step} go on?`))),
+			h("p.muted", one.asked_by?.length ? ["Asked by ", h("b", line(one.asked_by.join(", "), 120))] : "Asked", " ", ago(one.opened_at), one.level ? [" ", note("bad", "fire", `escalated, level ${one.level}`)] : null),
+			simple ? h("dl.facts", Object.entries(one.facts).map(([name, value]) => [h("dt", said(words(name), 60)), h("dd", said(value === null ? "–" : value, 400))])) : hasFacts ? jsonView(one.facts, { label: "Facts" }) : null,
 			standing(one),
-			isAllowed ? h("div", { class: "gate-actions" }, button("Reject", () => gateDialog("reject", one.run_id, one.step, done, one.prompt), { kind: "danger", icon: "cross" }), button("Approve", () => gateDialog("approve", one.run_id, one.step, done, one.prompt), { kind: "primary", icon: "check" }))
-				: h("p", { class: "refusal" }, icon("slash"), h("span", null, one.refusal ? inert(one.refusal.message) : "Your key lacks the scope decide.")));
+			isAllowed ? h("div.gate-actions", button("Reject", () => gateDialog("reject", one.run_id, one.step, done, one.prompt), { kind: "danger", icon: "cross" }), button("Approve", () => gateDialog("approve", one.run_id, one.step, done, one.prompt), { kind: "primary", icon: "check" }))
+				: h("p.refusal", icon("slash"), h("span", one.refusal ? inert(one.refusal.message) : "Your key lacks the scope decide.")));
 	}
 	function standing(one) {
 		const votes = one.votes ?? [];
 		if (!votes.length && !(one.quorum > 1)) return null;
-		return h("div", { class: "stack tight" }, one.quorum > 1 ? h("p", { class: "muted" }, `${counted(votes.length, "decision")} so far; it needs ${one.quorum}.`) : null,
-			votes.map((vote) => h("div", { class: "row" }, badge(vote.choice ?? vote.decision ?? (vote.approved === false ? "reject" : "approve")), h("b", null, line(vote.by ?? vote.person ?? vote.actor ?? "", 60)), vote.at && ago(vote.at), vote.comment && h("span", { class: "muted" }, said(vote.comment, 200)))));
+		return h("div.stack.tight", one.quorum > 1 ? h("p.muted", `${counted(votes.length, "decision")} so far; it needs ${one.quorum}.`) : null,
+			votes.map((vote) => h("div.row", badge(vote.choice ?? vote.decision ?? (vote.approved === false ? "reject" : "approve")), h("b", line(vote.by ?? vote.person ?? vote.actor ?? "", 60)), vote.at && ago(vote.at), vote.comment && h("span.muted", said(vote.comment, 200)))));
 	}
 
 	const focusAt = (step) => {

@@ -12,20 +12,19 @@ import { ago, countdown, exact, inert, line, moment, span, words } from "../form
 import { badge, note } from "../icons.js";
 import { setQuery } from "../router.js";
 
-/** @typedef {import("../app.js").Context} Context */
 
 /** Asks before it acts. @param {string} title @param {string} text @param {() => Promise<any>} act @param {() => void} again */
-const confirm = (title, text, act, again) => openDialog({ title, label: title, kind: "danger", body: h("p", null, text), act: async () => { await act(); again(); } });
+const confirm = (title, text, act, again) => openDialog({ title, label: title, kind: "danger", body: h("p", text), act: async () => { await act(); again(); } });
 
 /** @param {Context} context */
 export const triggersPage = (context) => listPage(context, {
 	title: "Triggers", load: (signal) => get("/triggers", { limit: 200 }, signal),
-	draw: ({ triggers }, again) => (triggers.length ? h("div", { class: "card" }, table("Triggers", ["Trigger", "Workflow", "Kind", "State", "Next", "Overlap", ""], triggers.map((one) => [
-		said(one.trigger), said(`${one.workflow}${one.version ? ` v${one.version}` : ""}`), words(one.kind), badge(one.state), one.next_at ? [countdown(one.next_at), h("div", { class: "faint" }, moment(one.next_at))] : "–", words(one.overlap ?? ""),
-		h("div", { class: "row" }, button("Next firings", () => void next(one.trigger), { kind: "small" }),
+	draw: ({ triggers }, again) => (triggers.length ? h("div.card", table("Triggers", ["Trigger", "Workflow", "Kind", "State", "Next", "Overlap", ""], triggers.map((one) => [
+		said(one.trigger), said(`${one.workflow}${one.version ? ` v${one.version}` : ""}`), words(one.kind), badge(one.state), one.next_at ? [countdown(one.next_at), h("div.faint", moment(one.next_at))] : "–", words(one.overlap ?? ""),
+		h("div.row", button("Next firings", () => void next(one.trigger), { kind: "small" }),
 			may("operate") && one.state !== "removed" && button(one.state === "paused" ? "Resume" : "Pause", () => attempt(async () => { await post(`/triggers/${named(one.trigger)}/${one.state === "paused" ? "resume" : "pause"}`); again(); }), { kind: "small" }),
 			may("operate") && button("Fire now", () => confirm("Fire", `${one.trigger} starts a run of ${one.workflow} now.`, () => post(`/triggers/${named(one.trigger)}/fire`), again), { kind: "small" })),
-	]))) : empty("bolt", "No triggers", "A workflow declares them below ", h("code", null, "triggers:"), ", with a schedule or an event.")),
+	]))) : empty("bolt", "No triggers", "A workflow declares them below ", h("code", "triggers:"), ", with a schedule or an event.")),
 });
 
 async function next(name) {
@@ -33,7 +32,7 @@ async function next(name) {
 	const moments = told ? told.moments ?? told.next ?? Object.values(told).find(Array.isArray) ?? [] : [];
 	const firings = recent?.firings ?? [];
 	openDialog({ title: `Firings of ${line(name, 60)}`, body: [
-		moments.length ? h("ul", { class: "stack tight" }, moments.slice(0, 20).map((one) => { const at = typeof one === "string" ? one : one.due_at ?? one.at ?? one.moment; return h("li", null, Number.isNaN(Date.parse(at)) ? inert(at) : exact(at)); })) : h("p", { class: "muted" }, "It has no moments ahead: it fires on events, or is paused."),
+		moments.length ? h("ul.stack.tight", moments.slice(0, 20).map((one) => { const at = typeof one === "string" ? one : one.due_at ?? one.at ?? one.moment; return h("li", Number.isNaN(Date.parse(at)) ? inert(at) : exact(at)); })) : h("p.muted", "It has no moments ahead: it fires on events, or is paused."),
 		firings.length ? table("Past firings", ["Moment", "State", "Run"], firings.slice(0, 20).map((one) => [moment(one.due_at), words(one.state), one.run_id ? runLink(one.run_id) : line(one.reason ?? "–")])) : null] });
 }
 
@@ -42,18 +41,17 @@ export const outboxPage = (context) => listPage(context, {
 	title: "Outbox", seconds: 5,
 	load: async (signal) => { const [status, list, sinks] = await Promise.all([get("/outbox/status", {}, signal), get("/outbox", { limit: 100 }, signal), get("/sinks", { limit: 200 }, signal)]); return { status, list, sinks }; },
 	draw: ({ status, list, sinks }, again) => [
-		sinks.sinks.length ? h("div", { class: "card" }, table("Sinks", ["Sink", "Kind", "Waiting", "Dead", "Lag", ""], sinks.sinks.map((one) => {
+		sinks.sinks.length ? h("div.card", table("Sinks", ["Sink", "Kind", "Waiting", "Dead", "Lag", ""], sinks.sinks.map((one) => {
 			const lag = status.sinks.find((two) => two.sink === one.name) ?? { waiting: 0, dead: 0, lag_seconds: 0 };
 			return [said(one.name), words(one.kind ?? "–"), String(lag.waiting), lag.dead ? note("bad", "cross", String(lag.dead)) : "0", lag.lag_seconds ? span(lag.lag_seconds * 1000, true) : "–",
-				h("div", { class: "row" }, may("operate") && lag.dead ? button("Deliver again", () => redrive(one.name, again), { kind: "small" }) : null)];
-		}))) : empty("send", "No sinks", "Events of runs go to sinks: ", h("code", null, "stepkeep sinks add"), " makes one."),
+				h("div.row", may("operate") && lag.dead ? button("Deliver again", () => redrive(one.name, again), { kind: "small" }) : null)];
+		}))) : empty("send", "No sinks", "Events of runs go to sinks: ", h("code", "stepkeep sinks add"), " makes one."),
 		list.deliveries.length ? card("Not delivered yet", table("Deliveries", ["Run", "Sink", "State", "Attempts", "Error"], list.deliveries.map((one) => [runLink(one.run), said(one.sink), badge(one.state), String(one.attempts), one.error ? said(one.error) : "–"]))) : null],
 });
 
-/** @param {string} sink @param {() => void} again */
 function redrive(sink, again) {
 	const reason = input({ autofocus: true });
-	openDialog({ title: "Deliver again", label: "Deliver", body: [h("p", null, `Every dead event of ${inert(sink)} is tried again.`), field("Reason", reason)], act: async () => { await post("/outbox/redrive", { sink, reason: reason.value }); again(); } });
+	openDialog({ title: "Deliver again", label: "Deliver", body: [h("p", `Every dead event of ${inert(sink)} is tried again.`), field("Reason", reason)], act: async () => { await post("/outbox/redrive", { sink, reason: reason.value }); again(); } });
 }
 
 /** @param {Context} context */
@@ -63,9 +61,9 @@ export const policiesPage = (context) => listPage(context, {
 		const text = area({ class: "code", rows: "14", placeholder: "JSON" });
 		openDialog({ title: "Publish a policy", label: "Publish", wide: true, body: field("Policy", text, "As the command line takes it, in JSON."), act: async () => { await post("/policies", readJson(text.value, "The policy")); again(); } });
 	}, { icon: "plus" }),
-	draw: ({ policies }) => (policies.length ? h("div", { class: "card" }, table("Revisions", ["Revision", "Published", "By", ""], policies.map((one) => [h("b", null, String(one.revision)), moment(one.published_at ?? one.at), said(one.published_by ?? one.by ?? "–"),
+	draw: ({ policies }) => (policies.length ? h("div.card", table("Revisions", ["Revision", "Published", "By", ""], policies.map((one) => [h("b", String(one.revision)), moment(one.published_at ?? one.at), said(one.published_by ?? one.by ?? "–"),
 		button("Show", async () => openDialog({ title: `Revision ${one.revision}`, wide: true, body: jsonView(await get(`/policies/${part(String(one.revision))}`)) }), { kind: "small" })])))
-		: empty("shield", "No policy", "Rules decide which starts, steps and gates are allowed. ", h("code", null, "stepkeep policy publish FILE"))),
+		: empty("shield", "No policy", "Rules decide which starts, steps and gates are allowed. ", h("code", "stepkeep policy publish FILE"))),
 });
 
 /** @param {Context} context */
@@ -73,17 +71,17 @@ export const keysPage = (context) => listPage(context, {
 	title: "API keys", load: (signal) => get("/api-keys", { limit: 200 }, signal),
 	actions: (again) => may("admin") && button("Make a key", () => {
 		const owner = input({ autofocus: true }), boxes = ["read", "start", "decide", "complete", "operate", "work", "admin", "vouch", "metrics"].map((one) => [one, h("input", { type: "checkbox", checked: one === "read" })]);
-		openDialog({ title: "Make a key", label: "Make", body: [field("Owner", owner, "A user or a service that is registered."), h("fieldset", { class: "states" }, h("legend", null, "Scopes"), boxes.map(([name, box]) => h("label", { class: "row" }, box, name)))],
+		openDialog({ title: "Make a key", label: "Make", body: [field("Owner", owner, "A user or a service that is registered."), h("fieldset.states", h("legend", "Scopes"), boxes.map(([name, box]) => h("label.row", box, name)))],
 			act: async () => { secret(await post("/api-keys", { owner: owner.value.trim(), scopes: boxes.filter(([, box]) => box.checked).map(([name]) => name) })); again(); } });
 	}, { icon: "plus", kind: "primary" }),
-	draw: ({ keys }, again) => (keys.length ? h("div", { class: "card" }, table("Keys", ["Key", "Owner", "State", "Scopes", "Made", "Ends", ""], keys.map((one) => [h("code", null, `sk_${inert(one.id)}`), said(one.owner), badge(one.state === "live" ? "active" : one.state, words(one.state)), h("span", { class: "chips" }, one.scopes.map((scope) => h("span", { class: "chip" }, scope))), [ago(one.created_at), " by ", said(one.created_by)], one.expires_at ? countdown(one.expires_at) : "never",
-		one.state === "live" ? h("div", { class: "row" }, button("Replace", () => openDialog({ title: "Replace the key", label: "Replace", body: h("p", null, "A new secret is shown once."), act: async () => { secret(await post(`/api-keys/${part(one.id)}/rotate`)); again(); } }), { kind: "small" }),
+	draw: ({ keys }, again) => (keys.length ? h("div.card", table("Keys", ["Key", "Owner", "State", "Scopes", "Made", "Ends", ""], keys.map((one) => [h("code", `sk_${inert(one.id)}`), said(one.owner), badge(one.state === "live" ? "active" : one.state, words(one.state)), h("span.chips", one.scopes.map((scope) => h("span.chip", scope))), [ago(one.created_at), " by ", said(one.created_by)], one.expires_at ? countdown(one.expires_at) : "never",
+		one.state === "live" ? h("div.row", button("Replace", () => openDialog({ title: "Replace the key", label: "Replace", body: h("p", "A new secret is shown once."), act: async () => { secret(await post(`/api-keys/${part(one.id)}/rotate`)); again(); } }), { kind: "small" }),
 			button("Revoke", () => confirm("Revoke", `Programs that use sk_${one.id} are refused within a second.`, () => send("DELETE", `/api-keys/${part(one.id)}`, {}), again), { kind: "small danger" })) : null]))) : empty("key", "No keys")),
 });
 
 function secret(made) {
 	const text = made.secret ?? made.key?.secret ?? "";
-	openDialog({ title: "The new key", body: [h("p", null, "It is shown once. Keep it where only its owner can read it."), h("p", { class: "row" }, h("code", null, inert(text)), copyButton(text, "Copy the key"))] });
+	openDialog({ title: "The new key", body: [h("p", "It is shown once. Keep it where only its owner can read it."), h("p.row", h("code", inert(text)), copyButton(text, "Copy the key"))] });
 }
 
 /** @param {Context} context */
@@ -93,8 +91,8 @@ export const usersPage = (context) => listPage(context, {
 		const name = input({ autofocus: true }), display = input();
 		openDialog({ title: "Register a user", label: "Register", body: [field("Name", name), field("Shown as", display)], act: async () => { await post("/users", { name: name.value.trim(), ...(display.value.trim() ? { display: display.value.trim() } : {}) }); again(); } });
 	}, { icon: "plus", kind: "primary" }),
-	draw: ({ users }, again) => h("div", { class: "card" }, table("Users", ["Name", "Shown as", "Kind", "State", "Registered", ""], users.map((one) => [said(one.name), one.display ? said(one.display) : "–", words(one.kind), badge(one.disabled_at ? "disabled" : "active"), [ago(one.created_at), " by ", said(one.created_by)],
-		h("div", { class: "row" }, button("Show", async () => openDialog({ title: line(one.name, 60), wide: true, body: jsonView(await get(`/users/${part(one.name)}`), { label: "User" }) }), { kind: "small" }),
+	draw: ({ users }, again) => h("div.card", table("Users", ["Name", "Shown as", "Kind", "State", "Registered", ""], users.map((one) => [said(one.name), one.display ? said(one.display) : "–", words(one.kind), badge(one.disabled_at ? "disabled" : "active"), [ago(one.created_at), " by ", said(one.created_by)],
+		h("div.row", button("Show", async () => openDialog({ title: line(one.name, 60), wide: true, body: jsonView(await get(`/users/${part(one.name)}`), { label: "User" }) }), { kind: "small" }),
 			may("admin") && button("Give a role", () => { const role = input({ autofocus: true }); openDialog({ title: `Give ${line(one.name, 40)} a role`, label: "Give", body: field("Role", role), act: async () => { await post(`/users/${part(one.name)}/grant`, { role: role.value.trim() }); again(); } }); }, { kind: "small" }),
 			may("admin") && button(one.disabled_at ? "Enable" : "Disable", () => (one.disabled_at ? attempt(async () => { await post(`/users/${part(one.name)}/enable`); again(); }) : confirm("Disable", `${one.name} and the keys of ${one.name} are refused.`, () => post(`/users/${part(one.name)}/disable`), again)), { kind: `small${one.disabled_at ? "" : " danger"}` }))]))),
 });
@@ -102,9 +100,9 @@ export const usersPage = (context) => listPage(context, {
 /** @param {Context} context */
 export function auditPage(context) {
 	const query = Object.fromEntries(["actor", "operation", "target", "outcome"].map((name) => [name, context.query.get(name) ?? ""]));
-	let rows = /** @type {any[]} */ ([]), next = null;
+	let rows = [], next = null;
 	const load = async (signal, cursor = null) => { const page = await get("/audit", { ...query, limit: 100, cursor }, signal); rows = cursor ? [...rows, ...page.audit] : page.audit; next = page.next; return { rows: [...rows], next }; };
-	const more = h("div", { class: "stack" });
+	const more = h("div.stack");
 	const set = (name, value) => { query[name] = value; setQuery(query); page.again(); };
 	const box = (name, label) => input({ type: "search", placeholder: label, "aria-label": label, value: query[name], on: { change: (event) => set(name, event.target.value.trim()) } });
 	const page = listPage(context, {
@@ -112,7 +110,7 @@ export function auditPage(context) {
 		actions: () => [box("actor", "Who"), box("operation", "Operation"), box("target", "About"), select([["", "Any outcome"], ["done", "Done"], ["refused", "Refused"], ["failed", "Failed"]], query.outcome, (value) => set("outcome", value), "Outcome")],
 		draw: (told) => { show(told); return more; },
 	});
-	const show = ({ rows: list, next: cursor }) => put(more, list.length ? h("div", { class: "card" }, table("Entries", ["Time", "Who", "Operation", "About", "Outcome", "Key", "From"], list.map((one) => [moment(one.at), said(one.actor ?? "–"), words(one.operation), one.target ? said(one.target, 60) : "–", badge(one.outcome === "done" ? "succeeded" : one.outcome === "refused" ? "cancelled" : "failed", one.code ? `${one.outcome}: ${line(one.code, 40)}` : one.outcome), one.key ? h("code", null, line(one.key, 24)) : "–", line(one.address ?? one.source ?? "–", 40)]))) : empty("book", "No entry matches"),
+	const show = ({ rows: list, next: cursor }) => put(more, list.length ? h("div.card", table("Entries", ["Time", "Who", "Operation", "About", "Outcome", "Key", "From"], list.map((one) => [moment(one.at), said(one.actor ?? "–"), words(one.operation), one.target ? said(one.target, 60) : "–", badge(one.outcome === "done" ? "succeeded" : one.outcome === "refused" ? "cancelled" : "failed", one.code ? `${one.outcome}: ${line(one.code, 40)}` : one.outcome), one.key ? h("code", line(one.key, 24)) : "–", line(one.address ?? one.source ?? "–", 40)]))) : empty("book", "No entry matches"),
 		cursor ? button("Show older entries", () => attempt(async () => show(await load(context.signal, cursor)))) : null);
 	return page;
 }

@@ -15,7 +15,7 @@ import { href } from "../router.js";
 const NEWEST = 200, SAMPLE = 12, BUCKETS = 30;
 const TONES = ["ok", "run", "bad"], WORDS = ["succeeded", "other", "failed or rolled back"];
 
-/** @param {import("../app.js").Context} context */
+/** @param {Context} context */
 export function overviewPage(context) {
 	return listPage(context, {
 		title: "Overview", seconds: 10,
@@ -27,25 +27,23 @@ export function overviewPage(context) {
 		},
 		draw: ({ status, runs, steps }) => {
 			const live = status.runs.live, recent = status.runs.recent;
-			const tile = (state, count, text) => h("a", { class: `card tile tone-${toneOf(state)}`, href: href("/runs", { state }) }, h("span", { class: "row" }, icon(iconOf(state)), words(state)), h("b", null, count.toLocaleString("en")), h("span", { class: "faint" }, text));
+			const tile = (state, count, text) => h("a", { class: `card tile tone-${toneOf(state)}`, href: href("/runs", { state }) }, h("span.row", icon(iconOf(state)), words(state)), h("b", count.toLocaleString("en")), h("span.faint", text));
 			const ended = runs.filter((one) => one.ended_at && one.started_at), lengths = ended.map((one) => Date.parse(one.ended_at) - Date.parse(one.started_at)).sort((a, b) => a - b);
 			const at = (share) => lengths[Math.min(lengths.length - 1, Math.floor(lengths.length * share))];
 			return [
-				status.problems.length ? h("section", { class: "why tone-bad", "aria-label": "Problems" }, icon("warn"), h("div", { class: "grow" }, h("b", null, counted(status.problems.length, "problem")), h("ul", null, status.problems.slice(0, 10).map((one) => h("li", null, said(one, 300))))))
-					: h("p", { class: "row" }, note("ok", "check", "Nothing needs attention")),
-				h("div", { class: "tiles" }, ["running", "blocked"].map((state) => tile(state, live.by_state[state] ?? 0, "now")), ["succeeded", "failed", "rolled_back", "cancelled"].map((state) => tile(state, recent.by_state[state] ?? 0, recent.is_complete ? "in 24 hours" : "of the newest 10,000"))),
-				h("div", { class: "cards" },
-					card("Runs over time", runs.length ? throughput(runs) : h("p", { class: "muted" }, "No runs yet.")),
-					card("How long runs take", lengths.length ? [shareBars([["half", 0.5], ["nine of ten", 0.9], ["99 of 100", 0.99]].map(([label, share]) => ({ label: `${label} end within`, value: at((share)), text: span(at((share))) }))), h("p", { class: "faint" }, `of the newest ${counted(lengths.length, "ended run")}`)] : h("p", { class: "muted" }, "No run has ended yet.")),
-					card("Failures by category", Object.keys(status.failures.by_category).length ? shareBars(Object.entries(status.failures.by_category).map(([name, count]) => ({ label: words(name), value: Number(count), text: String(count), tone: "bad" }))) : h("p", { class: "muted" }, "No run has failed in 24 hours.")),
-					card("Backlog", status.queues.length ? shareBars(status.queues.slice(0, 8).map((one) => ({ label: one.needs, value: one.oldest_seconds, text: `${one.ready} ready, oldest ${span(one.oldest_seconds * 1000, true)}`, tone: one.workers ? "run" : "bad" }))) : h("p", { class: "muted" }, "Nothing waits for a worker."), link("/workers", "Workers")),
-					card("Slowest steps", steps.length ? [shareBars(steps.map((one) => ({ label: h("a", { href: href(`/runs/${one.run}`, { step: one.name }) }, said(`${one.workflow}: ${one.name}`, 60)), value: one.ms, text: span(one.ms) }))), h("p", { class: "faint" }, `in the newest ${SAMPLE} ended runs, without waits for people`)] : h("p", { class: "muted" }, "No run has ended yet.")),
-					card("Newest ends", ended.length ? h("ul", { class: "stack tight" }, [...ended].sort((a, b) => (a.ended_at < b.ended_at ? 1 : -1)).slice(0, 6).map((one) => h("li", { class: "row" }, badge(one.state), h("a", { class: "cut grow", href: href(`/runs/${one.id}`) }, said(one.workflow, 60)), moment(one.ended_at)))) : h("p", { class: "muted" }, "No run has ended yet.")))];
+				status.problems.length ? h("section.why.tone-bad", { "aria-label": "Problems" }, icon("warn"), h("div.grow", h("b", counted(status.problems.length, "problem")), h("ul", status.problems.slice(0, 10).map((one) => h("li", said(one, 300))))))
+					: h("p.row", note("ok", "check", "Nothing needs attention")),
+				h("div.tiles", ["running", "blocked"].map((state) => tile(state, live.by_state[state] ?? 0, "now")), ["succeeded", "failed", "rolled_back", "cancelled"].map((state) => tile(state, recent.by_state[state] ?? 0, recent.is_complete ? "in 24 hours" : "of the newest 10,000"))),
+				h("div.cards", card("Runs over time", runs.length ? throughput(runs) : h("p.muted", "No runs yet.")),
+					card("How long runs take", lengths.length ? [shareBars([["half", 0.5], ["nine of ten", 0.9], ["99 of 100", 0.99]].map(([label, share]) => ({ label: `${label} end within`, value: at(share), text: span(at(share)) }))), h("p.faint", `of the newest ${counted(lengths.length, "ended run")}`)] : h("p.muted", "No run has ended yet.")),
+					card("Failures by category", Object.keys(status.failures.by_category).length ? shareBars(Object.entries(status.failures.by_category).map(([name, count]) => ({ label: words(name), value: Number(count), text: String(count), tone: "bad" }))) : h("p.muted", "No run has failed in 24 hours.")),
+					card("Backlog", status.queues.length ? shareBars(status.queues.slice(0, 8).map((one) => ({ label: one.needs, value: one.oldest_seconds, text: `${one.ready} ready, oldest ${span(one.oldest_seconds * 1000, true)}`, tone: one.workers ? "run" : "bad" }))) : h("p.muted", "Nothing waits for a worker."), link("/workers", "Workers")),
+					card("Slowest steps", steps.length ? [shareBars(steps.map((one) => ({ label: h("a", { href: href(`/runs/${one.run}`, { step: one.name }) }, said(`${one.workflow}: ${one.name}`, 60)), value: one.ms, text: span(one.ms) }))), h("p.faint", `in the newest ${SAMPLE} ended runs, without waits for people`)] : h("p.muted", "No run has ended yet.")),
+					card("Newest ends", ended.length ? h("ul.stack.tight", [...ended].sort((a, b) => (a.ended_at < b.ended_at ? 1 : -1)).slice(0, 6).map((one) => h("li.row", badge(one.state), h("a.cut.grow", { href: href(`/runs/${one.id}`) }, said(one.workflow, 60)), moment(one.ended_at)))) : h("p.muted", "No run has ended yet.")))];
 		},
 	});
 }
 
-/** @param {any[]} runs */
 function throughput(runs) {
 	const times = runs.map((one) => Date.parse(one.created_at)), last = Date.now(), first = Math.min(...times), width = Math.max(1000, (last - first) / BUCKETS);
 	const points = Array.from({ length: BUCKETS }, (_, at) => ({ label: new Date(first + at * width).toLocaleTimeString("en-GB"), parts: [0, 0, 0] }));
@@ -53,12 +51,12 @@ function throughput(runs) {
 		const kind = one.state === "succeeded" ? 0 : one.state === "failed" || one.state === "rolled_back" ? 2 : 1;
 		points[Math.max(0, Math.min(BUCKETS - 1, Math.floor((times[at] - first) / width)))].parts[kind] += 1;
 	});
-	return [columnPlot({ name: "Runs by start", points, tones: TONES, words: WORDS }), h("div", { class: "legend" }, TONES.map((tone, at) => h("span", { class: `tone-${tone}` }, h("i"), WORDS[at]))), h("p", { class: "faint" }, `the newest ${counted(runs.length, "run")}, started within ${span(last - first, true)}`)];
+	return [columnPlot({ name: "Runs by start", points, tones: TONES, words: WORDS }), h("div.legend", TONES.map((tone, at) => h("span", { class: `tone-${tone}` }, h("i"), WORDS[at]))), h("p.faint", `the newest ${counted(runs.length, "run")}, started within ${span(last - first, true)}`)];
 }
 
 /** The slowest step of each kind in some runs, by the time in which it was executed. @param {any[]} views */
 function slowest(views) {
-	/** @type {Map<string, any>} */ const found = new Map();
+	const found = new Map();
 	for (const { run, steps } of views) {
 		for (const one of steps) {
 			const ms = one.history.reduce((sum, two) => sum + (two.ended_at ? Date.parse(two.ended_at) - Date.parse(two.started_at) : 0), 0);

@@ -2,10 +2,10 @@
  * The record of a run: its journal with the chain verified in this browser, and the judge's certificate.
  * @module
  */
-import { address, get, Problem } from "../api.js";
+import { address, get, Problem, refused } from "../api.js";
 import { openDialog } from "../components/dialog.js";
 import { jsonView } from "../components/json.js";
-import { button, card, facts, problemBox, skeleton, table } from "../components/parts.js";
+import { button, card, facts, problemBox, said, skeleton, table } from "../components/parts.js";
 import { createTable } from "../components/table.js";
 import { h, put } from "../dom.js";
 import { counted, exact, inert, line, moment, words } from "../format.js";
@@ -20,17 +20,17 @@ export function journalView({ run, signal, as }) {
 	const grid = createTable({
 		name: "Journal", signal, key: (entry) => String(entry.seq), version: (entry) => entry.hash, open: show, empty: () => skeleton(5),
 		columns: [
-			{ id: "seq", label: "Entry", width: "3.5rem", cell: (entry) => h("span", { class: "num" }, String(entry.seq)) }, { id: "at", label: "Time", width: "6rem", cell: (entry) => moment(entry.at) },
-			{ id: "what", label: "What happened", width: "minmax(14rem, 3fr)", cell: (entry) => h("span", { class: "cut" }, summary(entry)) }, { id: "by", label: "By", width: "minmax(6rem, 1fr)", cell: (entry) => h("span", { class: "cut muted" }, line(actorOf(entry), 60)) },
-			{ id: "hash", label: "Hash", width: "6.5rem", cell: (entry) => h("span", { class: "mono faint", title: entry.hash }, entry.hash.slice(0, 10)) }],
-		card: (entry) => [h("div", { class: "row" }, h("b", null, `#${entry.seq}`), moment(entry.at), h("span", { class: "muted cut grow" }, line(actorOf(entry), 60))), h("div", { class: "cut" }, summary(entry))],
+			{ id: "seq", label: "Entry", width: "3.5rem", cell: (entry) => h("span.num", String(entry.seq)) }, { id: "at", label: "Time", width: "6rem", cell: (entry) => moment(entry.at) },
+			{ id: "what", label: "What happened", width: "minmax(14rem, 3fr)", cell: (entry) => h("span.cut", summary(entry)) }, { id: "by", label: "By", width: "minmax(6rem, 1fr)", cell: (entry) => h("span.cut.muted", line(actorOf(entry), 60)) },
+			{ id: "hash", label: "Hash", width: "6.5rem", cell: (entry) => h("span.mono.faint", { title: entry.hash }, entry.hash.slice(0, 10)) }],
+		card: (entry) => [h("div.row", h("b", `#${entry.seq}`), moment(entry.at), h("span.muted.cut.grow", line(actorOf(entry), 60))), h("div.cut", summary(entry))],
 	});
-	const element = h("div", { class: "stack journal" }, h("div", { class: "row" }, verdict, h("a", { class: "button small", href: address(`/runs/${run}/log`), download: `${run}.jsonl` }, icon("book"), "Download the log")), grid.element);
+	const element = h("div.stack.journal", h("div.row", verdict, h("a.button.small", { href: address(`/runs/${run}/log`), download: `${run}.jsonl` }, icon("book"), "Download the log")), grid.element);
 
 	function show(entry) {
-		openDialog({ title: `Entry ${entry.seq}`, wide: true, body: [facts([["Time", exact(entry.at)], ["Hash", h("code", null, entry.hash)]]),
-			table("Changes", ["What", "From", "To", "Trigger", "Event", "Actor"], entry.lines.slice(0, 200).map((one) => [h("bdi", null, line(subjectOf(one), 60)), one.from_state ?? one.from ?? "–", one.to_state ?? one.to ?? "–", line(one.trigger ?? "", 60), line(one.metadata?.event ?? one.event_type ?? "", 60), line(one.metadata?.actor ?? "", 60)])),
-			h("details", null, h("summary", null, "The bytes that the hash covers"), h("pre", { class: "trace" }, inert(entry.body).slice(0, 100_000))), jsonView(entry.lines, { open: false, label: "Lines" })] });
+		openDialog({ title: `Entry ${entry.seq}`, wide: true, body: [facts([["Time", exact(entry.at)], ["Hash", h("code", entry.hash)]]),
+			table("Changes", ["What", "From", "To", "Trigger", "Event", "Actor"], entry.lines.slice(0, 200).map((one) => [said(subjectOf(one), 60), one.from_state ?? one.from ?? "–", one.to_state ?? one.to ?? "–", line(one.trigger ?? "", 60), line(one.metadata?.event ?? one.event_type ?? "", 60), line(one.metadata?.actor ?? "", 60)])),
+			h("details", h("summary", "The bytes that the hash covers"), h("pre.trace", inert(entry.body).slice(0, 100_000))), jsonView(entry.lines, { open: false, label: "Lines" })] });
 	}
 	async function read() {
 		if (isReading || !view) return;
@@ -44,7 +44,7 @@ export function journalView({ run, signal, as }) {
 			isRead = true;
 			seq = entries.at(-1)?.seq ?? 0;
 			put(verdict, told.kind === "whole" ? note("ok", "check", `Chain verified in this browser: ${counted(told.count, "entry", "entries")}, each with the hash of the one before`)
-				: told.kind === "unable" ? note("wait", "warn", told.why) : h("div", { class: "problem", role: "alert" }, icon("warn"), h("span", null, h("b", null, `Entry ${told.broken} is broken: `), told.why, ". ", button("Show it", () => { const found = entries.find((one) => one.seq === told.broken); if (found) show(found); }, { kind: "small" }))));
+				: told.kind === "unable" ? note("wait", "warn", told.why) : h("div.problem", { role: "alert" }, icon("warn"), h("span", h("b", `Entry ${told.broken} is broken: `), told.why, ". ", button("Show it", () => { const found = entries.find((one) => one.seq === told.broken); if (found) show(found); }, { kind: "small" }))));
 		} catch (error) {
 			if (signal.aborted) return;
 			if (!(error instanceof Problem)) throw error;
@@ -70,16 +70,15 @@ function summary(entry) {
 
 /** @param {string} run @param {AbortSignal} signal */
 export function certificateView(run, signal) {
-	const element = h("div", { class: "stack" });
+	const element = h("div.stack");
 	async function show() {
 		put(element, skeleton(4));
-		const told = await get(`/runs/${run}/certificate`, {}, signal).catch((error) => { if (error instanceof Problem) return error; throw error; });
+		const told = await get(`/runs/${run}/certificate`, {}, signal).catch(refused);
 		if (told instanceof Problem) return put(element, problemBox(told.message));
-		put(element, card("Certificate", h("div", { class: "stack" },
-			h("p", { class: "row" }, told.ok ? note("ok", "shield", `The judge says: ${told.verdict}`) : note("bad", "warn", `The judge says: ${told.verdict}`), h("span", { class: "muted" }, "It read the journal, the definition and the payloads, with no code of the engine.")),
-			facts([["Entries", String(told.entries ?? "–")], ["Head", told.head && h("code", null, told.head)], ["Definition", told.definition && `${told.definition.name} version ${told.definition.version}`], ["Payloads compared", told.payloads && String(told.payloads.compared)], ...Object.entries(told.counts ?? {}).map(([name, value]) => /** @type {[string, string]} */ ([words(name), String(value)]))]),
+		put(element, card("Certificate", h("div.stack", h("p.row", told.ok ? note("ok", "shield", `The judge says: ${told.verdict}`) : note("bad", "warn", `The judge says: ${told.verdict}`), h("span.muted", "It read the journal, the definition and the payloads, with no code of the engine.")),
+			facts([["Entries", String(told.entries ?? "–")], ["Head", told.head && h("code", told.head)], ["Definition", told.definition && `${told.definition.name} version ${told.definition.version}`], ["Payloads compared", told.payloads && String(told.payloads.compared)], ...Object.entries(told.counts ?? {}).map(([name, value]) => ([words(name), String(value)]))]),
 			told.dialects?.length ? table("Dialects", ["Dialect", "State there", "Lines", "Invariants", "Verdict"], told.dialects.map((one) => [one.dialect, badge(String(one.state).toLowerCase(), inert(one.state)), String(one.lines), String(one.invariants), one.ok ? note("ok", "check", "refines it") : note("bad", "cross", counted(one.findings.length, "finding"))])) : null,
-			h("details", null, h("summary", null, "The whole certificate"), jsonView(told, { open: false, label: "Certificate" }))), h("a", { class: "button small", href: address(`/runs/${run}/evidence`), download: `evidence-${run}.zip` }, icon("book"), "Evidence pack")));
+			h("details", h("summary", "The whole certificate"), jsonView(told, { open: false, label: "Certificate" }))), h("a.button.small", { href: address(`/runs/${run}/evidence`), download: `evidence-${run}.zip` }, icon("book"), "Evidence pack")));
 	}
 	return { element, show: () => void show() };
 }

@@ -3,7 +3,7 @@
  * with its chain verified here, certificate, and the same in the words of a dialect.
  * @module
  */
-import { address, follow, get, may, named, Problem } from "../api.js";
+import { address, follow, get, may, named, Problem, refused } from "../api.js";
 import { cancelDialog, completeDialog, gateDialog, holdDialog, moves, quarantineDialog, rerunDialog, sendDialog } from "../actions.js";
 import { attempt } from "../components/dialog.js";
 import { createGraph } from "../components/graph.js";
@@ -22,7 +22,7 @@ import { certificateView, journalView } from "./record.js";
 const DIALECTS = ["run", "ioa", "linear", "action", "workstream"];
 const TABS = ["flow", "steps", "data", "journal", "record"];
 
-/** @param {import("../app.js").Context} context */
+/** @param {Context} context */
 export function runPage(context) {
 	const { signal, params } = context, id = params.id;
 	const store = createStore({
@@ -31,20 +31,19 @@ export function runPage(context) {
 	let tab = TABS.includes(context.query.get("tab") ?? "") ? (context.query.get("tab")) : "flow";
 	const done = () => reloader.ask();
 
-	const head = h("div", { class: "stack tight" }), why = h("div"), problem = h("div");
+	const head = h("div.stack.tight"), why = h("div"), problem = h("div");
 	const graph = createGraph({ name: "Steps of the run", choose, signal }), timeline = createTimeline({ choose, signal });
-	const aside = h("aside", { class: "card step-panel", "aria-label": "Step", hidden: true });
-	const flow = h("div", { class: "flow" }, h("div", { class: "stack" },
-		h("section", { class: "card graph-card", "aria-label": "Graph" }, graph.element),
-		h("section", { class: "card", "aria-label": "Timeline" }, h("header", null, h("h2", null, "Timeline"), legend(), h("div", { class: "row" }, timeline.tools)), timeline.element)), aside);
-	const steps = h("div"), data = h("div", { class: "stack" }), dialect = h("div");
+	const aside = h("aside.card.step-panel", { "aria-label": "Step", hidden: true });
+	const flow = h("div.flow", h("div.stack", h("section.card.graph-card", { "aria-label": "Graph" }, graph.element),
+		h("section.card", { "aria-label": "Timeline" }, h("header", h("h2", "Timeline"), legend(), h("div.row", timeline.tools)), timeline.element)), aside);
+	const steps = h("div"), data = h("div.stack"), dialect = h("div");
 	const journal = journalView({ run: id, signal, as: () => store.get().as }), record = certificateView(id, signal);
 	const tabs = tabbed([
 		{ id: "flow", label: "Flow", build: () => flow }, { id: "steps", label: "Steps", build: () => steps }, { id: "data", label: "Data", build: () => data },
 		{ id: "journal", label: "Journal", build: () => { journal.show(store.get().view); return journal.element; } }, { id: "record", label: "Certificate", build: () => { record.show(); return record.element; } }],
 	tab, (next) => { tab = next; setQuery({ tab: next === "flow" ? undefined : next }); }, "Parts of the run");
-	const element = h("div", { class: "page run" }, head, problem, why, dialect, tabs.list, tabs.panel);
-	put(head, h("div", { class: "head" }, h("h1", null, "Run")), skeleton(2));
+	const element = h("div.page.run", head, problem, why, dialect, tabs.list, tabs.panel);
+	put(head, h("div.head", h("h1", "Run")), skeleton(2));
 
 	function choose(step) {
 		const next = store.get().step === step ? "" : step;
@@ -59,7 +58,7 @@ export function runPage(context) {
 	async function readStep() {
 		const { step } = store.get();
 		if (!step) return;
-		const told = await get(`/runs/${id}/steps/${named(step)}`, {}, signal).catch((error) => { if (error instanceof Problem) return null; throw error; });
+		const told = await get(`/runs/${id}/steps/${named(step)}`, {}, signal).catch(refused);
 		if (store.get().step === step) store.set({ detail: told?.step ?? null });
 	}
 
@@ -80,7 +79,7 @@ export function runPage(context) {
 	let drawn = "";
 	store.watch((state) => {
 		put(problem, state.problem ? problemBox(state.problem) : null);
-		if (!state.view) { if (state.problem) put(head, h("h1", null, "Run")); return; }
+		if (!state.view) { if (state.problem) put(head, h("h1", "Run")); return; }
 		const stamp = JSON.stringify([state.view.run.journal.seq, state.view.run.quarantined, state.view.steps.map((one) => one.progress), state.why?.causes?.map((one) => [one.sentence.replace(/\d+/g, ""), one.code]), state.step, state.detail?.history?.length, Boolean(state.detail), state.as, Boolean(state.told)]);
 		if (stamp === drawn) return;
 		drawn = stamp;
@@ -96,50 +95,43 @@ export function runPage(context) {
 		timeline.show(view.steps, run.started_at ?? run.created_at, run.ended_at);
 		drawPanel(view, step, detail);
 		put(steps, stepsTable(view));
-		put(data, card("Input", jsonView(run.input, { label: "Input" })), run.ended_at ? card("Output", run.output === null ? h("p", { class: "muted" }, "The run has no output.") : jsonView(run.output, { label: "Output" })) : null,
-			run.warnings.length ? card("Warnings", h("ul", { class: "stack tight" }, run.warnings.map((one) => h("li", { class: "row" }, icon("warn"), said(one, 400))))) : null);
+		put(data, card("Input", jsonView(run.input, { label: "Input" })), run.ended_at ? card("Output", run.output === null ? h("p.muted", "The run has no output.") : jsonView(run.output, { label: "Output" })) : null,
+			run.warnings.length ? card("Warnings", h("ul.stack.tight", run.warnings.map((one) => h("li.row", icon("warn"), said(one, 400))))) : null);
 		put(dialect, as && told ? dialectCard(as, told) : null);
 		tabs.relabel("steps", `Steps (${view.steps.length})`);
 		journal.update(view);
 	}
 
-	/** @param {any} view @param {string} as */
 	function drawHead(view, as) {
 		const { run } = view, isLive = !run.ended_at;
 		const labels = Object.entries(run.labels ?? {});
 		put(head,
-			h("nav", { class: "crumbs", "aria-label": "Path" }, link("/runs", "Runs"), icon("right"), link(`/workflows/${encodeURI(run.workflow)}`, h("bdi", null, line(run.workflow, 60))), icon("right"), h("span", { class: "mono", title: run.id }, shortId(run.id)), copyButton(run.id, "Copy the id")),
-			h("div", { class: "head" }, h("h1", null, h("bdi", null, line(run.workflow, 80))), badge(run.state), run.rollback && run.rollback !== "none" ? note("undo", "undo", `rollback ${words(run.rollback).toLowerCase()}`) : null, run.quarantined && note("bad", "shield", "quarantined"),
-				h("div", { class: "row" },
-					select([["", "Stepkeep's words"], ...DIALECTS.map((one) => /** @type {[string, string]} */ ([one, `as ${one}`]))], as, (next) => { store.set({ as: next, told: null }); setQuery({ as: next }); reloader.ask(); journal.reset(); }, "Words of"),
+			h("nav.crumbs", { "aria-label": "Path" }, link("/runs", "Runs"), icon("right"), link(`/workflows/${encodeURI(run.workflow)}`, said(run.workflow, 60)), icon("right"), h("span.mono", { title: run.id }, shortId(run.id)), copyButton(run.id, "Copy the id")),
+			h("div.head", h("h1", said(run.workflow, 80)), badge(run.state), run.rollback && run.rollback !== "none" ? note("undo", "undo", `rollback ${words(run.rollback).toLowerCase()}`) : null, run.quarantined && note("bad", "shield", "quarantined"),
+				h("div.row", select([["", "Stepkeep's words"], ...DIALECTS.map((one) => ([one, `as ${one}`]))], as, (next) => { store.set({ as: next, told: null }); setQuery({ as: next }); reloader.ask(); journal.reset(); }, "Words of"),
 					isLive && may("complete") && button("Send", () => sendDialog(id, "", done), { icon: "send" }),
 					!isLive && may("start") && button("Run again", () => rerunDialog(view, done), { icon: "retry", kind: "primary" }),
 					isLive && may("operate") && button("Cancel", () => cancelDialog(view, done), { icon: "slash", kind: "danger" }))),
-			h("div", { class: "meta" },
-				meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", `${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`),
+			h("div.meta", meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", `${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`),
 				run.business_key && meta("Business key", said(run.business_key, 80)), run.correlation_id !== run.id && meta("Correlation", said(run.correlation_id, 80)), run.rerun_of && meta("Rerun of", runLink(run.rerun_of)),
-				costText(run.cost) && meta("Cost", costText(run.cost)), labels.length ? meta("Labels", h("span", { class: "chips" }, labels.slice(0, 8).map(([name, text]) => h("span", { class: "chip" }, line(`${name}=${text}`, 60))))) : null));
+				costText(run.cost) && meta("Cost", costText(run.cost)), labels.length ? meta("Labels", h("span.chips", labels.slice(0, 8).map(([name, text]) => h("span.chip", line(`${name}=${text}`, 60))))) : null));
 	}
-	/** @param {string} name @param {import("../dom.js").Child} value */
-	const meta = (name, value) => h("span", null, h("span", { class: "faint" }, name, " "), value);
+	const meta = (name, value) => h("span", h("span.faint", name, " "), value);
 
-	/** @param {any} view @param {any} explained */
 	function drawWhy(view, explained) {
 		const { run } = view;
-		if (run.ended_at) return put(why, run.error ? h("div", { class: `why tone-${toneOf(run.state)}` }, icon(run.state === "rolled_back" ? "undo" : "cross"), h("div", { class: "grow" }, h("b", null, run.category ? `Error, category ${words(run.category).toLowerCase()}` : "Error"), h("p", null, said(run.error, 1000)))) : null);
+		if (run.ended_at) return put(why, run.error ? h("div", { class: `why tone-${toneOf(run.state)}` }, icon(run.state === "rolled_back" ? "undo" : "cross"), h("div.grow", h("b", run.category ? `Error, category ${words(run.category).toLowerCase()}` : "Error"), h("p", said(run.error, 1000)))) : null);
 		const causes = explained?.causes ?? [];
 		if (!causes.length) return put(why);
 		const [first, ...rest] = causes, [tone, name] = kindOf(first.code);
 		const buttons = moves(first, view, done);
-		put(why, h("div", { class: `why tone-${tone}`, role: "status" }, icon(name), h("div", { class: "grow" },
-			h("b", null, first.code === "running" || first.code === "soon" ? "It moves" : "Why it does not move"), h("p", null, said(first.sentence, 1000)),
-			!buttons.length && first.command && tone === "bad" ? h("p", { class: "command" }, h("code", null, inert(first.command)), copyButton(first.command, "Copy the command")) : null,
-			rest.length ? h("details", null, h("summary", null, counted(rest.length, "other cause")), h("ul", null, rest.slice(0, 20).map((one) => h("li", null, said(one.sentence, 400))))) : null),
-		h("div", { class: "row" }, first.until && ["approval", "decision", "completion", "event", "retry", "sleep", "scheduled"].includes(first.code) ? h("span", { class: "muted due" }, icon("clock"), countdown(first.until)) : null,
+		put(why, h("div", { class: `why tone-${tone}`, role: "status" }, icon(name), h("div.grow", h("b", first.code === "running" || first.code === "soon" ? "It moves" : "Why it does not move"), h("p", said(first.sentence, 1000)),
+			!buttons.length && first.command && tone === "bad" ? h("p.command", h("code", inert(first.command)), copyButton(first.command, "Copy the command")) : null,
+			rest.length ? h("details", h("summary", counted(rest.length, "other cause")), h("ul", rest.slice(0, 20).map((one) => h("li", said(one.sentence, 400))))) : null),
+		h("div.row", first.until && ["approval", "decision", "completion", "event", "retry", "sleep", "scheduled"].includes(first.code) ? h("span.muted.due", icon("clock"), countdown(first.until)) : null,
 			buttons.map((one) => button(one.label, () => attempt(one.act), { kind: one.kind, icon: one.icon })))));
 	}
 
-	/** @param {any} view @param {string} chosen */
 	function drawGraph(view, chosen) {
 		const plan = view.steps.filter((one) => one.phase !== "undo");
 		const undo = new Map(view.steps.filter((one) => one.phase === "undo").map((one) => [one.name.replace(/^undo:/, ""), one]));
@@ -153,7 +145,6 @@ export function runPage(context) {
 		graph.show(nodes, edges, chosen);
 	}
 
-	/** @param {any} view @param {string} name @param {any} detail */
 	function drawPanel(view, name, detail) {
 		const one = detail?.name === name ? detail : view.steps.find((step) => step.name === name);
 		aside.hidden = !one;
@@ -165,17 +156,16 @@ export function runPage(context) {
 			awaiting_completion: may("complete") && button("Complete", () => completeDialog(run, name, done), { kind: "primary small", icon: "check" }),
 			awaiting_event: may("complete") && one.kind !== "sleep" && button("Send", () => sendDialog(run, eventOf(view, one), done), { kind: "primary small", icon: "send" }) };
 		const held = view.run.waiting_for.find((waits) => (waits.step ?? waits.name) === name && /hold|decision/.test(JSON.stringify(waits)));
-		put(aside, h("header", null, h("h2", null, h("bdi", null, line(name, 80))), badge(one.state), h("div", { class: "row" }, held && may("decide") ? button("Decide", () => holdDialog(run, name, done), { kind: "primary small", icon: "hand" }) : acts[one.state],
+		put(aside, h("header", h("h2", said(name, 80)), badge(one.state), h("div.row", held && may("decide") ? button("Decide", () => holdDialog(run, name, done), { kind: "primary small", icon: "hand" }) : acts[one.state],
 			button("Close the step", () => choose(name), { kind: "plain small", icon: "cross", hidden: true }))),
-		h("div", { class: "body stack" },
-			one.error ? h("div", { class: "problem" }, icon("cross"), h("span", null, one.category ? h("b", null, `${words(one.category)}: `) : null, said(one.error, 2000))) : null,
+		h("div.body.stack", one.error ? h("div.problem", icon("cross"), h("span", one.category ? h("b", `${words(one.category)}: `) : null, said(one.error, 2000))) : null,
 			facts([["Kind", words(one.kind)], ["Phase", one.phase === "main" ? null : words(one.phase)], ["Attempts", one.attempts ? `${one.attempts}${one.losses ? `, ${counted(one.losses, "lease")} lost` : ""}` : null], ["Worker", one.worker && said(one.worker)], ["Started", one.started_at && moment(one.started_at)],
-				["Took", one.started_at && lasted(one.started_at, one.ended_at)], ["Ends by itself", one.until && countdown(one.until)], ["Next attempt", one.state === "retrying" && one.due_at ? countdown(one.due_at) : null], ["After", one.depends_on.length ? h("span", { class: "chips" }, one.depends_on.map((dep) => button(line(dep, 40), () => choose(dep), { kind: "small" }))) : null],
+				["Took", one.started_at && lasted(one.started_at, one.ended_at)], ["Ends by itself", one.until && countdown(one.until)], ["Next attempt", one.state === "retrying" && one.due_at ? countdown(one.due_at) : null], ["After", one.depends_on.length ? h("span.chips", one.depends_on.map((dep) => button(line(dep, 40), () => choose(dep), { kind: "small" }))) : null],
 				["Cost", costText(one.cost)], ["Progress", one.progress ? said(typeof one.progress === "object" ? [one.progress.fraction !== undefined && one.progress.fraction !== null ? `${Math.round(one.progress.fraction * 100)} %` : "", one.progress.message ?? one.progress.text ?? ""].filter(Boolean).join(", ") || JSON.stringify(one.progress) : one.progress, 300) : null],
 				["Skipped", one.skipped && said(one.skipped.sentence ?? one.skipped.reason ?? JSON.stringify(one.skipped), 300)], ["In doubt", one.in_doubt ? "yes: it is not known whether it took effect" : null]]),
-			one.record ? h("section", { class: "stack tight" }, h("h3", null, "Record"), jsonView(one.record, { label: "Record" })) : null,
-			one.output !== null && one.output !== undefined ? h("section", { class: "stack tight" }, h("h3", null, "Output"), jsonView(one.output, { label: "Output" })) : null,
-			one.history.length ? h("section", { class: "stack tight" }, h("h3", null, counted(one.history.length, "attempt")), h("div", { class: "attempts", tabindex: "0", role: "region", "aria-label": "Attempts" }, [...one.history].reverse().map(attemptCard))) : null));
+			one.record ? h("section.stack.tight", h("h3", "Record"), jsonView(one.record, { label: "Record" })) : null,
+			one.output !== null && one.output !== undefined ? h("section.stack.tight", h("h3", "Output"), jsonView(one.output, { label: "Output" })) : null,
+			one.history.length ? h("section.stack.tight", h("h3", counted(one.history.length, "attempt")), h("div.attempts", { tabindex: "0", role: "region", "aria-label": "Attempts" }, [...one.history].reverse().map(attemptCard))) : null));
 	}
 
 	void follow(`/runs/${id}/stream`, { signal, connected: (is) => context.live(is ? "on" : "off"), event: (name) => { if (name === "end") context.live("none"); reloader.ask(); } });
@@ -203,17 +193,16 @@ export function runPage(context) {
 	};
 
 	function stepsTable(view) {
-		return h("div", { class: "card" }, h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": "Steps" }, h("table", { class: "table" }, h("thead", null, h("tr", null, ["Step", "State", "Kind", "Attempts", "Worker", "Started", "Took", "Cost", "Error or output"].map((one) => h("th", { scope: "col" }, one)))),
-			h("tbody", null, view.steps.slice(0, 1000).map((one) => h("tr", null, h("td", null, button(line(one.name, 60), () => choose(one.name), { kind: "plain small link" })), h("td", null, badge(one.state)), h("td", { class: "muted" }, one.phase === "main" ? words(one.kind) : `${words(one.kind)}, ${one.phase}`), h("td", { class: "num" }, one.attempts || "–"),
-				h("td", { class: "muted" }, workerOf(one)), h("td", { class: "num" }, moment(one.started_at)), h("td", { class: "num" }, lasted(one.started_at, one.ended_at)), h("td", { class: "num" }, costText(one.cost) || "–"), h("td", { class: "wide-cell" }, one.error ? h("span", { class: "late" }, said(one.error, 200)) : one.output === null || one.output === undefined ? "–" : h("code", { class: "muted" }, line(JSON.stringify(one.output), 120)))))))));
+		return h("div.card", h("div.table-box", { tabindex: "0", role: "region", "aria-label": "Steps" }, h("table.table", h("thead", h("tr", ["Step", "State", "Kind", "Attempts", "Worker", "Started", "Took", "Cost", "Error or output"].map((one) => h("th", { scope: "col" }, one)))),
+			h("tbody", view.steps.slice(0, 1000).map((one) => h("tr", h("td", button(line(one.name, 60), () => choose(one.name), { kind: "plain small link" })), h("td", badge(one.state)), h("td.muted", one.phase === "main" ? words(one.kind) : `${words(one.kind)}, ${one.phase}`), h("td.num", one.attempts || "–"),
+				h("td.muted", workerOf(one)), h("td.num", moment(one.started_at)), h("td.num", lasted(one.started_at, one.ended_at)), h("td.num", costText(one.cost) || "–"), h("td.wide-cell", one.error ? h("span.late", said(one.error, 200)) : one.output === null || one.output === undefined ? "–" : h("code.muted", line(JSON.stringify(one.output), 120)))))))));
 	}
 }
 
 const workerOf = (one) => { const name = one.worker ?? one.history.at(-1)?.worker; return name ? h("span", { title: name }, line(name, 24)) : "–"; };
-/** @param {any} view @param {any} step */
 const eventOf = (view, step) => view.run.waiting_for.find((one) => (one.step ?? one.name) === step.name)?.event ?? "";
 
-/** What a node says under its name. @param {any} one */
+/** What a node says under its name. */
 function subOf(one) {
 	if (one.state === "retrying") return `attempt ${one.attempts} failed`;
 	if (one.state.startsWith("awaiting_")) return words(one.state).toLowerCase();
@@ -224,19 +213,18 @@ function subOf(one) {
 
 function attemptCard(one) {
 	const kept = one.evidence;
-	return h("article", { class: "attempt" }, h("header", null, h("b", null, `#${one.number}`), badge(one.state), h("span", { class: "muted num" }, lasted(one.started_at, one.ended_at))),
-		h("p", { class: "faint" }, moment(one.started_at), " · ", h("span", { title: one.worker }, line(one.worker ?? "", 40)), costText(one.cost) ? ` · ${costText(one.cost)}` : ""),
-		one.error ? h("p", { class: "late" }, one.category ? `${words(one.category)}: ` : "", said(one.error, 1000)) : null,
-		kept?.traceback ? h("details", { open: true }, h("summary", null, "Traceback"), h("pre", { class: "trace bad", tabindex: "0" }, inert(kept.traceback))) : null,
-		kept?.log?.length ? h("details", { open: true }, h("summary", null, counted(kept.log.length, "log line")), h("pre", { class: "trace", tabindex: "0" }, kept.log.map((row) => `${inert(typeof row === "string" ? row : JSON.stringify(row))}\n`))) : null,
-		kept && "inputs" in kept ? h("details", null, h("summary", null, "Inputs"), jsonView(kept.inputs, { label: "Inputs" })) : null);
+	return h("article.attempt", h("header", h("b", `#${one.number}`), badge(one.state), h("span.muted.num", lasted(one.started_at, one.ended_at))),
+		h("p.faint", moment(one.started_at), " · ", h("span", { title: one.worker }, line(one.worker ?? "", 40)), costText(one.cost) ? ` · ${costText(one.cost)}` : ""),
+		one.error ? h("p.late", one.category ? `${words(one.category)}: ` : "", said(one.error, 1000)) : null,
+		kept?.traceback ? h("details", { open: true }, h("summary", "Traceback"), h("pre.trace.bad", { tabindex: "0" }, inert(kept.traceback))) : null,
+		kept?.log?.length ? h("details", { open: true }, h("summary", counted(kept.log.length, "log line")), h("pre.trace", { tabindex: "0" }, kept.log.map((row) => `${inert(typeof row === "string" ? row : JSON.stringify(row))}\n`))) : null,
+		kept && "inputs" in kept ? h("details", h("summary", "Inputs"), jsonView(kept.inputs, { label: "Inputs" })) : null);
 }
 
-/** @param {string} name @param {any} told */
 function dialectCard(name, told) {
 	const lists = Object.entries(told).flatMap(([key, value]) => (Array.isArray(value) ? [[key, value]] : value && typeof value === "object" && Array.isArray(value.steps) ? [[key, value.steps]] : []));
 	const list = (lists.find(([key]) => /step|action|task/.test(String(key))) ?? lists[0]);
 	const status = told.status?.state ?? told.status ?? told.workflow_instance?.status ?? told.workstream?.status;
-	return card(h("h2", null, `In the words of ${name}`), h("div", { class: "stack" }, typeof status === "string" ? h("p", null, "Status: ", h("b", null, inert(status))) : null, list ? autoTable(list[1]) : null,
-		h("details", null, h("summary", null, "The whole body"), jsonView(told, { label: "Body", open: false }))));
+	return card(h("h2", `In the words of ${name}`), h("div.stack", typeof status === "string" ? h("p", "Status: ", h("b", inert(status))) : null, list ? autoTable(list[1]) : null,
+		h("details", h("summary", "The whole body"), jsonView(told, { label: "Body", open: false }))));
 }

@@ -17,26 +17,26 @@ import { createReloader, createStore, every } from "../store.js";
 
 const PAGE = 100, MOST = 20_000;
 const STATES = ["idle", "queued", "running", "blocked", "validating", "stopping", "compensating", "succeeded", "failed", "cancelled", "rolled_back"];
-const GROUPS = /** @type {[string, string, string[]][]} */ ([
+const GROUPS = ([
 	["all", "All", []], ["live", "Live", ["idle", "queued", "running", "blocked", "validating", "stopping", "compensating"]],
 	["blocked", "Blocked", ["blocked"]], ["failed", "Failed", ["failed"]], ["rolled_back", "Rolled back", ["rolled_back"]], ["succeeded", "Succeeded", ["succeeded"]], ["cancelled", "Cancelled", ["cancelled"]]]);
 const FILTERS = ["text", "workflow", "business_key", "correlation_id", "label", "error", "since", "until", "state"];
 const LIVE = new Set(GROUPS[1][2]);
 
-/** @param {import("../app.js").Context} context */
+/** @param {Context} context */
 export function runsPage(context) {
 	const { signal } = context;
 	const filters = readFilters(context.query);
-	const store = createStore({ runs: ([]), next: /** @type {string | null} */ (null), total: /** @type {number | null} */ (null), complete: true, problem: "", loaded: false });
+	const store = createStore({ runs: ([]), next: (null), total: (null), complete: true, problem: "", loaded: false });
 	const health = createHealth(signal, () => table.refresh());
 	let isLoadingMore = false, generation = 0;
 
 	const columns = [
 		{ id: "state", label: "State", width: "8.25rem", cell: (run) => badge(run.state) },
-		{ id: "run", label: "Workflow", width: "minmax(7rem, 1.2fr)", cell: (run) => [h("a", { href: href(`/runs/${run.id}`), class: "cut" }, h("bdi", null, line(run.workflow, 80))), h("span", { class: "faint" }, `v${run.version}`), run.quarantined && h("span", { class: "chip" }, "quarantined")] },
+		{ id: "run", label: "Workflow", width: "minmax(7rem, 1.2fr)", cell: (run) => [h("a.cut", { href: href(`/runs/${run.id}`) }, said(run.workflow, 80)), h("span.faint", `v${run.version}`), run.quarantined && h("span.chip", "quarantined")] },
 		{ id: "health", label: "Health", width: "minmax(9rem, 2.6fr)", cell: (run) => healthView(run, health.of(run)) },
 		{ id: "key", label: "Key", width: "minmax(5rem, 1.3fr)", cell: (run) => keyCell(run) },
-		{ id: "id", label: "Run", width: "8.5rem", cell: (run) => h("span", { class: "mono muted", title: run.id }, shortId(run.id)) },
+		{ id: "id", label: "Run", width: "8.5rem", cell: (run) => h("span.mono.muted", { title: run.id }, shortId(run.id)) },
 		{ id: "started", label: "Created", width: "6.25rem", cell: (run) => moment(run.created_at) },
 		{ id: "took", label: "Took", width: "5rem", right: true, cell: (run) => lasted(run.started_at, run.ended_at) },
 	];
@@ -47,16 +47,14 @@ export function runsPage(context) {
 	});
 
 	const search = input({ type: "search", placeholder: "Search ids, keys, labels and input", "aria-label": "Search runs", value: filters.text ?? "", on: { input: () => later({ text: search.value.trim() }) } });
-	const states = h("div", { class: "switch", role: "group", "aria-label": "State" });
-	const chips = h("div", { class: "chips" });
-	const bar = h("div", { class: "card selection row", hidden: true, role: "region", "aria-label": "Selected runs" });
-	const views = h("div", { class: "row" });
+	const states = h("div.switch", { role: "group", "aria-label": "State" });
+	const chips = h("div.chips");
+	const bar = h("div.card.selection.row", { hidden: true, role: "region", "aria-label": "Selected runs" });
+	const views = h("div.row");
 	const problem = h("div");
-	const element = h("div", { class: "page full runs" },
-		h("div", { class: "head" }, h("h1", null, "Runs"), h("div", { class: "row" }, views, may("start") && button("Start a run", () => startDialog(), { kind: "primary", icon: "plus" }))),
-		h("div", { class: "filters" }, h("div", { class: "search" }, icon("search"), search), button("Filter", openFilters, { icon: "more" }), states), chips, problem, bar, table.element);
+	const element = h("div.page.full.runs", h("div.head", h("h1", "Runs"), h("div.row", views, may("start") && button("Start a run", () => startDialog(), { kind: "primary", icon: "plus" }))),
+		h("div.filters", h("div.search", icon("search"), search), button("Filter", openFilters, { icon: "more" }), states), chips, problem, bar, table.element);
 
-	/** @param {any} run @param {any} [event] */
 	function open(run, event) {
 		if (event && (event.ctrlKey || event.metaKey)) window.open(href(`/runs/${run.id}`), "_blank", "noopener");
 		else go(`/runs/${run.id}`);
@@ -64,16 +62,14 @@ export function runsPage(context) {
 	function nothing() {
 		const isFiltered = FILTERS.some((name) => filters[name] !== undefined && String(filters[name]).length);
 		if (isFiltered) return empty("search", "No run matches", "Change the filters, or ", button("show all runs", () => change(Object.fromEntries(FILTERS.map((name) => [name, undefined]))), { kind: "small" }));
-		return empty("runs", "No runs yet", "Start one here, or from the command line: ", h("code", null, "stepkeep run FILE.yaml"), ". It shows up at once.");
+		return empty("runs", "No runs yet", "Start one here, or from the command line: ", h("code", "stepkeep run FILE.yaml"), ". It shows up at once.");
 	}
 
 	let timer = 0;
-	/** @param {Record<string, any>} changes */
 	function later(changes) {
 		clearTimeout(timer);
 		timer = setTimeout(() => change(changes), 220);
 	}
-	/** @param {Record<string, any>} changes */
 	function change(changes) {
 		Object.assign(filters, changes);
 		setQuery(Object.fromEntries(FILTERS.map((name) => [name, filters[name]])));
@@ -89,20 +85,20 @@ export function runsPage(context) {
 		put(states, GROUPS.map(([, label, group]) => h("button", { type: "button", "aria-pressed": String([...group].sort().join() === chosen), on: { click: () => change({ state: group.length ? group : undefined }) } }, label)));
 		const isGroup = GROUPS.some(([, , group]) => [...group].sort().join() === chosen);
 		const set = FILTERS.filter((name) => filters[name] && name !== "text" && !(name === "state" && isGroup));
-		put(chips, set.map((name) => h("span", { class: "chip" }, `${words(name)}: ${line([filters[name]].flat().join(", "), 60)}`,
+		put(chips, set.map((name) => h("span.chip", `${words(name)}: ${line([filters[name]].flat().join(", "), 60)}`,
 			button(`Remove the filter ${words(name)}`, () => change({ [name]: undefined }), { kind: "plain small", icon: "cross", hidden: true }))));
 		chips.hidden = !set.length;
 	}
 	function openFilters() {
-		const fields = /** @type {Record<string, any>} */ ({
+		const fields = ({
 			workflow: input({ value: filters.workflow ?? "" }), business_key: input({ value: filters.business_key ?? "" }), correlation_id: input({ value: filters.correlation_id ?? "" }),
 			label: input({ value: (filters.label ?? []).join(", "), placeholder: "team=a, region=eu" }), error: input({ value: filters.error ?? "" }),
 			since: input({ type: "datetime-local", value: local(filters.since) }), until: input({ type: "datetime-local", value: local(filters.until) }) });
 		const boxes = STATES.map((state) => [state, h("input", { type: "checkbox", checked: (filters.state ?? []).includes(state) })]);
-		const named = /** @type {[string, string, string?][]} */ ([["workflow", "Workflow"], ["business_key", "Business key"], ["correlation_id", "Correlation id"], ["label", "Labels", "NAME=TEXT, separated by commas"], ["error", "Error", "A part of the error"], ["since", "Started at or after"], ["until", "Started at or before"]]);
+		const named = ([["workflow", "Workflow"], ["business_key", "Business key"], ["correlation_id", "Correlation id"], ["label", "Labels", "NAME=TEXT, separated by commas"], ["error", "Error", "A part of the error"], ["since", "Started at or after"], ["until", "Started at or before"]]);
 		openDialog({ title: "Filter runs", label: "Apply", body: [
-			h("div", { class: "two" }, named.map(([name, label, hint]) => field(label, fields[name], hint))),
-			h("fieldset", { class: "states" }, h("legend", null, "States"), boxes.map(([state, box]) => h("label", { class: "row" }, box, badge(state))))],
+			h("div.two", named.map(([name, label, hint]) => field(label, fields[name], hint))),
+			h("fieldset.states", h("legend", "States"), boxes.map(([state, box]) => h("label.row", box, badge(state))))],
 		act: async () => {
 			const moment = (text) => (text ? new Date(text).toISOString() : undefined);
 			const labels = fields.label.value.split(",").map((one) => one.trim()).filter(Boolean);
@@ -113,10 +109,10 @@ export function runsPage(context) {
 	}
 
 	// Saved views are addresses with a name, kept in this browser.
-	const kept = () => /** @type {Record<string, string>} */ (JSON.parse(localStorage.getItem("stepkeep.views") ?? "{}"));
+	const kept = () => (JSON.parse(localStorage.getItem("stepkeep.views") ?? "{}"));
 	function drawViews() {
 		const all = kept(), names = Object.keys(all).sort();
-		put(views, names.length ? select([["", "Saved views"], ...names.map((one) => /** @type {[string, string]} */ ([one, one]))], names.find((one) => all[one] === location.search) ?? "", (name) => {
+		put(views, names.length ? select([["", "Saved views"], ...names.map((one) => ([one, one]))], names.find((one) => all[one] === location.search) ?? "", (name) => {
 			const next = readFilters(new URLSearchParams(all[name] ?? ""));
 			change({ ...Object.fromEntries(FILTERS.map((one) => [one, undefined])), ...next });
 		}, "Saved views") : null, button("Save view", saveView, { kind: "plain", icon: "star", hidden: true }));
@@ -124,7 +120,7 @@ export function runsPage(context) {
 	function saveView() {
 		const name = input({ maxlength: "60", autofocus: true }), all = kept();
 		openDialog({ title: "Save this view", label: "Save", done: "Saved in this browser", body: [field("Name", name, "The same name replaces the view."),
-			Object.keys(all).length ? h("div", { class: "chips" }, Object.keys(all).sort().map((one) => h("span", { class: "chip" }, inert(one),
+			Object.keys(all).length ? h("div.chips", Object.keys(all).sort().map((one) => h("span.chip", inert(one),
 				button(`Remove the view ${one}`, (event) => { const left = kept(); delete left[one]; localStorage.setItem("stepkeep.views", JSON.stringify(left)); event.target.closest(".chip").remove(); drawViews(); }, { kind: "plain small", icon: "cross", hidden: true })))) : null],
 		act: async () => {
 			if (!name.value.trim()) throw new TypeError("Give the view a name.");
@@ -133,14 +129,11 @@ export function runsPage(context) {
 		} });
 	}
 
-	/** @param {Set<string>} keys */
 	function showSelection(keys) {
 		bar.hidden = !keys.size;
-		if (keys.size) put(bar, h("b", null, counted(keys.size, "run selected", "runs selected")), h("div", { class: "row" },
-			may("operate") && button("Cancel", () => act("cancel"), { kind: "small danger", icon: "slash" }), may("start") && button("Run again", () => act("rerun"), { kind: "small", icon: "retry" }),
+		if (keys.size) put(bar, h("b", counted(keys.size, "run selected", "runs selected")), h("div.row", may("operate") && button("Cancel", () => act("cancel"), { kind: "small danger", icon: "slash" }), may("start") && button("Run again", () => act("rerun"), { kind: "small", icon: "retry" }),
 			button("Clear", () => table.clear(), { kind: "plain small" })));
 	}
-	/** @param {"cancel" | "rerun"} kind */
 	const act = (kind) => bulkDialog(kind, table.selection(), () => { table.clear(); reloader.ask(); });
 
 	const query = () => Object.fromEntries(FILTERS.map((name) => [name, filters[name]]));
@@ -209,20 +202,19 @@ export function runsPage(context) {
 	};
 
 	function cardOf(run) {
-		return [h("div", { class: "row" }, badge(run.state), h("a", { href: href(`/runs/${run.id}`), class: "cut grow" }, h("bdi", null, line(run.workflow, 80))), h("span", { class: "faint num" }, ago(run.created_at))),
-			h("div", { class: "row muted" }, h("span", { class: "cut grow" }, healthView(run, health.of(run))), h("span", { class: "mono faint" }, run.id.slice(-6)))];
+		return [h("div.row", badge(run.state), h("a.cut.grow", { href: href(`/runs/${run.id}`) }, said(run.workflow, 80)), h("span.faint.num", ago(run.created_at))),
+			h("div.row.muted", h("span.cut.grow", healthView(run, health.of(run))), h("span.mono.faint", run.id.slice(-6)))];
 	}
 }
 
 function keyCell(run) {
 	const labels = Object.entries(run.labels ?? {});
-	if (!run.business_key && !labels.length) return h("span", { class: "faint" }, "–");
-	return [run.business_key && h("span", { class: "cut" }, said(run.business_key, 80)), labels.slice(0, 2).map(([name, text]) => h("span", { class: "chip" }, line(`${name}=${text}`, 40))), labels.length > 2 && h("span", { class: "faint" }, `+${labels.length - 2}`)];
+	if (!run.business_key && !labels.length) return h("span.faint", "–");
+	return [run.business_key && h("span.cut", said(run.business_key, 80)), labels.slice(0, 2).map(([name, text]) => h("span.chip", line(`${name}=${text}`, 40))), labels.length > 2 && h("span.faint", `+${labels.length - 2}`)];
 }
 
-/** @param {URLSearchParams} query @returns {Record<string, any>} */
 function readFilters(query) {
-	/** @type {Record<string, any>} */ const found = {};
+	const found = {};
 	for (const name of FILTERS) {
 		const given = query.getAll(name).filter(Boolean);
 		if (given.length) found[name] = name === "state" || name === "label" ? given : given[0];

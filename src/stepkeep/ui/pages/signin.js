@@ -11,8 +11,8 @@ import { icon } from "../icons.js";
 /** @param {(key: string) => Promise<void>} enter */
 export function signInPage(enter) {
 	const key = input({ type: "password", name: "key", placeholder: "sk_…", required: true, autocomplete: "current-password" });
-	const problem = h("div", { class: "problem", role: "alert" });
-	const submit = h("button", { type: "submit", class: "button primary" }, "Sign in");
+	const problem = h("div.problem", { role: "alert" });
+	const submit = h("button.button.primary", { type: "submit" }, "Sign in");
 	async function send(event) {
 		event.preventDefault();
 		put(problem);
@@ -21,14 +21,14 @@ export function signInPage(enter) {
 			await enter(key.value.trim());
 		} catch (error) {
 			if (!(error instanceof Problem)) throw error;
-			put(problem, icon("warn"), h("span", null, error.status === 401 || error.status === 400 ? "This is no valid key." : inert(error.message)));
+			put(problem, icon("warn"), h("span", error.status === 401 || error.status === 400 ? "This is no valid key." : inert(error.message)));
 			key.focus();
 		} finally {
 			submit.disabled = false;
 		}
 	}
-	return h("main", { class: "signin" }, h("form", { class: "card", on: { submit: send } },
-		h("img", { src: new URL("../icon.svg", import.meta.url).pathname, alt: "", width: "40", height: "40" }), h("h1", null, "Sign in to Stepkeep"),
+	return h("main.signin", h("form.card", { on: { submit: send } },
+		h("img", { src: new URL("../icon.svg", import.meta.url).pathname, alt: "", width: "40", height: "40" }), h("h1", "Sign in to Stepkeep"),
 		field("API key", key, "It is sent once and not kept in the browser."), problem, submit,
-		h("p", { class: "muted" }, "No key yet? ", h("code", null, "stepkeep keys create USER"), " makes one. ", h("code", null, "stepkeep dev"), " opens this page signed in.")));
+		h("p.muted", "No key yet? ", h("code", "stepkeep keys create USER"), " makes one. ", h("code", "stepkeep dev"), " opens this page signed in.")));
 }

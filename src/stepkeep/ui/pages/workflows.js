@@ -16,7 +16,6 @@ import { counted, inert, line, micros, moment, span, words } from "../format.js"
 import { badge, icon, note } from "../icons.js";
 import { go, href, setQuery } from "../router.js";
 
-/** @typedef {import("../app.js").Context} Context */
 
 /** @param {Context} context */
 export const workflowsPage = (context) => listPage(context, {
@@ -24,19 +23,19 @@ export const workflowsPage = (context) => listPage(context, {
 	actions: () => may("operate") && button("Write a workflow", () => go("/editor"), { icon: "plus", kind: "primary" }),
 	draw: (definitions) => {
 		const newest = new Map(definitions.map((one) => [one.workflow, one]));
-		return newest.size ? h("div", { class: "card" }, table("Workflows", ["Workflow", "Version", "Written in", "Published", "By", ""], [...newest.values()].map((one) => [
-			link(`/workflows/${encodeURI(one.workflow)}`, h("b", null, said(one.workflow, 80))), String(one.version), words(one.dialect), moment(one.published_at), said(one.published_by),
-			h("div", { class: "row" }, link(`/runs?workflow=${encodeURIComponent(one.workflow)}`, "Runs"), may("start") && button("Start", () => startDialog({ workflow: one.workflow }), { kind: "small", icon: "play" }))])))
-			: empty("flow", "No workflows", "Publish one: ", h("code", null, "stepkeep publish FILE.yaml"), ", or write one here.");
+		return newest.size ? h("div.card", table("Workflows", ["Workflow", "Version", "Written in", "Published", "By", ""], [...newest.values()].map((one) => [
+			link(`/workflows/${encodeURI(one.workflow)}`, h("b", said(one.workflow, 80))), String(one.version), words(one.dialect), moment(one.published_at), said(one.published_by),
+			h("div.row", link(`/runs?workflow=${encodeURIComponent(one.workflow)}`, "Runs"), may("start") && button("Start", () => startDialog({ workflow: one.workflow }), { kind: "small", icon: "play" }))])))
+			: empty("flow", "No workflows", "Publish one: ", h("code", "stepkeep publish FILE.yaml"), ", or write one here.");
 	},
 });
 
 /** @param {Context} context */
 export function workflowPage(context) {
 	const { signal } = context, name = context.params.name, wanted = Number(context.query.get("version")) || null;
-	const body = h("div", { class: "stack" }, skeleton()), head = h("div", { class: "head" }, h("h1", null, said(name, 80)));
+	const body = h("div.stack", skeleton()), head = h("div.head", h("h1", said(name, 80)));
 	context.title(name);
-	const element = h("div", { class: "page" }, h("nav", { class: "crumbs", "aria-label": "Path" }, link("/workflows", "Workflows"), icon("right"), said(name, 80)), head, body);
+	const element = h("div.page", h("nav.crumbs", { "aria-label": "Path" }, link("/workflows", "Workflows"), icon("right"), said(name, 80)), head, body);
 	void (async () => {
 		try {
 			const [told, list] = await Promise.all([get(wanted ? `/workflows/${named(name)}/versions/${wanted}` : `/workflows/${named(name)}`, {}, signal), get("/workflows", { name, limit: 200 }, signal)]);
@@ -49,53 +48,49 @@ export function workflowPage(context) {
 	})();
 	return { element };
 
-	/** @param {any} told @param {number[]} versions */
 	function draw({ definition, document }, versions) {
-		put(head, h("h1", null, said(name, 80)), h("div", { class: "row" },
-			select(versions.map((one) => [String(one), `Version ${one}`]), String(definition.version), (next) => go(`/workflows/${encodeURI(name)}`, { version: next }), "Version"),
-			h("a", { class: "button", href: href("/runs", { workflow: name }) }, icon("runs"), "Runs"), may("start") && button("Start", () => startDialog({ workflow: name, version: definition.version }), { icon: "play", kind: "primary" })));
+		put(head, h("h1", said(name, 80)), h("div.row", select(versions.map((one) => [String(one), `Version ${one}`]), String(definition.version), (next) => go(`/workflows/${encodeURI(name)}`, { version: next }), "Version"),
+			h("a.button", { href: href("/runs", { workflow: name }) }, icon("runs"), "Runs"), may("start") && button("Start", () => startDialog({ workflow: name, version: definition.version }), { icon: "play", kind: "primary" })));
 		const graph = createGraph({ name: "Steps", choose: (id) => step(id), signal }), aside = h("div");
 		const step = (id) => {
 			const one = document.steps.find((two) => two.name === id.replace(/^undo:/, ""));
-			put(aside, card(h("h2", null, said(one.name, 80)), h("div", { class: "stack" }, facts([["Does", does(one)], ["Timeout", one.executor ? micros(one.timeout) : null], ["Retry", one.executor ? `${one.retry.max_attempts} attempts, ${one.retry.backoff}, first after ${micros(one.retry.initial)}` : null], ["On failure", words(one.on_failure)], ["Effect", words(one.effect)], ["Undo", one.undo && said(one.undo.executor.name ?? one.undo.executor.kind)], ["If", one.condition && h("code", null, line(JSON.stringify(one.condition), 200))]]), jsonView(one, { open: false, label: "Step" }))));
+			put(aside, card(h("h2", said(one.name, 80)), h("div.stack", facts([["Does", does(one)], ["Timeout", one.executor ? micros(one.timeout) : null], ["Retry", one.executor ? `${one.retry.max_attempts} attempts, ${one.retry.backoff}, first after ${micros(one.retry.initial)}` : null], ["On failure", words(one.on_failure)], ["Effect", words(one.effect)], ["Undo", one.undo && said(one.undo.executor.name ?? one.undo.executor.kind)], ["If", one.condition && h("code", line(JSON.stringify(one.condition), 200))]]), jsonView(one, { open: false, label: "Step" }))));
 		};
 		const chosen = context.query.get("tab") ?? "graph";
 		const tabs = tabbed([
-			{ id: "graph", label: "Graph", build: () => h("div", { class: "stack" }, h("section", { class: "card graph-card" }, graph.element), aside) },
-			{ id: "steps", label: `Steps (${document.steps.length})`, build: () => h("div", { class: "card" }, table("Steps", ["Step", "Does", "After", "Timeout", "Attempts", "On failure", "Undo"], document.steps.slice(0, 1000).map((one) => [said(one.name), does(one), line(one.depends_on.map((dep) => dep.step).join(", "), 120) || "–", one.executor ? micros(one.timeout) : "–", one.executor ? String(one.retry.max_attempts) : "–", words(one.on_failure), one.undo ? said(one.undo.executor.name ?? one.undo.executor.kind) : "–"]))) },
+			{ id: "graph", label: "Graph", build: () => h("div.stack", h("section.card.graph-card", graph.element), aside) },
+			{ id: "steps", label: `Steps (${document.steps.length})`, build: () => h("div.card", table("Steps", ["Step", "Does", "After", "Timeout", "Attempts", "On failure", "Undo"], document.steps.slice(0, 1000).map((one) => [said(one.name), does(one), line(one.depends_on.map((dep) => dep.step).join(", "), 120) || "–", one.executor ? micros(one.timeout) : "–", one.executor ? String(one.retry.max_attempts) : "–", words(one.on_failure), one.undo ? said(one.undo.executor.name ?? one.undo.executor.kind) : "–"]))) },
 			{ id: "paths", label: "Failure paths", build: () => lazy(() => get(`/workflows/${named(name)}/simulation`, { version: definition.version }, signal), pathsView) },
 			{ id: "versions", label: "Differences", build: () => versionsView(versions, definition.version) },
-			{ id: "definition", label: "Definition", build: () => h("div", { class: "stack" }, facts([["Digest", h("code", null, definition.digest)], ["Published", [moment(definition.published_at), " by ", said(definition.published_by)]], ["Timeout", micros(document.timeout)], ["On failure", words(document.on_failure)]]), jsonView(document, { label: "Definition" })) }],
+			{ id: "definition", label: "Definition", build: () => h("div.stack", facts([["Digest", h("code", definition.digest)], ["Published", [moment(definition.published_at), " by ", said(definition.published_by)]], ["Timeout", micros(document.timeout)], ["On failure", words(document.on_failure)]]), jsonView(document, { label: "Definition" })) }],
 		chosen, (next) => setQuery({ tab: next === "graph" ? undefined : next }), "Parts of the workflow");
-		put(body, document.description ? h("p", { class: "muted" }, said(document.description, 600)) : null, tabs.list, tabs.panel);
+		put(body, document.description ? h("p.muted", said(document.description, 600)) : null, tabs.list, tabs.panel);
 		graph.show(document.steps.map((one) => ({ id: one.name, label: one.name, sub: sub(one), state: one.approval ? "awaiting_approval" : one.wait ? "awaiting_event" : "step", undo: one.undo ? { id: `undo:${one.name}`, state: "none", at: null } : null })),
 			document.steps.flatMap((one) => one.depends_on.map((dep) => ({ from: dep.step, to: one.name }))));
 	}
 
-	/** @param {number[]} versions @param {number} current */
 	function versionsView(versions, current) {
 		if (versions.length < 2) return empty("flow", "One version so far", "When another one is published, this shows what differs.");
 		let old = String([...versions].filter((one) => one < current).at(-1) ?? versions[0]), now = String(current);
 		const out = h("div");
-		const options = versions.map((one) => /** @type {[string, string]} */ ([String(one), `Version ${one}`]));
+		const options = versions.map((one) => ([String(one), `Version ${one}`]));
 		const show = () => put(out, lazy(() => Promise.all([get(`/workflows/${named(name)}/versions/${old}`, {}, signal), get(`/workflows/${named(name)}/versions/${now}`, {}, signal), get(`/workflows/${named(name)}/compare`, { old, new: now }, signal).catch(() => null)]),
-			([a, b, told]) => h("div", { class: "stack" }, told ? h("details", null, h("summary", null, "What it means for live runs"), jsonView(told, { label: "Comparison" })) : null, card("Definition", diffView(JSON.stringify(a.document, null, 2), JSON.stringify(b.document, null, 2))))));
+			([a, b, told]) => h("div.stack", told ? h("details", h("summary", "What it means for live runs"), jsonView(told, { label: "Comparison" })) : null, card("Definition", diffView(JSON.stringify(a.document, null, 2), JSON.stringify(b.document, null, 2))))));
 		show();
-		return h("div", { class: "stack" }, h("div", { class: "row run" }, h("div", { class: "head" }, select(options, old, (next) => { old = next; show(); }, "From version"), icon("right"), select(options, now, (next) => { now = next; show(); }, "To version"))), out);
+		return h("div.stack", h("div.row.run", h("div.head", select(options, old, (next) => { old = next; show(); }, "From version"), icon("right"), select(options, now, (next) => { now = next; show(); }, "To version"))), out);
 	}
 }
 
-/** @param {() => Promise<any>} load @param {(told: any) => Node} draw */
 function lazy(load, draw) {
-	const box = h("div", null, skeleton(4));
+	const box = h("div", skeleton(4));
 	load().then((told) => put(box, draw(told)), (error) => { if (error instanceof Problem) put(box, problemBox(error.message)); });
 	return box;
 }
 
 function pathsView(report) {
-	return h("div", { class: "stack" }, h("p", { class: "muted" }, `${counted(report.paths, "path")} walked${report.unwalked ? `, ${counted(report.unwalked, "more", "more")} known` : ""}. No handler ran: the engine's own decisions say how each ends.`),
-		report.findings.length ? card("Findings", h("ul", { class: "findings" }, report.findings.map((one) => h("li", null, note(one.serious ? "bad" : "wait", "warn", words(one.kind ?? "").toLowerCase()), h("span", null, said(`${one.message} ${one.hint ?? ""}`, 500)))))) : h("p", null, note("ok", "check", "No findings: every path ends, and nothing is left behind")),
-		h("div", { class: "card" }, table("Failure paths", ["When", "Run ends", "Rollback", "After", "Undone", "Left behind"], report.endings.slice(0, 200).map((one) => [said(one.path || "all goes well", 200), badge(one.ended ? one.state : "blocked", words(one.state)), words(one.rollback ?? "none"), span(one.seconds * 1000, true), line(one.undone.join(", "), 100) || "–", one.left.length ? note("wait", "warn", line(one.left.join(", "), 80)) : "–"]))));
+	return h("div.stack", h("p.muted", `${counted(report.paths, "path")} walked${report.unwalked ? `, ${counted(report.unwalked, "more", "more")} known` : ""}. No handler ran: the engine's own decisions say how each ends.`),
+		report.findings.length ? card("Findings", h("ul.findings", report.findings.map((one) => h("li", note(one.serious ? "bad" : "wait", "warn", words(one.kind ?? "").toLowerCase()), h("span", said(`${one.message} ${one.hint ?? ""}`, 500)))))) : h("p", note("ok", "check", "No findings: every path ends, and nothing is left behind")),
+		h("div.card", table("Failure paths", ["When", "Run ends", "Rollback", "After", "Undone", "Left behind"], report.endings.slice(0, 200).map((one) => [said(one.path || "all goes well", 200), badge(one.ended ? one.state : "blocked", words(one.state)), words(one.rollback ?? "none"), span(one.seconds * 1000, true), line(one.undone.join(", "), 100) || "–", one.left.length ? note("wait", "warn", line(one.left.join(", "), 80)) : "–"]))));
 }
 
 const does = (one) => (one.approval ? `gate: ${line(one.approval.prompt || "approval", 60)}` : one.wait ? `waits for ${line(one.wait.event ?? "a time", 40)}` : one.executor ? `${one.executor.kind} ${line(one.executor.name ?? "", 60)}` : "nothing");
@@ -107,7 +102,7 @@ const TEMPLATE = "workflow: hello\ntimeout: 1h\nsteps:\n  - name: greet\n    use
 export function editorPage(context) {
 	const kept = sessionStorage.getItem("stepkeep.draft") ?? TEMPLATE;
 	const text = area({ class: "code", rows: "24", "aria-label": "Definition in YAML", value: kept, on: { input: () => { clearTimeout(timer); timer = setTimeout(() => void check(), 300); } } });
-	const out = h("div", { class: "stack", role: "status" }), submit = button("Publish", () => void attempt(async () => {
+	const out = h("div.stack", { role: "status" }), submit = button("Publish", () => void attempt(async () => {
 		const told = await send("POST", "/workflows", { text: text.value, type: "application/yaml" });
 		sessionStorage.removeItem("stepkeep.draft");
 		toast("ok", `Published ${told.definition.workflow} version ${told.definition.version}`);
@@ -122,9 +117,9 @@ export function editorPage(context) {
 		const told = await send("POST", "/workflows/check", { text: text.value, type: "application/yaml", signal: context.signal }).catch((error) => { if (error instanceof Problem) return { ok: false, problems: [{ message: error.message }], warnings: [] }; throw error; });
 		if (mine !== asked) return;
 		submit.disabled = !told.ok || !may("operate");
-		const list = (found, tone, word) => found.map((one) => h("li", null, note(tone, tone === "bad" ? "cross" : "warn", one.line ? `line ${one.line}` : word), h("span", null, inert(one.message), one.hint ? h("span", { class: "muted" }, ` ${inert(one.hint)}`) : null)));
-		put(out, told.ok ? note("ok", "check", `${line(told.workflow ?? "", 60)}: ${counted(told.steps ?? 0, "step")}, no problems`) : note("bad", "cross", counted(told.problems.length, "problem")), h("ul", { class: "findings" }, list(told.problems, "bad", "problem"), list(told.warnings, "wait", "warning")));
+		const list = (found, tone, word) => found.map((one) => h("li", note(tone, tone === "bad" ? "cross" : "warn", one.line ? `line ${one.line}` : word), h("span", inert(one.message), one.hint ? h("span.muted", ` ${inert(one.hint)}`) : null)));
+		put(out, told.ok ? note("ok", "check", `${line(told.workflow ?? "", 60)}: ${counted(told.steps ?? 0, "step")}, no problems`) : note("bad", "cross", counted(told.problems.length, "problem")), h("ul.findings", list(told.problems, "bad", "problem"), list(told.warnings, "wait", "warning")));
 	}
 	void check();
-	return { element: h("div", { class: "page" }, h("nav", { class: "crumbs", "aria-label": "Path" }, link("/workflows", "Workflows"), icon("right"), "Editor"), h("div", { class: "head" }, h("h1", null, "Write a workflow"), h("div", { class: "row" }, submit)), h("div", { class: "split" }, text, h("section", { class: "card" }, h("header", null, h("h2", null, "Findings")), h("div", { class: "body" }, out)))) };
+	return { element: h("div.page", h("nav.crumbs", { "aria-label": "Path" }, link("/workflows", "Workflows"), icon("right"), "Editor"), h("div.head", h("h1", "Write a workflow"), h("div.row", submit)), h("div.split", text, h("section.card", h("header", h("h2", "Findings")), h("div.body", out)))) };
 }
