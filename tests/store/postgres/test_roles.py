@@ -27,7 +27,7 @@ from stepkeep_lab.postgres import PostgresServer
 pytestmark = pytest.mark.postgres
 
 PAGE = Path(__file__).parents[3] / "docs" / "databases.md"
-OWNER, WORKER, CLIENT = "stepkeep_owner", "stepkeep_worker", "stepkeep_client"
+OWNER, WORKER, CLIENT, API = "stepkeep_owner", "stepkeep_worker", "stepkeep_client", "stepkeep_api"
 TABLES = {
     *("definitions", "queues", "runs", "run_details", "steps", "attempts", "journal", "messages", "outbox"),
     *("idempotency_keys", "business_keys", "workers", "worker_journal", "migrations", "quarantine"),
@@ -78,9 +78,9 @@ async def execute(dsn: str, *statements: str) -> None:
 
 @pytest.fixture
 def roles(postgres_server: PostgresServer) -> Iterator[str]:
-    """The database of the page with its three roles, migrated by the owner and granted as the page says."""
+    """The database of the page with its roles, migrated by the owner and granted as the page says."""
     server = postgres_server.dsn()
-    make, take_away, for_worker, for_client = blocks()
+    make, take_away, for_worker, for_client, for_api = blocks()
 
     async def prepare() -> str:
         await execute(server, *make)
@@ -89,7 +89,7 @@ def roles(postgres_server: PostgresServer) -> Iterator[str]:
         return database
 
     async def grant(database: str) -> None:
-        await execute(as_role(database, OWNER), *for_worker, *for_client)
+        await execute(as_role(database, OWNER), *for_worker, *for_client, *for_api)
 
     try:
         database = asyncio.run(prepare())
@@ -97,7 +97,7 @@ def roles(postgres_server: PostgresServer) -> Iterator[str]:
         asyncio.run(grant(database))
         yield database
     finally:
-        gone = [f"drop role if exists {role}" for role in (OWNER, WORKER, CLIENT)]
+        gone = [f"drop role if exists {role}" for role in (OWNER, WORKER, CLIENT, API)]
         asyncio.run(execute(server, "drop database if exists stepkeep with (force)", *gone))
 
 
@@ -191,7 +191,7 @@ def test_neither_may_change_the_schema_or_the_record_nor_do_the_others_part(role
 
 
 def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    for role, part, block in ((WORKER, "worker", blocks()[2]), (CLIENT, "client", blocks()[3])):
+    for role, part, block in zip((WORKER, CLIENT, API), ("worker", "client", "api"), blocks()[2:], strict=True):
         assert main(["db", "grants", role, "--as", part, "--db", f"postgresql://{OWNER}:secret@host/stepkeep"]) == 0
         assert capsys.readouterr().out.splitlines() == block
 

@@ -61,9 +61,9 @@ def maintain(settings: Settings) -> int:
 def grants(
     settings: Settings,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="A role of the PostgreSQL server.")],
-    part: Annotated[str, typer.Option("--as", metavar="PART", help="What it is for: worker or client.")],
+    part: Annotated[str, typer.Option("--as", metavar="PART", help="What it is for: worker, client or api.")],
 ) -> int:
-    """Print the statements that give a role at PostgreSQL what a worker or a client needs, and nothing more.
+    """Print the statements that give a role at PostgreSQL what a worker, a client or the API needs, and nothing more.
 
     Nothing is run: the owner of the tables runs them, once and again after each migration.
     """
@@ -75,7 +75,7 @@ def grants(
     if not where.scheme.startswith("postgres"):
         raise InvalidInput("grants are for PostgreSQL: name its database with --db. An SQLite file has its mode.")
     if part not in list(Part):
-        raise InvalidInput(f"--as takes worker or client, not {inert_line(part)}.")
+        raise InvalidInput(f"--as takes worker, client or api, not {inert_line(part)}.")
     database = unquote(where.path.strip("/"))
     if not database:
         raise InvalidInput("the database URL names no database.")

@@ -145,7 +145,7 @@ def denied_to(role: str, denied: PermissionDenied) -> PermissionDenied:
     named = f"the role {role}" if role else "the role of this database URL"
     return PermissionDenied(
         f"{named} lacks a right at the database: {str(denied).rstrip('.')}. `stepkeep db grants {role or 'ROLE'} --as "
-        "worker` (or client) prints the statements that grant what is needed; the owner of the tables runs them."
+        "worker` (or client, api) prints the statements that grant what is needed; the owner of the tables runs them."
     )
 
 

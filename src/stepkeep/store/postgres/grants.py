@@ -1,6 +1,6 @@
-"""What each part of a deployment may do at PostgreSQL: the rights of a worker and of a client, as GRANT statements.
+"""What each part of a deployment may do at PostgreSQL: the rights of a worker, a client and the API, as statements.
 
-It prints statements and runs none. `stepkeep db grants` calls it; `docs/databases.md` shows the result for two roles,
+It prints statements and runs none. `stepkeep db grants` calls it; `docs/databases.md` shows the result for three roles,
 and a test holds the page to it and runs programs with exactly these rights.
 """
 
@@ -37,7 +37,23 @@ class Part(StrEnum):
 
     WORKER = "worker"
     CLIENT = "client"
+    API = "api"
 
+
+PEOPLE = {
+    "insert": (
+        *("tenants", "principals", "memberships", "delegations", "api_keys", "people_journal", "sessions"),
+        *("policies", "settings"),
+    ),
+    "update": ("tenants", "principals", "memberships", "delegations", "api_keys", "sessions"),
+}
+"""What changes of people and of the settings of a tenant write."""
+
+ONLY_READ = ("migrations", "signed_heads")
+"""What the API reads and never writes."""
+
+FUNCTIONS = ("stepkeep_tenant_of_key(text)", "stepkeep_tenant_of_session(text)", "stepkeep_tenant_names(integer)")
+"""What the API may ask across tenants: which tenant a key or a session belongs to, and the names of tenants."""
 
 RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
     Part.WORKER: {
@@ -64,6 +80,16 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
 """A worker runs what was published; a client publishes, starts, decides and looks. Neither changes the schema, a
 definition or the journal, and neither deletes a run: retention is for the owner. A worker forgets old messages."""
 
+RIGHTS[Part.API] = {
+    right: tuple(
+        dict.fromkeys(
+            (*RIGHTS[Part.CLIENT].get(right, ()), *RIGHTS[Part.WORKER].get(right, ()), *PEOPLE.get(right, ()))
+        )
+    )
+    for right in ("insert", "update", "delete")
+}
+"""The API does what clients and remote workers ask for and changes people, for one tenant in each transaction."""
+
 
 def grants(role: str, part: Part, *, database: str, schema: str = DEFAULT) -> list[str]:
     """The statements that give a role the rights of this part, one after the other.
@@ -75,12 +101,32 @@ def grants(role: str, part: Part, *, database: str, schema: str = DEFAULT) -> li
     said = [
         f"grant connect on database {quoted('the database', database)} to {name};",
         f"grant usage on schema {where} to {name};",
-        f"grant select on all tables in schema {where} to {name};",
     ]
+    if part is Part.API:
+        # First of all, so that no right precedes its limit.
+        said.append(f"select {where}.stepkeep_confine({_literal(where)}, {_literal(name)});")
+        said.append(f"grant select on {_listed(where, tables_of(part))} to {name};")
+        said.append(f"grant execute on function {_listed(where, FUNCTIONS)} to {name};")
+    else:
+        said.append(f"grant select on all tables in schema {where} to {name};")
     for right, tables in RIGHTS[part].items():
-        listed = ", ".join(f"{where}.{table}" for table in tables)
-        said.append(f"grant {right} on {listed} to {name};")
+        said.append(f"grant {right} on {_listed(where, tables)} to {name};")
     return said
+
+
+def tables_of(part: Part) -> tuple[str, ...]:
+    """The tables that a part writes, and those that it only reads. Views are not among them: a view reads with the
+    rights of its owner, who sees all tenants."""
+    written = (table for tables in RIGHTS[part].values() for table in tables)
+    return tuple(dict.fromkeys((*written, *ONLY_READ)))
+
+
+def _listed(where: str, names: tuple[str, ...]) -> str:
+    return ", ".join(f"{where}.{name}" for name in names)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def quoted(what: str, name: str) -> str:

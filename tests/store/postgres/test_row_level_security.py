@@ -1,0 +1,275 @@
+"""Row-level security for the role of the API: complete, on in each transaction, and not for the role to switch off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from tests.confined import ROLE, as_role, confine, unprotected
+
+from stepkeep.store.postgres.grants import Part, tables_of
+from stepkeep_lab.postgres import PostgresServer
+
+pytestmark = pytest.mark.postgres
+
+WITHOUT_TENANT = {"migrations"}
+WHAT_TO_DO = (
+    "A table needs a column `tenant`, the first of its primary key: stepkeep_confine protects each table that has one."
+    " A table that belongs to no tenant goes into WITHOUT_TENANT here. What the API writes to it goes into RIGHTS of"
+    " src/stepkeep/store/postgres/grants.py, and what it only reads into ONLY_READ."
+)
+Session = psycopg.Connection[tuple[Any, ...]]
+
+
+@contextmanager
+def session(dsn: str, tenant: str | None = None) -> Iterator[Session]:
+    with psycopg.connect(dsn, options="-c search_path=stepkeep,pg_temp") as connection:
+        if tenant is not None:
+            connection.execute("select set_config('stepkeep.tenant', %s, true)", (tenant,))
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def api(postgres_server: PostgresServer) -> Iterator[tuple[str, str]]:
+    """The DSNs of the owner and of the API, for tests that change nothing. Two tenants have rows in three tables."""
+    with postgres_server.fresh_database() as dsn:
+        yield furnish(dsn)
+
+
+@pytest.fixture
+def own_api(unused_postgres_dsn: str) -> tuple[str, str]:
+    """The same for a test that changes something."""
+    return furnish(unused_postgres_dsn)
+
+
+def furnish(dsn: str) -> tuple[str, str]:
+    with session(dsn) as owner:
+        for tenant in ("acme", "rival"):
+            owner.execute("insert into tenants values (%s, 'allowed', 1, 'root')", (tenant,))
+            owner.execute(
+                "insert into api_keys (tenant, id, owner, secret_hash, scopes, created_at, created_by)"
+                " values (%s, %s, 'ann', repeat('0', 64), '[]', 1, 'root')",
+                (tenant, f"key of {tenant}"),
+            )
+            owner.execute(
+                "insert into quarantine (tenant, run_id, quarantined_at, quarantined_by, reason)"
+                " values (%s, gen_random_uuid(), 1, 'ann', 'why')",
+                (tenant,),
+            )
+    return dsn, confine(dsn)
+
+
+# -- complete --------------------------------------------------------------------------------------------------------
+def test_every_table_has_a_policy_for_the_api(api: tuple[str, str]) -> None:
+    owner, _ = api
+    assert unprotected(owner) == WITHOUT_TENANT, WHAT_TO_DO
+
+
+def test_the_api_may_read_every_table_that_is_protected_and_no_other_relation(api: tuple[str, str]) -> None:
+    owner, _ = api
+    with session(owner) as connection:
+        found = connection.execute(
+            "select relname from pg_class where relnamespace = 'stepkeep'::regnamespace"
+            " and relkind in ('r', 'p', 'v', 'm') and has_table_privilege(%s, oid, 'select')",
+            (ROLE,),
+        )
+        readable = {str(name) for (name,) in found}
+        tables = {
+            str(name)
+            for (name,) in connection.execute(
+                "select relname from pg_class where relnamespace = 'stepkeep'::regnamespace"
+                " and relkind in ('r', 'p') and not relispartition"
+            )
+        }
+    assert readable == tables == set(tables_of(Part.API)), WHAT_TO_DO
+
+
+def test_a_table_without_a_policy_is_found(own_api: tuple[str, str]) -> None:
+    owner, _ = own_api
+    with session(owner) as connection:
+        connection.execute("create table stray (id integer)")
+        connection.execute("create table late (tenant text, id integer)")
+        connection.execute("drop policy stepkeep_own_tenant on steps")
+        connection.execute("alter table runs no force row level security")
+    assert unprotected(owner) == {"late", "runs", "steps", "stray"} | WITHOUT_TENANT
+    # The grants that follow an upgrade protect what has a tenant.
+    confine(owner)
+    assert unprotected(owner) == {"stray"} | WITHOUT_TENANT
+
+
+def test_confining_a_second_role_leaves_the_first_confined(own_api: tuple[str, str]) -> None:
+    owner, first = own_api
+    second = confine(owner, "Second-api")
+    assert unprotected(owner) == unprotected(owner, '"Second-api"') == WITHOUT_TENANT
+    for role in (first, second):
+        with session(role, "rival") as connection:
+            assert connection.execute("select name from tenants").fetchall() == [("rival",)]
+
+
+def test_confining_again_locks_no_table(api: tuple[str, str]) -> None:
+    owner, _ = api
+    with session(owner) as busy, session(owner) as again:
+        busy.execute("select * from runs, steps, journal")
+        again.execute("set local lock_timeout = '10ms'")
+        assert again.execute("select stepkeep_confine('stepkeep', %s)", (ROLE,)).fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("making", "said"),
+    [
+        ("alter role stepkeep_strong superuser", "bypasses row-level security"),
+        ("alter role stepkeep_strong bypassrls", "bypasses row-level security"),
+        ("grant postgres to stepkeep_strong", "owns the tables"),
+    ],
+)
+def test_a_role_that_would_not_be_confined_is_refused(unused_postgres_dsn: str, making: str, said: str) -> None:
+    with session(unused_postgres_dsn) as connection:
+        connection.execute("create role stepkeep_strong login")
+        connection.execute(making)
+        with pytest.raises(psycopg.errors.RaiseException, match=said):
+            connection.execute("select stepkeep_confine('stepkeep', 'stepkeep_strong')")
+        connection.rollback()
+
+
+# -- on --------------------------------------------------------------------------------------------------------------
+def test_the_api_sees_and_writes_rows_of_its_tenant_alone(own_api: tuple[str, str]) -> None:
+    owner, confined = own_api
+    with session(confined, "acme") as connection:
+        assert connection.execute("select name from tenants").fetchall() == [("acme",)]
+        assert connection.execute("select id from api_keys").fetchall() == [("key of acme",)]
+        assert connection.execute("update api_keys set expires_at = 7").rowcount == 1
+        assert connection.execute("update tenants set created_by = 'eve' where name = 'rival'").rowcount == 0
+        for intruding in (
+            "insert into tenants values ('third', 'allowed', 1, 'eve')",
+            "insert into quota_scopes values ('rival', 'tenant')",
+            "update tenants set name = 'rival'",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                connection.execute(intruding.encode())
+    with session(owner) as connection:
+        assert connection.execute("select id, expires_at from api_keys order by id").fetchall() == [
+            ("key of acme", 7),
+            ("key of rival", None),
+        ]
+
+
+@pytest.mark.parametrize("setting", [None, ""])
+def test_without_a_tenant_every_table_refuses(api: tuple[str, str], setting: str | None) -> None:
+    """A table without a row and without an index by tenant would answer with no row, and has one here for that."""
+    _, confined = api
+    refused = set()
+    with session(confined, setting) as connection:
+        for table in tables_of(Part.API):
+            try:
+                with connection.transaction():
+                    connection.execute(f"select * from {table}".encode()).fetchall()
+            except psycopg.errors.InsufficientPrivilege as problem:
+                refused.add((table, problem.diag.message_primary))
+    unset = "the setting stepkeep.tenant is not set in this transaction"
+    assert refused == {(table, unset) for table in tables_of(Part.API) if table not in WITHOUT_TENANT}
+
+
+def test_the_tenant_of_a_transaction_ends_with_it(api: tuple[str, str]) -> None:
+    _, confined = api
+    with session(confined, "acme") as connection:
+        connection.execute("select * from tenants")
+        connection.commit()
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="is not set"):
+            connection.execute("select * from tenants")
+
+
+# -- not to be switched off ------------------------------------------------------------------------------------------
+ESCAPES = {
+    "policies": "drop policy stepkeep_own_tenant on runs",
+    "another policy": "create policy mine on runs using (true)",
+    "security": "alter table runs disable row level security",
+    "force": "alter table runs no force row level security",
+    "owner": "alter table runs owner to current_user",
+    "role": "set role postgres",
+    "session": "set session authorization postgres",
+    "bypass": f"alter role {ROLE} bypassrls",
+    "function": "create or replace function stepkeep_tenant() returns text language sql return 'rival'",
+    "table": "create table more (id integer)",
+    "view": "select * from run_view",
+    "partition": "select * from journal_default",
+    "triggers": "set session_replication_role = replica",
+    "another role": "select stepkeep_confine('stepkeep', 'pg_monitor')",
+    "truncation": "truncate audit",
+    "record": "delete from journal",
+    "files": "copy tenants to '/dev/null'",
+}
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_the_api_cannot_leave_its_confinement(api: tuple[str, str], escape: str) -> None:
+    _, confined = api
+    with session(confined, "acme") as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute(ESCAPES[escape].encode())
+
+
+def test_row_security_off_is_an_error_and_not_a_way_out(api: tuple[str, str]) -> None:
+    _, confined = api
+    with session(confined, "acme") as connection:
+        connection.execute("set row_security = off")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+            connection.execute("select * from tenants")
+
+
+def test_no_search_path_reaches_into_the_functions(api: tuple[str, str]) -> None:
+    _, confined = api
+    with session(confined, "acme") as connection:
+        for statement in (
+            "create temp table api_keys (tenant text, id text)",
+            "insert into pg_temp.api_keys values ('forged', 'key of rival')",
+            "create temp table tenants (name text)",
+            "insert into pg_temp.tenants values ('forged')",
+            "set search_path = pg_temp, stepkeep",
+        ):
+            connection.execute(statement.encode())
+        asked = "select stepkeep_tenant_of_key('key of rival'), array(select stepkeep_tenant_names(10))"
+        assert connection.execute(asked.encode()).fetchone() == ("rival", ["acme", "rival"])
+
+
+def test_the_functions_across_tenants_tell_names_only_and_are_for_the_api(api: tuple[str, str]) -> None:
+    owner, confined = api
+    with session(confined) as connection:
+        asked = "select stepkeep_tenant_of_key('key of rival'), stepkeep_tenant_of_key('nothing')"
+        assert connection.execute(asked.encode()).fetchone() == ("rival", None)
+    with session(owner) as connection:
+        found = connection.execute(
+            "select proname, has_function_privilege('pg_monitor', oid, 'execute'), proconfig, prorettype::regtype::text"
+            " from pg_proc where prosecdef and pronamespace = 'stepkeep'::regnamespace order by proname"
+        ).fetchall()
+    safe = ["search_path=pg_catalog, pg_temp"]
+    assert found == [
+        ("stepkeep_tenant_names", False, safe, "text"),
+        ("stepkeep_tenant_of_key", False, safe, "text"),
+        ("stepkeep_tenant_of_session", False, safe, "text"),
+    ]
+
+
+def test_other_roles_go_on_to_see_all_tenants(own_api: tuple[str, str]) -> None:
+    owner, _ = own_api
+    with session(owner) as connection:
+        connection.execute("create role stepkeep_test_reader login")
+        connection.execute("grant usage on schema stepkeep to stepkeep_test_reader")
+        connection.execute("grant select on all tables in schema stepkeep to stepkeep_test_reader")
+        connection.commit()
+        try:
+            with session(as_role(owner, "stepkeep_test_reader")) as reader:
+                assert reader.execute("select count(*) from tenants").fetchone() == (2,)
+                assert reader.execute("select count(*) from run_view").fetchone() == (0,)
+        finally:
+            connection.execute("drop owned by stepkeep_test_reader")
+            connection.execute("drop role stepkeep_test_reader")
+
+
+def test_a_database_without_such_a_role_has_no_row_level_security(unused_postgres_dsn: str) -> None:
+    """Installations with one role keep their plans, and `pg_dump` by the owner."""
+    with session(unused_postgres_dsn) as connection:
+        found = connection.execute("select count(*) from pg_class where relrowsecurity").fetchone()
+        assert found == (0,)
+        assert connection.execute("select count(*) from pg_policy").fetchone() == (0,)
