@@ -134,7 +134,10 @@ class Progress:
 
     def active(self) -> Iterator[StepNow]:
         """Steps that have not settled, runnable ones first."""
-        order = ("running", "validating", "retrying", "awaiting_approval", "awaiting_event", "awaiting_completion")
+        order = (
+            "running", "validating", "retrying", "awaiting_approval", "awaiting_event", "awaiting_completion",
+            "awaiting_children",
+        )  # fmt: skip
         rank = {state: place for place, state in enumerate(order)}
         yield from sorted(self.now.values(), key=lambda step: (rank.get(step.state, len(rank)), step.since))
 

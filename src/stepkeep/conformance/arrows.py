@@ -36,8 +36,14 @@ RUN: Mapping[tuple[str, str], str] = {
 STEP: Mapping[tuple[str, str], str] = {
     ("approved", "succeeded"): "awaiting_approval",
     ("cancelled", "cancelled"): (
-        "awaiting_approval awaiting_completion awaiting_event pending ready retrying running validating"
+        "awaiting_approval awaiting_children awaiting_completion awaiting_event "
+        "pending ready retrying running validating"
     ),
+    ("children_failed", "failed"): "awaiting_children",
+    ("children_failed_tolerated", "skipped"): "awaiting_children",
+    ("children_settled", "ready"): "awaiting_children",
+    ("children_started", "awaiting_children"): "pending running",
+    ("children_succeeded", "validating"): "awaiting_children",
     ("claimed", "running"): "ready",
     ("claimed", "validating"): "validating",
     ("completed", "validating"): "running",
@@ -50,9 +56,9 @@ STEP: Mapping[tuple[str, str], str] = {
     ("condition_false", "skipped"): "pending",
     ("deadline_approved", "succeeded"): "awaiting_approval",
     ("deadline_handed_over", "ready"): "awaiting_event",
-    ("deadline_passed", "failed"): "awaiting_approval awaiting_completion awaiting_event",
+    ("deadline_passed", "failed"): "awaiting_approval awaiting_children awaiting_completion awaiting_event",
     ("deadline_skipped", "skipped"): "awaiting_approval",
-    ("deadline_tolerated", "skipped"): "awaiting_approval awaiting_completion awaiting_event",
+    ("deadline_tolerated", "skipped"): "awaiting_approval awaiting_children awaiting_completion awaiting_event",
     ("decision_recorded", "awaiting_approval"): "awaiting_approval",
     ("denied", "failed"): "pending retrying",
     ("denied_tolerated", "skipped"): "pending retrying",

@@ -70,6 +70,7 @@ STOPPING = frozenset(
         "deadline_passed",
         "rejected",
         "completion_failed",
+        "children_failed",
         "condition_broken",
         "denied",
     }

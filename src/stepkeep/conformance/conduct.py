@@ -14,7 +14,7 @@ from stepkeep.conformance.history import MOVING, QUIET, WAITING
 from stepkeep.conformance.machines import Machines
 from stepkeep.dialects.projection import Seen
 
-IN_FLIGHT = ("running", "validating")
+IN_FLIGHT = ("running", "validating", "awaiting_children")
 FINISHING = ("stopping", "compensating")
 RUN = "run"
 HOOK, CHECK = "undo:a", "check:run"
@@ -113,7 +113,7 @@ class Conduct:
         if phase != "main" and (target.startswith("awaiting_") or target == "skipped"):
             return False
         if run == "stopping":
-            settles = target in self._ended or trigger == "completed"
+            settles = target in self._ended or trigger in ("completed", "children_succeeded")
             return phase != "undo" and (trigger == "cancelled" or (state in IN_FLIGHT and settles))
         if run in QUIET:
             return trigger in QUIET[run] and None not in now.steps

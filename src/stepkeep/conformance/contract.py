@@ -282,7 +282,7 @@ def read_contract(document: bytes) -> Contract | str:
     return Contract(found, hashlib.sha256(document).hexdigest(), places, names, len(ordered))
 
 
-OPENINGS = frozenset({"dependencies_met", "gate_opened", "held", "wait_opened"})
+OPENINGS = frozenset({"dependencies_met", "gate_opened", "held", "wait_opened", "children_started"})
 """How a step can open, by its kind."""
 
 HOLDS = frozenset(
@@ -293,7 +293,9 @@ HOLDS = frozenset(
 ENDS_OF_WAITS = frozenset({"wait_satisfied", "deadline_passed", "deadline_tolerated"})
 """How a wait for a message ends, and no sleep does."""
 
-HOOKS_NEVER = HOLDS | {"slept", "gate_opened", "held", "wait_opened", "waited", "completion_requested"}
+HOOKS_NEVER = HOLDS | {
+    "slept", "gate_opened", "held", "wait_opened", "children_started", "waited", "completion_requested",
+}  # fmt: skip
 
 
 def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]) -> dict[int, Place]:

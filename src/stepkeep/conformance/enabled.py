@@ -504,8 +504,8 @@ OPEN_DUE = frozenset({"claimed", "completed", "waited"})
 
 WITH_OF = frozenset(
     {
-        "dependencies_met", "gate_opened", "held", "wait_opened", "condition_false", "condition_broken",
-        "dependency_unmet", "denied", "denied_tolerated", "cancelled",
+        "dependencies_met", "gate_opened", "held", "wait_opened", "children_started", "condition_false",
+        "condition_broken", "dependency_unmet", "denied", "denied_tolerated", "cancelled",
     }
 )  # fmt: skip
 """Triggers of which another step may be the reason."""
@@ -513,7 +513,7 @@ WITH_OF = frozenset(
 TOLERATED = frozenset(
     {
         "failed_tolerated", "rules_failed_tolerated", "deadline_tolerated", "rejected_tolerated",
-        "completion_failed_tolerated", "operator_failed_tolerated", "denied_tolerated",
+        "completion_failed_tolerated", "operator_failed_tolerated", "denied_tolerated", "children_failed_tolerated",
     }
 )  # fmt: skip
 HARD = frozenset({word.removesuffix("_tolerated") for word in TOLERATED} - {"deadline"}) | {
@@ -537,7 +537,7 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "waited": _REPORT,
     "completion_requested": _REPORT,
     "retry_scheduled": _REPORT,
-    "rules_passed": ("step_reported", "completion_signalled"),
+    "rules_passed": ("step_reported", "completion_signalled", "child_ended"),
     "rules_failed": _REPORT,
     "rules_failed_tolerated": _REPORT,
     "failed": ("step_reported", "time_came"),
@@ -567,6 +567,10 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "completion_failed": ("completion_signalled",),
     "completion_failed_tolerated": ("completion_signalled",),
     "completion_cancelled": ("completion_signalled",),
+    "children_succeeded": ("child_ended",),
+    "children_settled": ("child_ended",),
+    "children_failed": ("child_ended",),
+    "children_failed_tolerated": ("child_ended",),
     "token_reissued": ("token_reissued",),
 }
 """The events that can lead to a trigger; a trigger without a row may follow from any."""
@@ -592,6 +596,8 @@ CATEGORIES: Mapping[tuple[str, str], tuple[str | None, ...]] = {
     ("rejected_tolerated", ""): ("governance",),
     ("deadline_passed", ""): ("timeout",),
     ("deadline_tolerated", ""): ("timeout",),
+    ("children_failed", ""): ANY_CATEGORY,
+    ("children_failed_tolerated", ""): ANY_CATEGORY,
     ("completion_failed", ""): ("external",),
     ("completion_failed_tolerated", ""): ("external",),
     ("cancelled", "running"): (

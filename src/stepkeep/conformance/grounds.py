@@ -37,6 +37,8 @@ def grounds_of_step(hop: Line, place: Place, step: Step, stop: str | None) -> tu
             return ("attempts_exhausted",)
         return ("lost_too_often",) if hop.category == "poison" else ("not_retryable",)
     if hop.trigger == "rules_passed":
+        if step.children_succeeded == hop.seq:
+            return ("children_succeeded",)
         return ("completed_by_hand",) if hop.event == "completion_signalled" else ("executed",)
     if hop.trigger == "claimed":
         known = step.was_lost

@@ -20,8 +20,8 @@ from stepkeep.conformance.steps import NEW, Step, check_step
 MOVING = ("ready", "running", "validating", "retrying")
 """States in which a step can change without a person or a message."""
 
-WAITING = ("awaiting_approval", "awaiting_event", "awaiting_completion")
-"""States in which a step waits for a person, a message or a deadline."""
+WAITING = ("awaiting_approval", "awaiting_event", "awaiting_completion", "awaiting_children")
+"""States in which a step waits for a person, a message, its children or a deadline."""
 
 PHASES = {"idle": "main", "compensating": "undo", "validating": "check"}
 """The phase of a step that is planned while its run is in this state."""
@@ -166,7 +166,7 @@ class RunHistory(History):
         elif state in QUIET:
             allowed = line.trigger in QUIET[state]
         elif state == "stopping":
-            allowed = line.target in self.machines["step"][1] or line.trigger == "completed"
+            allowed = line.target in self.machines["step"][1] or line.trigger in ("completed", "children_succeeded")
         else:
             allowed = step.phase in ONLY_PHASE.get(state, (step.phase,))
         if not allowed:

@@ -32,6 +32,7 @@ OPENINGS = frozenset(
         "gate_opened",
         "held",
         "wait_opened",
+        "children_started",
         "condition_false",
         "condition_broken",
         "denied",
@@ -72,7 +73,9 @@ NOTED = ("message_arrived",)
 RULED_OUT = frozenset({"rules_failed", "rules_failed_tolerated"})
 """Ends of a step whose handler had completed."""
 
-LOST_OR_NOT = frozenset({"lease_lost", "claimed", "released", "rules_passed", "completion_succeeded"})
+LOST_OR_NOT = frozenset(
+    {"lease_lost", "claimed", "released", "rules_passed", "completion_succeeded", "children_succeeded"}
+)
 """Triggers after which it is known whether the next claim follows a lost lease."""
 
 STOPS = frozenset({"step_failed", "steps_failed", "rules_failed", "timed_out", "undo_requested"})
@@ -220,7 +223,7 @@ class Reenactment:
             tell(*problem)
         if line.trigger == "planned":
             self._plan(place, run_state, tell)
-        elif line.trigger in OPENINGS and line.source != "retrying":
+        elif line.trigger in OPENINGS and line.source not in ("retrying", "running"):
             self._open(place, line, tell)
         elif line.trigger == "dependency_unmet":
             self._skip(place, line, tell)

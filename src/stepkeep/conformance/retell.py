@@ -280,7 +280,7 @@ class Retelling:
     def _hide(self, step: Step, place: Place, row: Row, line: Line, say: Say) -> None:
         """Record a hop that the dialect does not show."""
         source, trigger, target = row
-        if trigger in OPENINGS and source != "retrying" and place.phase != "check":
+        if trigger in OPENINGS and source not in ("retrying", "running") and place.phase != "check":
             self._derive_start(line)
             if self.run.to_open.pop(place.no, self.run) is self.run:
                 said = f"it is {quoted(line.trigger)} before the steps it depends on allow that"
@@ -290,6 +290,8 @@ class Retelling:
             step.forget_claim()
         if trigger == "completion_succeeded":
             step.completed_by_hand = line.seq
+        if trigger == "children_succeeded":
+            step.children_succeeded = line.seq
         step.fence += trigger == "claimed"
         step.attempt += ends_attempt(trigger, target)
         step.is_exhausted = trigger == "held_exhausted"

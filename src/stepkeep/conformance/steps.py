@@ -50,6 +50,7 @@ class Step:
         self.ended_as = ""
         self.was_lost: bool | None = False
         self.completed_by_hand: int | None = None
+        self.children_succeeded: int | None = None
         self.moved_in: int | None = 0
         self.moved_by = ("", "")
         self.is_claim_known = self.is_timer_known = True
@@ -114,7 +115,11 @@ def _check_lease(step: Step, line: Line, say: Say) -> None:
     if line.trigger == "claimed":
         if step.leased:
             say(Code.OUTCOME, f"{step.title} is claimed while another claim holds it")
-    elif line.trigger in UNDER_LEASE and not step.leased and step.completed_by_hand != line.seq:
+    elif (
+        line.trigger in UNDER_LEASE
+        and not step.leased
+        and line.seq not in (step.completed_by_hand, step.children_succeeded)
+    ):
         say(Code.OUTCOME, f"{step.title}: {quoted(line.trigger)} without a claim that holds it")
     ends = step.leased and line.trigger not in ("claimed", "completed")
     took = line.at - step.claimed_at if ends else None
@@ -144,6 +149,8 @@ def _remember(step: Step, line: Line) -> None:
     step.is_timer_known, step.seen_at = True, line.at
     if line.trigger == "completion_succeeded":
         step.completed_by_hand = line.seq
+    if line.trigger == "children_succeeded":
+        step.children_succeeded = line.seq
     step.fence = line.fence or 0
     step.attempt = (line.attempt or step.attempt) + ends_attempt(line.trigger, line.target)
     step.due_at = line.due_at

@@ -13,7 +13,7 @@ STEP_GROUNDS = {
     "cancelled": ("run_cancelled", "run_failed", "run_timed_out"),
     "failed": ("attempts_exhausted", "lost_too_often", "not_retryable"),
     "claimed": ("claimed", "reclaimed"),
-    "rules_passed": ("executed", "completed_by_hand"),
+    "rules_passed": ("executed", "completed_by_hand", "children_succeeded"),
 }
 """The possible grounds of a step's hop; every other trigger is its own ground."""
 
@@ -34,6 +34,10 @@ WITHOUT_UNDO = frozenset({"step_failed", *FAILURES.values()})
 
 CANCELLED_BY = {"timed_out": "run_timed_out", "undo_requested": "run_cancelled"}
 """Why a stopping run cancels its steps; for every other cause, because it failed."""
+
+
+RULES_PASSED_AFTER = {"completion_succeeded": "completed_by_hand", "children_succeeded": "children_succeeded"}
+"""Why the rules of a step hold that no worker checked."""
 
 
 class Seen(NamedTuple):
@@ -126,7 +130,7 @@ class Grounds:
 
     def _of_step(self, seen: Seen) -> str:
         before = self._steps.get(seen.name)
-        if seen.trigger in ("lease_lost", "completion_succeeded"):
+        if seen.trigger in ("lease_lost", "completion_succeeded", "children_succeeded"):
             self._steps[seen.name] = seen.trigger
         elif seen.trigger in ("claimed", "rules_passed", "released"):
             self._steps.pop(seen.name, None)
@@ -137,5 +141,5 @@ class Grounds:
         if seen.trigger == "claimed" and before == "lease_lost":
             return "reclaimed"
         if seen.trigger == "rules_passed":
-            return "completed_by_hand" if before == "completion_succeeded" else "executed"
+            return RULES_PASSED_AFTER.get(before or "", "executed")
         return seen.fact or seen.trigger

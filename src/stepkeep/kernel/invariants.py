@@ -89,6 +89,7 @@ WRONG_WITH: Mapping[StepState, Callable[[Step], str | None]] = {
     StepState.AWAITING_APPROVAL: _awaiting_approval,
     StepState.AWAITING_EVENT: _awaiting_event,
     StepState.AWAITING_COMPLETION: _awaiting_completion,
+    StepState.AWAITING_CHILDREN: _nothing,
     **dict.fromkeys(STEP_TERMINAL, _ended),
 }
 """What is wrong with a step in this state, if anything."""

@@ -32,6 +32,7 @@ class StepState(StrEnum):
     AWAITING_APPROVAL = "awaiting_approval"
     AWAITING_EVENT = "awaiting_event"
     AWAITING_COMPLETION = "awaiting_completion"
+    AWAITING_CHILDREN = "awaiting_children"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -119,8 +120,15 @@ STEP_TERMINAL = frozenset({StepState.SUCCEEDED, StepState.FAILED, StepState.SKIP
 WORKER_TERMINAL = frozenset({WorkerState.SHUTDOWN})
 ATTEMPT_TERMINAL = frozenset(AttemptState) - {AttemptState.OPEN}
 
-STEP_WAITING = frozenset({StepState.AWAITING_APPROVAL, StepState.AWAITING_EVENT, StepState.AWAITING_COMPLETION})
-"""States that only a person, a message or a deadline ends."""
+STEP_WAITING = frozenset(
+    {
+        StepState.AWAITING_APPROVAL,
+        StepState.AWAITING_EVENT,
+        StepState.AWAITING_COMPLETION,
+        StepState.AWAITING_CHILDREN,
+    }
+)
+"""States that only a person, a message, children or a deadline ends."""
 
 STEP_MOVING = frozenset({StepState.READY, StepState.RUNNING, StepState.VALIDATING, StepState.RETRYING})
 """States that the engine itself ends. A run without such a step is blocked."""

@@ -88,6 +88,11 @@ class StepTrigger(StrEnum):
     COMPLETION_FAILED = "completion_failed"
     COMPLETION_FAILED_TOLERATED = "completion_failed_tolerated"
     COMPLETION_CANCELLED = "completion_cancelled"
+    CHILDREN_STARTED = "children_started"
+    CHILDREN_SUCCEEDED = "children_succeeded"
+    CHILDREN_SETTLED = "children_settled"
+    CHILDREN_FAILED = "children_failed"
+    CHILDREN_FAILED_TOLERATED = "children_failed_tolerated"
     TOKEN_REISSUED = "token_reissued"  # noqa: S105 - a word, not a token
     CANCELLED = "cancelled"
 
@@ -241,6 +246,14 @@ STEP: Machine[StepState, StepTrigger] = Machine("step", StepState, StepTrigger, 
     Row(S_.AWAITING_COMPLETION, ST.TOKEN_REISSUED,              S_.AWAITING_COMPLETION, "design §3: a lost token is replaced, with actor and reason"),
     Row(S_.AWAITING_COMPLETION, ST.DEADLINE_PASSED,             S_.FAILED,              "design §3: deadline of a manual completion"),
     Row(S_.AWAITING_COMPLETION, ST.DEADLINE_TOLERATED,          S_.SKIPPED,             "design §3: the same, tolerated"),
+    Row(S_.PENDING,             ST.CHILDREN_STARTED,            S_.AWAITING_CHILDREN,   "design part 2 §6: a child was started; no worker runs the step"),
+    Row(S_.RUNNING,             ST.CHILDREN_STARTED,            S_.AWAITING_CHILDREN,   "design part 2 §6: the step waits for its children and gives its slot back"),
+    Row(S_.AWAITING_CHILDREN,   ST.CHILDREN_SUCCEEDED,          S_.VALIDATING,          "design part 2 §6: all children settled acceptably"),
+    Row(S_.AWAITING_CHILDREN,   ST.CHILDREN_SETTLED,            S_.READY,               "design part 2 §6: what a flow awaits has settled"),
+    Row(S_.AWAITING_CHILDREN,   ST.CHILDREN_FAILED,             S_.FAILED,              "design part 2 §6: children failed"),
+    Row(S_.AWAITING_CHILDREN,   ST.CHILDREN_FAILED_TOLERATED,   S_.SKIPPED,             "design part 2 §6: children failed, tolerated"),
+    Row(S_.AWAITING_CHILDREN,   ST.DEADLINE_PASSED,             S_.FAILED,              "design part 2 §6: deadline of a step with children"),
+    Row(S_.AWAITING_CHILDREN,   ST.DEADLINE_TOLERATED,          S_.SKIPPED,             "design part 2 §6: the same, tolerated"),
     *(Row(state, ST.CANCELLED, S_.CANCELLED, "001 PENDING / RUNNING / WAITING_APPROVAL → CANCELED")
       for state in StepState if state not in STEP_TERMINAL),
 ])

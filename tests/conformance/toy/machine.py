@@ -55,6 +55,7 @@ LEG = MachineView(
         "running": "travelling",
         "awaiting_approval": "travelling",
         "awaiting_event": "travelling",
+        "awaiting_children": "travelling",
         "succeeded": "done",
         "failed": "broken",
         "skipped": "dropped",

@@ -31,7 +31,7 @@ def refuse_step(step: Step, before: Step | None = None) -> None:
             fits = (ready != leased) and due == leased and not settled
         case S.RETRYING:
             fits = due and not (ready or leased or settled)
-        case S.AWAITING_APPROVAL:
+        case S.AWAITING_APPROVAL | S.AWAITING_CHILDREN:
             fits = not (ready or leased or settled)
         case S.AWAITING_EVENT:
             fits = not (ready or leased or settled) and note is not None and bool(note.event)

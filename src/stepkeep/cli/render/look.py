@@ -26,6 +26,7 @@ LOOKS = {
     "awaiting_approval": Look("◇", "magenta", "awaiting approval"),
     "awaiting_event": Look("◇", "magenta", "awaiting event"),
     "awaiting_completion": Look("◇", "magenta", "awaiting completion"),
+    "awaiting_children": Look("◈", "cyan", "awaiting children"),
     "succeeded": Look("●", "green", "succeeded"),
     "failed": Look("✗", "bold red", "failed"),
     "skipped": Look("⊘", "yellow", "skipped"),

@@ -42,6 +42,7 @@ STEP = MachineView(
         "awaiting_approval":   "Running",
         "awaiting_event":      "Running",
         "awaiting_completion": "WaitingForManualCompletion",
+        "awaiting_children":   "Running",
         "succeeded":           "Succeeded",
         "failed":              "Failed",
         "skipped":             "Cancelled",

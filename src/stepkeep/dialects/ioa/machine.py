@@ -112,6 +112,7 @@ STEP = MachineView(
         "awaiting_approval": "running",
         "awaiting_event": "running",
         "awaiting_completion": "running",
+        "awaiting_children": "running",
         "succeeded": "completed",
         "failed": "failed",
         "skipped": "skipped",

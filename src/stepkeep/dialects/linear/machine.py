@@ -111,8 +111,15 @@ STEP = MachineView(
         Extension("RUNNING", "CANCELED", "the instance was cancelled; the worker's late write is refused"),
         Extension("WAITING", "CANCELED", "the instance was cancelled while the step waited"),
         Extension("PENDING", "WAITING", "a gate or a `wait:` step opens; no worker runs it first"),
-        Extension("PENDING", "SKIPPED", "its condition was false, or a step it needs was left out"),
-        Extension("PENDING", "DEAD", "denied by policy, or its condition cannot be evaluated"),
+        Extension(
+            "PENDING",
+            "SKIPPED",
+            "its condition was false, a step it needs was left out, or its child failed and is tolerated",
+        ),
+        Extension(
+            "PENDING", "DEAD", "denied by policy, its condition cannot be evaluated, or its child workflow failed"
+        ),
+        Extension("PENDING", "DONE", "its child workflow succeeded; no worker runs such a step"),
         Extension("READY", "DEAD", "policy denied another attempt"),
         Extension("READY", "SKIPPED", "policy denied another attempt under `on_failure: skip`"),
         Extension("READY", "WAITING", "policy holds the next attempt until people approve it"),
@@ -124,14 +131,22 @@ STEP = MachineView(
         ),
         Extension("WAITING", "SKIPPED", "the same under `on_failure: skip`, or a person skipped a held step"),
         Extension("RUNNING", "SKIPPED", "it failed for good under `on_failure: skip`"),
-        Extension("RUNNING", "READY", "a worker that shuts down hands the step back: no Retry, nothing is counted"),
+        Extension(
+            "RUNNING",
+            "READY",
+            "a worker hands the step back, or its children have settled: no Retry, nothing is counted",
+        ),
         Extension(
             "RUNNING",
             "WAITING",
             "a person completes the step, or decides what follows its last attempt; it waits for no event",
         ),
-        Extension("RUNNING", "DONE", "a person completed the step, and its rules were checked before it was DONE"),
-        Extension("RUNNING", "DEAD", "its leases were lost too often, or its rules failed; no handler returned Dead"),
+        Extension("RUNNING", "DONE", "a person completed the step and its rules held, or its children succeeded"),
+        Extension(
+            "RUNNING",
+            "DEAD",
+            "its leases were lost too often, its rules or its children failed; no handler returned Dead",
+        ),
         Extension("WAITING", "READY", "a held step was approved, or a person retries it; no event came"),
     ),
     # A timed-out WAITING step is claimed directly; the seed does not show that our row is READY for a moment.

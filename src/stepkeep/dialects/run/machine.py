@@ -47,7 +47,7 @@ RUN_FORBIDDEN = (
     Forbidden("CANCELED",  ANY, END),
 )
 
-SETTLED = ("rules_failed", "deadline_passed", "completion_failed")
+SETTLED = ("rules_failed", "deadline_passed", "completion_failed", "children_failed")
 RETRIED, EXHAUSTED, RUN_CANCEL = ("retry_scheduled",), ("attempts_exhausted",), ("run_cancelled",)
 
 STEP_ARROWS = (
@@ -155,14 +155,22 @@ STEP = MachineView(
         Extension(
             "PENDING",
             "FAILED",
-            "denied by policy (also before a retry), condition broken, or a `wait:` step past its deadline",
+            "denied by policy (also before a retry), condition broken, a wait past its deadline, or a child failed",
         ),
         Extension(
-            "PENDING", "SUCCEEDED", "a `wait:` step's message arrived, or a sleep is over; no worker runs such a step"
+            "PENDING",
+            "SUCCEEDED",
+            "a message arrived, a sleep is over, or a child succeeded; no worker runs such a step",
         ),
         Extension("PENDING", "WAITING_APPROVAL", "policy holds the step for approval; it is no approval step"),
-        Extension("RUNNING", "SUCCEEDED", "a person completed it by hand, or the message of a `wait:` step arrived"),
-        Extension("RUNNING", "PENDING", "the worker handed it back, or its wait is over; nothing failed"),
+        Extension(
+            "RUNNING",
+            "SUCCEEDED",
+            "a person completed it, its children succeeded, or the message of a `wait:` step arrived",
+        ),
+        Extension(
+            "RUNNING", "PENDING", "the worker handed it back, or its wait is over (also for children); nothing failed"
+        ),
         Extension(
             "RUNNING",
             "FAILED",
@@ -171,7 +179,10 @@ STEP = MachineView(
             ("not_retryable", "lost_too_often"),
         ),
         Extension(
-            "RUNNING", "FAILED", "its rules failed, a deadline passed, or a person completed it as failed", when=SETTLED
+            "RUNNING",
+            "FAILED",
+            "its rules or its children failed, a deadline passed, or a person completed it as failed",
+            when=SETTLED,
         ),
         Extension("RUNNING", "FAILED", "its worker was lost, and policy denied another attempt", when=("denied",)),
         Extension("RUNNING", "RUNNING", "its handler is done and another worker takes over its rules alone"),

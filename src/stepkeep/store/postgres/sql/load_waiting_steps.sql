@@ -6,6 +6,6 @@ cross join lateral (
         category, error, note
     from steps
     where steps.tenant = wanted.tenant and steps.run_id = wanted.run_id
-        and steps.state in ('awaiting_approval', 'awaiting_event', 'awaiting_completion')
+        and steps.state in ('awaiting_approval', 'awaiting_event', 'awaiting_completion', 'awaiting_children')
     offset 0
 ) as step

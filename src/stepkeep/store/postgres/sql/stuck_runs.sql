@@ -9,7 +9,7 @@ where runs.ended_at is null and runs.state in ('queued', 'running', 'blocked', '
         from steps
         where steps.tenant = runs.tenant and steps.run_id = runs.id
             and (steps.ready_at is not null or steps.due_at is not null
-                or steps.state in ('awaiting_approval', 'awaiting_event', 'awaiting_completion')))
+                or steps.state in ('awaiting_approval', 'awaiting_event', 'awaiting_completion', 'awaiting_children')))
     and (runs.tenant, runs.id) not in (select tenant, run_id from quarantine where released_at is null)
 order by runs.tenant, runs.id
 limit $1

@@ -3,4 +3,4 @@ select s.tenant, s.run_id, s.no, s.queue, s.priority, s.state, s.ready_at, s.due
        s.claimed_at, s.attempts, s.losses, s.unmet, s.settled, s.category, s.error, s.note
 from json_each(?1) w
 cross join steps s on s.tenant = w.value ->> 0 and s.run_id = w.value ->> 1
-where s.state in ('awaiting_approval', 'awaiting_event', 'awaiting_completion')
+where s.state in ('awaiting_approval', 'awaiting_event', 'awaiting_completion', 'awaiting_children')

@@ -9,7 +9,7 @@ where r.ended_at is null and r.state in ('queued', 'running', 'blocked', 'valida
         from steps s
         where s.tenant = r.tenant and s.run_id = r.id
             and (s.ready_at is not null or s.due_at is not null
-                 or s.state in ('awaiting_approval', 'awaiting_event', 'awaiting_completion')))
+                 or s.state in ('awaiting_approval', 'awaiting_event', 'awaiting_completion', 'awaiting_children')))
     and not exists (
         select 1 from quarantine q where q.tenant = r.tenant and q.run_id = r.id and q.released_at is null)
 order by r.tenant, r.id
