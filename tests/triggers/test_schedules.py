@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -317,6 +318,29 @@ async def test_a_backfill_starts_no_more_runs_than_it_may_at_once(stage: Stage) 
     await stage.bench.work_off()
     stage.store.clock_offset += 2_000_000
     assert await stage.sweep() == 3
+
+
+async def test_a_backfill_counts_no_moment_after_its_range_and_lets_other_tasks_have_their_turn() -> None:
+    asked: list[int] = []
+
+    def moments() -> Iterator[int]:
+        for moment in range(10_000):
+            asked.append(moment)
+            yield moment
+
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    assert len(await manage.moments_before(2_000, moments())) == 2_000
+    beside.cancel()
+    assert asked[-1] == 2_000, "one moment beyond the range ends it"
+    assert turns >= 4
 
 
 async def test_a_backfill_can_be_stopped_and_refuses_wrong_ranges(stage: Stage) -> None:

@@ -56,7 +56,7 @@ from stepkeep.api.browsers import Browsers
 from stepkeep.api.envelope import Envelope
 from stepkeep.api.openapi import describe
 from stepkeep.api.problems import METHOD, NOT_FOUND, UNEXPECTED, problem
-from stepkeep.api.routing import Route
+from stepkeep.api.routing import Index, Route
 from stepkeep.api.service import Service
 from stepkeep.engine import AsyncEngine
 from stepkeep.hosted import AsyncHostedWorker
@@ -134,6 +134,7 @@ def _application(service: Service) -> FastAPI:
     ours = [route for route in app.routes if isinstance(route, Route)]
     for route in ours:
         route.find_rivals(ours)
+    app.router.routes.insert(0, Index(ours))
     app.add_exception_handler(HTTPException, _unrouted)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     _require_all_rows(app)

@@ -6,11 +6,11 @@ Pure ASGI, because it also surrounds streams. It reads no body and knows no rout
 from __future__ import annotations
 
 import logging
+import random
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
-from uuid import uuid4
 
 from stepkeep.api.measures import route_of
 from stepkeep.api.problems import problem_of
@@ -123,4 +123,4 @@ def _is_stream(message: Message) -> bool:
 def _request_id(scope: MutableMapping[str, Any]) -> bytes:
     """The id that the client gave, if it is one; else a new one."""
     given = next((value for name, value in scope["headers"] if name == REQUEST_ID), b"")
-    return given if _is_request_id(given) else uuid4().hex.encode()
+    return given if _is_request_id(given) else b"%032x" % random.getrandbits(128)

@@ -38,7 +38,7 @@ class Load:
         reason = None
         if measures.in_flight > self.most_requests:
             reason = "requests"
-        elif self._streams() >= self.most_streams and path.endswith(("/stream", "/events")):
+        elif path.endswith(("/stream", "/events")) and self._streams() >= self.most_streams:
             reason = "streams"
         if reason is not None:
             measures.refused[reason] += 1

@@ -11,25 +11,12 @@ from starlette.responses import Response
 
 from stepkeep.api.bodies import Anything, As, Limit, Moment, Page
 from stepkeep.api.routing import Answer, Engine, answers, router
-from stepkeep.api.runs import RunId
+from stepkeep.api.runs import LONGEST_WAIT, ResultView, RunId, result_view
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.following import JournalFollower
 
 routes = router("Records")
-
-LONGEST_WAIT = 60.0
-"""How long one request may wait for a run."""
-
-
-class ResultView(BaseModel):
-    """How a run stands: its output once it has succeeded, its error once it has failed."""
-
-    run_id: str
-    state: RunState
-    finished: bool
-    output: Any
-    error: str | None
 
 
 class PastEntry(BaseModel):
@@ -196,16 +183,7 @@ async def get_result(
     until_blocked: Annotated[bool, Query(description="A run that waits for people or messages is enough.")] = False,
 ) -> Answer:
     """Answers at once when the run has ended, and after `wait` seconds in any case: look at `finished`."""
-    found = await engine.wait(run_id, seconds=wait, until_blocked=until_blocked)
-    return Answer(
-        {
-            "run_id": run_id,
-            "state": found.state,
-            "finished": found.finished,
-            "output": found.output,
-            "error": found.error,
-        }
-    )
+    return Answer(result_view(await engine.wait(run_id, seconds=wait, until_blocked=until_blocked)))
 
 
 @routes.get(

@@ -20,8 +20,8 @@ from pydantic import BaseModel
 from starlette._utils import get_route_path
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
-from starlette.types import Scope
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
 
 from stepkeep.api.access import OPEN, operation_of
 from stepkeep.api.problems import MOST_ERRORS, PROBLEMS, ApiError, Kind, problem_of
@@ -55,8 +55,9 @@ class Answer(Response):
         return msgspec.json.encode(content)
 
 
-def engine_of(request: Request) -> AsyncEngine:
-    """The engine that acts for the key of this request."""
+async def engine_of(request: Request) -> AsyncEngine:
+    """The engine that acts for the key of this request. A coroutine, because the framework would call a plain function
+    in a thread, for each request."""
     return request.state.caller.engine  # type: ignore[no-any-return]
 
 
@@ -153,6 +154,41 @@ class Route(APIRoute):
                 INCOMING.reset(trace)
 
         return handle
+
+
+class Index(BaseRoute):
+    """Finds the route of a request by its method, first part and number of parts.
+
+    The framework asks its routes in turn, which takes longer than many a request. The index stands before them all.
+    What it does not know (another method, no such address, a name with slashes), the framework finds."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._routes: dict[tuple[str, str, int], list[Route]] = {}
+        for route in routes:
+            if ":path}" not in route.path:
+                for method in route.methods or ():
+                    self._routes.setdefault((method, *_shape(route.path)), []).append(route)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] == "http":
+            for route in self._routes.get((scope["method"], *_shape(get_route_path(scope))), ()):
+                found = route.matches(scope)
+                if found[0] is Match.FULL:
+                    return found
+        return Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await scope["route"].handle(scope, receive, send)
+
+
+def _shape(path: str) -> tuple[str, int]:
+    """The first part of a path, and how many it has.
+
+    >>> _shape("/runs/{run_id}/steps")
+    ('runs', 3)
+    """
+    parts = path.split("/", 2)
+    return parts[1] if len(parts) > 1 else "", path.count("/")
 
 
 ANSWERS: dict[str, type[BaseModel]] = {}

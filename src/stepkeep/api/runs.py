@@ -8,14 +8,19 @@ from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 from starlette.requests import Request
 
+from stepkeep.api.access import scopes_of
 from stepkeep.api.bodies import RUN_ID, Anything, As, By, IdempotencyKey, Limit, Moment, Page, Time
 from stepkeep.api.idempotency import under_way
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.publish import find_plan
+from stepkeep.result import Result
 
 routes = router("Runs")
+
+LONGEST_WAIT = 60.0
+"""Seconds that one request may wait for the end of a run."""
 
 RunId = Annotated[str, Path(description="The id of a run.", examples=[RUN_ID])]
 RunCursor = Annotated[
@@ -43,6 +48,16 @@ class NewRun(By):
     delay: str | None = Field(default=None, max_length=100, description="Start after this duration, such as `2h`.")
 
 
+class ResultView(BaseModel):
+    """How a run stands: its output once it has succeeded, its error once it has failed."""
+
+    run_id: str
+    state: RunState
+    finished: bool
+    output: Any
+    error: str | None
+
+
 class Created(BaseModel):
     """The run of a creation. `created` is false where the idempotency key had created it before."""
 
@@ -50,6 +65,7 @@ class Created(BaseModel):
 
     run_id: str
     created: bool
+    result: ResultView | None = Field(default=None, description="With `wait`: how the run stands after it.")
 
 
 class RunSummary(BaseModel):
@@ -115,9 +131,27 @@ class RunAnswer(RootModel[RunView | Anything]):
     response_model=None,
     responses={**answers(Created, status=201, says="Created"), **answers(Created, says="Created before by this key")},
 )
-async def create_run(request: Request, engine: Engine, body: NewRun, idempotency_key: IdempotencyKey = None) -> Answer:
+async def create_run(
+    request: Request,
+    engine: Engine,
+    body: NewRun,
+    idempotency_key: IdempotencyKey = None,
+    wait: Annotated[
+        float | None,
+        Query(
+            ge=0,
+            le=LONGEST_WAIT,
+            allow_inf_nan=False,
+            description="Wait this many seconds for the end, and answer with the `result`. Needs the scope read, too.",
+        ),
+    ] = None,
+) -> Answer:
     """201 when the run is new; 200 with the same run when the key and the body came before; 422 when the key came with
-    another body; 409 while a request with this key is under way."""
+    another body; 409 while a request with this key is under way. With `wait`, the answer comes when the run has ended,
+    and after that time in any case: look at `finished`."""
+    if wait is not None:
+        # Before anything is created: a key that may not read would get no answer about its run.
+        engine.access.require(*scopes_of("wait"), operation="wait")
     given = body.model_dump(exclude={"workflow", "version", "input"}, exclude_unset=True)
     try:
         plan = await find_plan(engine.transactor, body.workflow, body.version, tenant=engine.tenant)
@@ -125,12 +159,27 @@ async def create_run(request: Request, engine: Engine, body: NewRun, idempotency
         raise InvalidInput(str(missing)) from None
     with under_way(request, engine, "start", idempotency_key):
         started = await engine.start(plan, body.input, idempotency_key=idempotency_key, **given)
-    return created(started.run_id, is_new=started.created)
+    if wait is None:
+        return created(started.run_id, is_new=started.created)
+    result = await engine.wait(started.run_id, seconds=wait)
+    return created(started.run_id, is_new=started.created, result=result_view(result))
 
 
-def created(run_id: str, *, is_new: bool) -> Answer:
+def created(run_id: str, *, is_new: bool, **more: Any) -> Answer:
     """The answer of a creation, with the address of the run."""
-    return Answer({"run_id": run_id, "created": is_new}, 201 if is_new else 200, {"Location": f"/runs/{run_id}"})
+    told = {"run_id": run_id, "created": is_new, **more}
+    return Answer(told, 201 if is_new else 200, {"Location": f"/runs/{run_id}"})
+
+
+def result_view(found: Result) -> dict[str, Any]:
+    """`ResultView` of a result."""
+    return {
+        "run_id": found.run_id,
+        "state": found.state,
+        "finished": found.finished,
+        "output": found.output,
+        "error": found.error,
+    }
 
 
 @routes.get(
