@@ -85,6 +85,7 @@ from stepkeep.operations.schemas import list_schemas, publish_schema, resolve_sc
 from stepkeep.operations.search import Terms, search_runs
 from stepkeep.operations.spans import find_spans
 from stepkeep.operations.start import Started, StartedHere, Starter, StartRequest, start_idle
+from stepkeep.operations.statistics import read_statistics
 from stepkeep.operations.status import list_workers, read_status
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.triggers.firing import Firer
@@ -759,6 +760,14 @@ class AsyncEngine:
         counted. `problems` lists in sentences what needs attention.
         """
         return await read_status(self.transactor, tenant=self.tenant, window=duration("status: window", window))
+
+    async def statistics(self, *, window: str = "24h") -> dict[str, Any]:
+        """How the newest runs went: how many over time, how long they took, failures, slow steps, the backlog's age.
+
+        At most the newest 5,000 runs within `window` are looked at (`is_complete` says whether these are all of them).
+        """
+        taken = duration("statistics: window", window)
+        return await read_statistics(self.transactor, tenant=self.tenant, window=taken)
 
     async def metrics(self) -> str:
         """The metrics of this process in the text format of Prometheus, for an endpoint of the host program.

@@ -538,6 +538,16 @@ class Engine:
         """
         return self._call(self._core.status(window=window))
 
+    def statistics(self, *, window: str = "24h") -> dict[str, Any]:
+        """How the newest runs went: how many over time, how long they took, failures, slow steps, the backlog's age.
+
+        At most the newest 5,000 runs within `window` are looked at (`is_complete` says whether these are all of them).
+
+        >>> engine.statistics(window="1h")["statistics"]["runs"]["is_complete"]
+        True
+        """
+        return self._call(self._core.statistics(window=window))
+
     def metrics(self) -> str:
         """The metrics of this process in the text format of Prometheus, for an endpoint of the host program.
 

@@ -172,6 +172,7 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
         "quarantined": {},
         "explain": {"what": run},
         "status": {},
+        "statistics": {},
         "definitions": {},
         "compare_versions": {"workflow": "w", "old": 1, "new": 1},
         "compare_runs": {"first": run, "second": run},

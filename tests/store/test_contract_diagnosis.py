@@ -3,9 +3,11 @@
 from msgspec.structs import replace
 from tests.store.values import SECOND, TENANT, a_run, a_step, a_worker, an_entry, new_run, run_id, save
 
-from stepkeep.kernel.states import Category, RunState, StepState, StopCause, WorkerState
+from stepkeep.kernel.rows import Attempt
+from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, StopCause, WorkerState
+from stepkeep.store.change import Write
 from stepkeep.store.protocol import Store
-from stepkeep.store.records import FIRST_ID, Backlog, Evidence, RunFilter
+from stepkeep.store.records import FIRST_ID, Backlog, Evidence, RecentAttempt, RecentRun, RunFilter
 
 
 async def test_a_worker_replaces_its_report_and_only_its_own(store: Store) -> None:
@@ -88,3 +90,39 @@ async def test_a_backlog_is_counted_per_queue_and_its_oldest_step_is_found_at_an
     ]
     assert [one.depth for one in await store.read_backlog([7], 2)] == [2]
     assert await store.read_backlog([], 10) == []
+
+
+async def test_the_newest_runs_and_their_attempts_are_read_up_to_a_limit(store: Store) -> None:
+    ended = {"ended_at": 9, "open": 0, "moving": 0, "due_at": None}
+    runs = {
+        1: replace(a_run(1, state=RunState.SUCCEEDED, started_at=4), **ended),
+        2: replace(
+            a_run(2, state=RunState.FAILED, cause=StopCause.FAILURE, category=Category.AUTH, started_at=5), **ended
+        ),
+        3: a_run(3, state=RunState.RUNNING),
+    }
+    for number, run in runs.items():
+        await save(store, new_run(number, run=run))
+    attempts = [
+        Attempt(TENANT, run_id(number), no, 1, 1, AttemptState.SUCCEEDED, 1, 10, 10 + number + no)
+        for number in runs
+        for no in (0, 1)
+    ]
+    await store.change((), lambda loaded: Write(attempts=attempts))
+    found = await store.read_recent_runs(TENANT, after=FIRST_ID, limit=10)
+    assert found == [
+        RecentRun(run_id(3), 1, RunState.RUNNING, None, runs[3].started_at, None),
+        RecentRun(run_id(2), 1, RunState.FAILED, Category.AUTH, 5, 9),
+        RecentRun(run_id(1), 1, RunState.SUCCEEDED, None, 4, 9),
+    ]
+    assert await store.read_recent_runs(TENANT, after=run_id(2), limit=10) == found[:1]
+    assert await store.read_recent_runs(TENANT, after=FIRST_ID, limit=2) == found[:2]
+    assert await store.read_recent_runs("other", after=FIRST_ID, limit=2) == []
+    taken = await store.read_recent_attempts(TENANT, after=FIRST_ID, looked_at=10, runs=10, limit=10)
+    assert taken == [RecentAttempt(run_id(number), 1, no, number + no) for number in (2, 1) for no in (0, 1)], (
+        "a live run's attempts are not read"
+    )
+    for bound in ({"looked_at": 2, "runs": 10, "limit": 10}, {"looked_at": 10, "runs": 1, "limit": 10}):
+        assert await store.read_recent_attempts(TENANT, after=FIRST_ID, **bound) == taken[:2]
+    assert await store.read_recent_attempts(TENANT, after=FIRST_ID, looked_at=10, runs=10, limit=3) == taken[:3]
+    assert await store.read_recent_attempts("other", after=FIRST_ID, looked_at=10, runs=10, limit=3) == []

@@ -38,4 +38,4 @@ interface Column<T> { id: string; label: string; width: string; cell: (row: T) =
 
 /** What a listener gets is an element of the pages: these are the parts of it that the modules use. */
 interface EventTarget { closest?(selectors: string): any; matches?(selectors: string): boolean; blur?(): void }
-interface Element { dataset: DOMStringMap; dateTime: string; click(): void }
+interface Element { dataset: DOMStringMap; dateTime: string; hidden: any; click(): void }

@@ -105,6 +105,38 @@ steps:
 """What goes in is the error."""
 
 
+HELD = """
+workflow: held
+timeout: 2h
+steps:
+  - { name: charge, uses: ui.broken, timeout: 10s, effect: read, retry: { max_attempts: 1 }, on_exhausted: hold }
+"""
+"""A step whose attempts are used up, and that holds until a person decides."""
+
+BY_HAND = """
+workflow: by-hand
+timeout: 2h
+steps:
+  - { name: pack, uses: ui.quick, timeout: 10s, effect: read, completion: manual }
+"""
+"""A step that a person completes."""
+
+NIGHTLY = """
+workflow: nightly
+timeout: 2h
+triggers:
+  - { name: night, schedule: "30 2 * * *", zone: Europe/Zurich }
+steps:
+  - { name: report, uses: ui.quick, timeout: 10s, effect: read }
+"""
+"""A trigger."""
+
+POLICY = {
+    "policy": "house rules",
+    "rules": [{"name": "careful", "steps": ["pay*"], "then": "hold", "reason": "Payouts need a second look."}],
+}
+
+
 class Site:
     """One process's service: its address, its engine, and people with keys."""
 
@@ -127,7 +159,7 @@ class Site:
 
     async def _open(self) -> None:
         await self.engine.__aenter__()
-        for text in (ORDER, PAYMENT, ECHO, SHOUT):
+        for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, BY_HAND, NIGHTLY):
             await self.engine.publish(load_text(text, "page.yaml"))
         await self.engine.start_worker(app="ui", settings=WorkerSettings(log_lines=50))
         listener = listen("127.0.0.1", 0)
@@ -166,6 +198,22 @@ class Site:
     async def _start(self, workflow: str, given: Any, options: dict[str, Any]) -> str:
         plan = await find_plan(self.engine.transactor, workflow, None, tenant=self.engine.tenant)
         return (await self.engine.start(plan, given, **options)).run_id
+
+    def furnish(self) -> str:
+        """Something to see on every page; returns a run that waits for approval. The outbox has a dead event: the
+        key of its message is too long."""
+        return self.run(self._furnish())
+
+    async def _furnish(self) -> str:
+        if not (await self.engine.sinks.list())["sinks"]:
+            options = {"key": "{run_id}" * 8, "name": "ended"}
+            await self.engine.sinks.add("shop", "message", events=("endings",), options=options)
+            await self.engine.publish_policy(POLICY)
+        for workflow, given in (("echo", {"value": 1}), ("held", None), ("by-hand", None), ("payment", None)):
+            await self.engine.wait(await self._start(workflow, given, {}), seconds=30, until_blocked=True)
+        run = await self._start("order", {"order": "A-1"}, {"business_key": None, "labels": {"team": "a"}})
+        await self.engine.wait(run, seconds=30, until_blocked=True)
+        return run
 
     def settle(self, run_id: str) -> str:
         """The state of a run once it has ended or waits for people or messages."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import cache
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from stepkeep.definition.native import load_text
+from tests.npm_packages import need_package
+from tests.suites import in_proof
 from tests.ui.conftest import Read
-from tests.ui.stage import PATIENCE, Site
+from tests.ui.stage import PATIENCE, Reader, Site
 
 expect.set_options(timeout=PATIENCE)
 
@@ -220,6 +224,28 @@ AUDIT = """() => {
 """What a screen reader and weak eyes need: names, labels, one heading, contrast of 4.5 (3 for large text)."""
 
 
+AXE = """async () => {
+  const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+  // Experimental in axe: the name of a node begins with its visible name, then tells its state.
+  const rules = { "label-content-name-mismatch": { enabled: false } };
+  const { violations } = await axe.run(document, { runOnly: tags, rules });
+  const shown = (nodes) => nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ");
+  return violations.map((one) => `axe ${one.id}: ${shown(one.nodes)}`);
+}"""
+
+
+def _axe(page: Page) -> list[str]:
+    """What axe-core finds. The debugger evaluates it, because the policy of the pages allows no other script."""
+    page.evaluate(_axe_source())
+    found: list[str] = page.evaluate(AXE)
+    return found
+
+
+@cache
+def _axe_source() -> str:
+    return (need_package("axe-core") / "axe.min.js").read_text()
+
+
 def _check(page: Page) -> list[str]:
     found: list[str] = page.evaluate(AUDIT)
     width = page.viewport_size["width"] if page.viewport_size else 0
@@ -228,15 +254,72 @@ def _check(page: Page) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("phone", "dark"), [(False, True), (True, False)], ids=["desktop, dark", "phone, light"])
-def test_every_page_has_names_contrast_and_fits(site: Site, reader: Read, phone: bool, dark: bool) -> None:
-    run = site.start("order", {"order": "A-1"})
-    site.settle(run)
-    person = reader(phone=phone, dark=dark)
+SHAPES = [
+    pytest.param(False, True, id="desktop, dark"),
+    pytest.param(True, False, id="phone, light"),
+    in_proof(False, False, name="desktop, light"),
+    in_proof(True, True, name="phone, dark"),
+]
+
+
+def _everywhere(run: str) -> tuple[str, ...]:
+    parts = ("?step=check-address", "?tab=steps", "?tab=data", "?tab=journal", "?tab=record", "?as=linear")
+    tabs = ("steps", "findings", "paths", "versions", "definition")
+    return (*PAGES, *(f"/runs/{run}{one}" for one in parts), *(f"/workflows/order?tab={one}" for one in tabs))
+
+
+def _all_pages(reader: Reader, run: str, check: Callable[[Page], list[str]]) -> dict[str, list[str]]:
     wrong: dict[str, list[str]] = {}
-    for path in (*PAGES, f"/runs/{run}?step=check-address", f"/runs/{run}?tab=steps", f"/runs/{run}?tab=journal"):
+    for path in _everywhere(run):
+        page = reader.open(path)
+        expect(page.locator("main .skeleton")).to_have_count(0)
+        if found := check(page):
+            wrong[path] = found
+    return wrong
+
+
+@pytest.mark.parametrize(("phone", "dark"), SHAPES)
+def test_every_page_has_names_contrast_and_fits(site: Site, reader: Read, phone: bool, dark: bool) -> None:
+    wrong = _all_pages(reader(phone=phone, dark=dark), site.furnish(), _check)
+    assert not wrong, json.dumps(wrong, indent=1)
+
+
+@pytest.mark.parametrize(
+    ("phone", "dark"), SHAPES[1:2] + [in_proof(*one.values, name=str(one.id)) for one in SHAPES if one is not SHAPES[1]]
+)
+def test_axe_finds_nothing_on_any_page(site: Site, reader: Read, phone: bool, dark: bool) -> None:
+    _axe_source()
+    wrong = _all_pages(reader(phone=phone, dark=dark), site.furnish(), _axe)
+    assert not wrong, json.dumps(wrong, indent=1)
+
+
+def test_axe_finds_what_is_wrong(reader: Read) -> None:
+    """The check can fail: a button without a name is found."""
+    page = reader().page
+    assert _axe(page) == []
+    page.evaluate("document.querySelector('main').append(document.createElement('button'))")
+    assert [one.partition(":")[0] for one in _axe(page)] == ["axe button-name"]
+
+
+@pytest.mark.parametrize("dark", [False, in_proof(True)])
+def test_every_page_can_be_read_at_200_percent(site: Site, reader: Read, dark: bool) -> None:
+    """A zoom of 200 % halves the space that a page has: 1280 by 800 become 640 by 400."""
+    shape = {"viewport": {"width": 640, "height": 400}, "device_scale_factor": 2}
+    wrong = _all_pages(reader(dark=dark, **shape), site.furnish(), _check)
+    assert not wrong, json.dumps(wrong, indent=1)
+
+
+def test_nothing_moves_for_readers_who_want_no_motion(site: Site, reader: Read) -> None:
+    run = site.start("payment")
+    site.settle(run)
+    person = reader(reduced_motion="reduce")
+    moving = """() => document.getAnimations().filter((one) => one.effect.getComputedTiming().iterations === Infinity
+      || one.effect.getComputedTiming().duration > 10).length"""
+    for path in ("/runs", f"/runs/{run}", "/overview"):
         page = person.open(path)
         expect(page.locator("main .skeleton")).to_have_count(0)
-        if found := _check(page):
-            wrong[path] = found
-    assert not wrong, json.dumps(wrong, indent=1)
+        assert page.evaluate(moving) == 0, path
+    page = person.open("/runs")
+    site.start("payment")
+    expect(page.get_by_role("row").nth(1)).to_be_visible()
+    assert page.evaluate(moving) == 0

@@ -93,6 +93,25 @@ def test_many_runs_are_cancelled_after_a_preview_of_what_that_touches(site: Site
     for run in live:
         expect(page.locator(f"#row-{run}")).to_contain_text("Cancelled")
     assert site.settle(ended) == "succeeded"
+    [job] = [one for one in site.run(site.engine.jobs.list())["jobs"] if one["runs"] == 3]
+    assert (job["action"], job["state"], job["done"]) == ("cancel", "done", 3)
+
+
+def test_a_job_says_which_runs_it_left_as_they_are(site: Site, reader: Read) -> None:
+    live = [site.start("payment", labels={"bulk": "late"}) for _ in range(2)]
+    for run in live:
+        site.settle(run)
+    page = reader().open("/runs?label=bulk%3Dlate")
+    expect(page.get_by_role("row")).to_have_count(3)
+    page.get_by_label("Select all rows shown").check()
+    page.get_by_role("region", name="Selected runs").get_by_role("button", name="Cancel").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Cancel 2 runs")).to_be_visible()
+    site.run(site.engine.send(live[0], "paid", {}))
+    assert site.settle(live[0]) == "succeeded"
+    dialog.get_by_role("button", name="Cancel 2 runs").click()
+    expect(dialog.get_by_role("region", name="Runs that were left")).to_contain_text(live[0][:8])
+    expect(page.locator(f"#row-{live[1]}")).to_contain_text("Cancelled")
 
 
 def test_a_run_is_started_with_the_input_that_its_workflow_declares(site: Site, reader: Read) -> None:

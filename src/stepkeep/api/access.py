@@ -119,6 +119,7 @@ ROUTES: dict[str, str] = {
     "GET /workflows/{name}/compare": "compare_versions",
     "GET /workflows/{name}/versions/{version}": "definitions",
     "GET /status": "status",
+    "GET /statistics": "statistics",
     "GET /workers": "workers",
     "GET /explain": "explain",
     "GET /schemas": "schemas",

@@ -20,6 +20,13 @@ class Status(BaseModel):
     status: Anything
 
 
+class Statistics(BaseModel):
+    """How the newest runs went: counts, `throughput` over time, `durations`, `failures`, `backlog`, `slowest_steps`,
+    `newest_ends`."""
+
+    statistics: Anything
+
+
 class Workers(Page):
     """What each worker serves and how much it holds."""
 
@@ -39,6 +46,21 @@ async def get_status(
 ) -> Answer:
     """Of the tenant of the key. Counts are bounded, and say so (`is_complete`)."""
     return Answer(await engine.status(window=window))
+
+
+@routes.get(
+    "/statistics",
+    operation_id="get_statistics",
+    summary="How the newest runs went",
+    response_model=None,
+    responses=answers(Statistics),
+)
+async def get_statistics(
+    engine: Engine,
+    window: Annotated[str, Query(max_length=100, description="How far back runs are looked at.")] = "24h",
+) -> Answer:
+    """Of the tenant of the key. At most the newest 5,000 runs are looked at; `is_complete` says if these are all."""
+    return Answer(await engine.statistics(window=window))
 
 
 @routes.get(

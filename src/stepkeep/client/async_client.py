@@ -186,6 +186,7 @@ class AsyncClient:
         Route(method="GET", path="/approvals", names={"after": "cursor"}, refused=("by",), pages="approvals"),
     )
     status = over_http(AsyncEngine.status, Route(method="GET", path="/status"))
+    statistics = over_http(AsyncEngine.statistics, Route(method="GET", path="/statistics"))
     definitions = over_http(AsyncEngine.definitions, Route(method="GET", path="/workflows", pages="definitions"))
     workers = over_http(
         AsyncEngine.workers, Route(method="GET", path="/workers", names={"live_only": "live"}, pages="workers")

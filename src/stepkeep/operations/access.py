@@ -74,7 +74,7 @@ OWN: frozenset[Scope] = frozenset()
 """Any key will do: the operation itself asks whose it is."""
 
 OPERATIONS: dict[str, frozenset[Scope]] = {
-    **dict.fromkeys(("result", "show", "explain", "status", "definitions", "workers", "runs", "wait"), R),
+    **dict.fromkeys(("result", "show", "explain", "status", "statistics", "definitions", "workers", "runs", "wait"), R),
     "approvals": R,
     **dict.fromkeys(("compare_versions", "compare_runs"), R),
     "rollback_preview": R,

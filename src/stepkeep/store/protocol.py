@@ -50,6 +50,8 @@ from stepkeep.store.records import (
     FinishedFilter,
     Maintenance,
     Quarantine,
+    RecentAttempt,
+    RecentRun,
     RunCounts,
     RunFilter,
     RunRecord,
@@ -332,6 +334,17 @@ class Store(Protocol):
 
     async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
         """The claimable steps of these queues; a queue without any is left out."""
+        ...
+
+    async def read_recent_runs(self, tenant: str, *, after: str, limit: int) -> list[RecentRun]:
+        """How the newest runs went, also quarantined ones: those after an id, newest first."""
+        ...
+
+    async def read_recent_attempts(
+        self, tenant: str, *, after: str, looked_at: int, runs: int, limit: int
+    ) -> list[RecentAttempt]:
+        """How long attempts took in the newest `runs` ended runs, of the newest `looked_at` runs after an id; at most
+        `limit`, by run (newest first), step and fence."""
         ...
 
     async def count_found(self, which: RunFilter) -> int:

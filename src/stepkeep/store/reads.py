@@ -30,6 +30,8 @@ from stepkeep.store.records import (
     Evidence,
     FinishedFilter,
     Quarantine,
+    RecentAttempt,
+    RecentRun,
     RunRecord,
     SignedHead,
     UnsignedHead,
@@ -87,6 +89,15 @@ class SharedReads(ABC):
 
     async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
         return await self._find(lambda row: Backlog(*row), self.sql.read_backlog, self._numbers(queues), limit)
+
+    async def read_recent_runs(self, tenant: str, *, after: str, limit: int) -> list[RecentRun]:
+        return await self._find(lambda row: RecentRun(*row), self.sql.read_recent_runs, tenant, after, limit)
+
+    async def read_recent_attempts(
+        self, tenant: str, *, after: str, looked_at: int, runs: int, limit: int
+    ) -> list[RecentAttempt]:
+        asked = (self.sql.read_recent_attempts, tenant, after, looked_at, runs, limit)
+        return await self._find(lambda row: RecentAttempt(*row), *asked)
 
     async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
         return first(await self._read(columns.definition_from, self.sql.read_definition, tenant, name, version))

@@ -162,6 +162,26 @@ class Backlog(msgspec.Struct, frozen=True, gc=False):
     oldest_at: int
 
 
+class RecentRun(msgspec.Struct, frozen=True, gc=False):
+    """How one of the newest runs went. It is created when its id says."""
+
+    id: str
+    definition_id: int
+    state: str
+    category: str | None
+    started_at: int | None
+    ended_at: int | None
+
+
+class RecentAttempt(msgspec.Struct, frozen=True, gc=False):
+    """How long an attempt of one of the newest ended runs took, in microseconds."""
+
+    run_id: str
+    definition_id: int
+    no: int
+    taken: int
+
+
 class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of runs, each up to the limit of the query: `live` by state; `recent` by state, of the newest runs;
     `troubled` by state and category, of the newest stopped runs. `late` counts overdue timers since `late_since`."""

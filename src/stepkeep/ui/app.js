@@ -56,7 +56,7 @@ function frame() {
 		return h("li", made);
 	}));
 	const first = shown.filter((one) => one.group === "work"), rest = shown.filter((one) => one.group === "build"), people = shown.filter((one) => one.group === "admin");
-	const side = h("div.side", h("a.brand", { href: href("/runs") }, mark(), "Stepkeep"),
+	const side = h("aside.side", { "aria-label": "Menu" }, h("a.brand", { href: href("/runs") }, mark(), "Stepkeep"),
 		h("nav", { "aria-label": "Pages" }, list(first),
 			h("div.rest", h("h2", "System"), list(rest), h("h2", "Administration"), list(people))),
 		button("More", openMenu, { icon: "more", kind: "more-button" }),

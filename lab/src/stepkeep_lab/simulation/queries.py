@@ -9,7 +9,18 @@ from stepkeep.kernel.rows import Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
 from stepkeep.store.change import Loaded, Propose, RunKey, StoredDefinition
 from stepkeep.store.mailbox import MailboxMessage
-from stepkeep.store.records import Backlog, Due, FinishedFilter, RunCounts, RunFilter, RunRecord, WholeRun, WorkerReport
+from stepkeep.store.records import (
+    Backlog,
+    Due,
+    FinishedFilter,
+    RecentAttempt,
+    RecentRun,
+    RunCounts,
+    RunFilter,
+    RunRecord,
+    WholeRun,
+    WorkerReport,
+)
 from stepkeep_lab.simulation.tables import Tables
 
 
@@ -138,6 +149,25 @@ def tally(tables: Tables, tenant: str, after: str, late_by: int, limit: int) -> 
         late=len(late),
         late_since=min(late, default=None),
     )
+
+
+def recent_runs(tables: Tables, tenant: str, after: str, limit: int) -> list[RecentRun]:
+    """Newest first."""
+    own = [run for _, run in sorted(tables.runs.items(), reverse=True) if run.tenant == tenant and run.id > after]
+    return [
+        RecentRun(run.id, run.definition_id, run.state, run.category, run.started_at, run.ended_at)
+        for run in own[:limit]
+    ]
+
+
+def recent_attempts(tables: Tables, tenant: str, after: str, looked_at: int, most: int) -> list[RecentAttempt]:
+    """Of the newest ended runs, newest first."""
+    ended = [run for run in recent_runs(tables, tenant, after, looked_at) if run.ended_at is not None]
+    return [
+        RecentAttempt(run.id, run.definition_id, one.no, one.ended_at - one.started_at)
+        for run in ended[:most]
+        for _, one in sorted(tables.attempts.get((tenant, run.id), {}).items())
+    ]
 
 
 def backlog(tables: Tables, queues: Collection[int], limit: int) -> list[Backlog]:

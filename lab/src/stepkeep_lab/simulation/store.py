@@ -53,6 +53,8 @@ from stepkeep.store.records import (
     FinishedFilter,
     Maintenance,
     Quarantine,
+    RecentAttempt,
+    RecentRun,
     RunCounts,
     RunFilter,
     RunRecord,
@@ -627,6 +629,16 @@ class ModelStore:
 
     async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
         return await self._read("read", lambda: queries.backlog(self._tables, queues, limit))
+
+    async def read_recent_runs(self, tenant: str, *, after: str, limit: int) -> list[RecentRun]:
+        return await self._read("read", lambda: queries.recent_runs(self._tables, tenant, after, limit))
+
+    async def read_recent_attempts(
+        self, tenant: str, *, after: str, looked_at: int, runs: int, limit: int
+    ) -> list[RecentAttempt]:
+        return await self._read(
+            "read", lambda: queries.recent_attempts(self._tables, tenant, after, looked_at, runs)[:limit]
+        )
 
     async def count_found(self, which: RunFilter) -> int:
         return await self._read("read", lambda: len(queries.runs(self._tables, which)))

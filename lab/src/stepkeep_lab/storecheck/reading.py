@@ -72,6 +72,14 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         "small runs": await store.list_runs(RunFilter(tenant=tenant, workflow="small")),
         "a page": await store.list_runs(RunFilter(tenant=tenant, before=ids[1] if len(ids) > 1 else None, limit=2)),
         "counts": {state: number for state, number in (await store.count_runs(tenant)).items() if number},
+        "recent runs": [
+            (one.id, one.state, one.category, one.started_at, one.ended_at)
+            for one in await store.read_recent_runs(tenant, after=FIRST_ID, limit=5)
+        ],
+        "recent attempts": [
+            (one.run_id, one.no, one.taken)
+            for one in await store.read_recent_attempts(tenant, after=FIRST_ID, looked_at=20, runs=5, limit=7)
+        ],
         "details": await store.read_details([(tenant, run) for run in ids[::2]]),
         "involved": await store.read_involved([(tenant, run) for run in ids[::2]]),
         "workers": await store.list_workers(tenant),

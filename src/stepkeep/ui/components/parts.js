@@ -120,5 +120,5 @@ export function tabbed(tabs, chosen, changed, label = "Parts") {
 
 /** A plain table. @param {string} name @param {string[]} columns @param {Child[][]} rows */
 export const table = (name, columns, rows) => h("div.table-box", { tabindex: "0", role: "region", "aria-label": name },
-	h("table.table", h("thead", h("tr", columns.map((one) => h("th", { scope: "col" }, one)))),
+	h("table.table", h("thead", h("tr", columns.map((one) => h("th", { scope: "col" }, one || h("span.offscreen", "Actions"))))),
 		h("tbody", rows.map((row) => h("tr", row.map((cell) => h("td", cell)))))));

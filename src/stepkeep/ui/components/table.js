@@ -3,7 +3,7 @@
  * Rows have one height. On a narrow page a row is a card. Keyboard: arrows or j and k, enter, x to select, home, end.
  * @module
  */
-import { h, put } from "../dom.js";
+import { h, put, unique } from "../dom.js";
 
 
 /**
@@ -25,11 +25,22 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 		selectable && h("span.check", { role: "columnheader" }, all),
 		columns.map((one) => h("span", { role: "columnheader", class: one.right ? "right" : "" }, one.label)));
 	head.style.gridTemplateColumns = template;
-	const spacer = h("div.spacer", { role: "rowgroup" });
-	const scroller = h("div.scroller", { tabindex: "0", role: "presentation", "aria-label": name, on: { scroll: schedule, keydown: pressed } }, spacer);
+	const spacer = h("div.spacer"), top = h("div", { role: "rowgroup", id: unique("head") }, head);
+	// The part that scrolls has the focus, and is the grid; its head stands above it.
+	const scroller = h("div.scroller", { tabindex: "0", "aria-label": name, on: { scroll: schedule, keydown: pressed } }, spacer);
 	const foot = h("div.foot", { role: "status" });
-	const element = h("div.grid", { role: "grid", "aria-label": name, "aria-multiselectable": selectable ? "true" : null },
-		h("div", { role: "rowgroup" }, head), scroller, foot);
+	const element = h("div.grid", top, scroller, foot);
+	/** Without rows there is no grid to tell of. */
+	function setRoles() {
+		const isGrid = rows.length > 0, set = (key, value) => (isGrid ? scroller.setAttribute(key, value) : scroller.removeAttribute(key));
+		scroller.setAttribute("role", isGrid ? "grid" : "region");
+		set("aria-owns", top.id);
+		set("aria-rowcount", String(rows.length + 1));
+		if (selectable) set("aria-multiselectable", "true");
+		if (isGrid) spacer.setAttribute("role", "rowgroup");
+		else spacer.removeAttribute("role");
+	}
+	setRoles();
 	let isScheduled = false;
 	function schedule() {
 		if (isScheduled) return;
@@ -43,7 +54,7 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 			drop();
 		}
 		height = Math.round(parseFloat(getComputedStyle(document.documentElement).fontSize) * (isNarrow ? 4.375 : 2.5));
-		head.hidden = isNarrow;
+		top.hidden = isNarrow;
 		schedule();
 	});
 	observer.observe(element);
@@ -136,7 +147,6 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 		if (top < scroller.scrollTop) scroller.scrollTop = top;
 		else if (top + height > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = top + height - scroller.clientHeight;
 		draw();
-		element.setAttribute("aria-activedescendant", `row-${key(rows[current])}`);
 		scroller.setAttribute("aria-activedescendant", `row-${key(rows[current])}`);
 	}
 
@@ -175,7 +185,7 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 			for (const id of [...chosen]) if (!there.has(id)) chosen.delete(id);
 			if (at !== null) current = rows.findIndex((row) => key(row) === at);
 			put(foot, said);
-			element.setAttribute("aria-rowcount", String(rows.length + 1));
+			setRoles();
 			if (!rows.length) {
 				drop();
 				spacer.style.height = "auto";

@@ -59,7 +59,7 @@ export const policiesPage = (context) => listPage(context, {
 	title: "Policies", load: (signal) => get("/policies", { limit: 100 }, signal),
 	actions: (again) => may("admin") && button("Publish a policy", () => {
 		const text = area({ class: "code", rows: "14", placeholder: "JSON" });
-		openDialog({ title: "Publish a policy", label: "Publish", wide: true, body: field("Policy", text, "As the command line takes it, in JSON."), act: async () => { await post("/policies", readJson(text.value, "The policy")); again(); } });
+		openDialog({ title: "Publish a policy", label: "Publish", wide: true, body: field("Policy", text, "As the command line takes it, in JSON."), act: async () => { await post("/policies", { policy: readJson(text.value, "The policy") }); again(); } });
 	}, { icon: "plus" }),
 	draw: ({ policies }) => (policies.length ? h("div.card", table("Revisions", ["Revision", "Published", "By", ""], policies.map((one) => [h("b", String(one.revision)), moment(one.published_at ?? one.at), said(one.published_by ?? one.by ?? "–"),
 		button("Show", async () => openDialog({ title: `Revision ${one.revision}`, wide: true, body: jsonView(await get(`/policies/${part(String(one.revision))}`)) }), { kind: "small" })])))

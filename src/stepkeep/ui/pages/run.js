@@ -8,7 +8,7 @@ import { cancelDialog, completeDialog, gateDialog, holdDialog, moves, quarantine
 import { attempt } from "../components/dialog.js";
 import { createGraph } from "../components/graph.js";
 import { jsonView } from "../components/json.js";
-import { button, card, copyButton, facts, link, problemBox, runLink, said, select, skeleton, tabbed } from "../components/parts.js";
+import { button, card, copyButton, facts, link, problemBox, runLink, said, select, skeleton, tabbed, table } from "../components/parts.js";
 import { createTimeline, legend } from "../components/timeline.js";
 import { h, put } from "../dom.js";
 import { costText, counted, countdown, inert, lasted, line, moment, shortId, words } from "../format.js";
@@ -17,6 +17,7 @@ import { badge, icon, note, toneOf } from "../icons.js";
 import { autoTable } from "../components/auto.js";
 import { setQuery } from "../router.js";
 import { createReloader, createStore, every } from "../store.js";
+import { asItStood, pastBar } from "./past.js";
 import { certificateView, journalView } from "./record.js";
 
 const DIALECTS = ["run", "ioa", "linear", "action", "workstream"];
@@ -26,12 +27,12 @@ const TABS = ["flow", "steps", "data", "journal", "record"];
 export function runPage(context) {
 	const { signal, params } = context, id = params.id;
 	const store = createStore({
-		view: null, why: null, problem: "", step: context.query.get("step") ?? "", detail: null,
+		view: null, why: null, past: null, problem: "", step: context.query.get("step") ?? "", detail: null,
 		as: DIALECTS.includes(context.query.get("as") ?? "") ? (context.query.get("as")) : "", told: null });
 	let tab = TABS.includes(context.query.get("tab") ?? "") ? (context.query.get("tab")) : "flow";
 	const done = () => reloader.ask();
 
-	const head = h("div.stack.tight"), why = h("div"), problem = h("div");
+	const head = h("div.stack.tight"), why = h("div"), problem = h("div"), travel = pastBar({ run: id, signal, shown: (past) => store.set({ past }) });
 	const graph = createGraph({ name: "Steps of the run", choose, signal }), timeline = createTimeline({ choose, signal });
 	const aside = h("aside.card.step-panel", { "aria-label": "Step", hidden: true });
 	const flow = h("div.flow", h("div.stack", h("section.card.graph-card", { "aria-label": "Graph" }, graph.element),
@@ -42,7 +43,7 @@ export function runPage(context) {
 		{ id: "flow", label: "Flow", build: () => flow }, { id: "steps", label: "Steps", build: () => steps }, { id: "data", label: "Data", build: () => data },
 		{ id: "journal", label: "Journal", build: () => { journal.show(store.get().view); return journal.element; } }, { id: "record", label: "Certificate", build: () => { record.show(); return record.element; } }],
 	tab, (next) => { tab = next; setQuery({ tab: next === "flow" ? undefined : next }); }, "Parts of the run");
-	const element = h("div.page.run", head, problem, why, dialect, tabs.list, tabs.panel);
+	const element = h("div.page.run", head, problem, why, dialect, travel.element, tabs.list, tabs.panel);
 	put(head, h("div.head", h("h1", "Run")), skeleton(2));
 
 	function choose(step) {
@@ -80,26 +81,27 @@ export function runPage(context) {
 	store.watch((state) => {
 		put(problem, state.problem ? problemBox(state.problem) : null);
 		if (!state.view) { if (state.problem) put(head, h("h1", "Run")); return; }
-		const stamp = JSON.stringify([state.view.run.journal.seq, state.view.run.quarantined, state.view.steps.map((one) => one.progress), state.why?.causes?.map((one) => [one.sentence.replace(/\d+/g, ""), one.code]), state.step, state.detail?.history?.length, Boolean(state.detail), state.as, Boolean(state.told)]);
+		const stamp = JSON.stringify([state.view.run.journal.seq, state.view.run.quarantined, state.view.steps.map((one) => one.progress), state.why?.causes?.map((one) => [one.sentence.replace(/\d+/g, ""), one.code]), state.step, state.detail?.history?.length, Boolean(state.detail), state.as, Boolean(state.told), state.past?.at.seq]);
 		if (stamp === drawn) return;
 		drawn = stamp;
 		draw(state);
 	}, signal);
 
-	function draw({ view, why: explained, step, detail, as, told }) {
-		const { run } = view;
+	function draw({ view: latest, why: explained, step, detail, as, told, past }) {
+		const { run } = latest, view = past ? asItStood(latest, past) : latest;
+		travel.update(run.journal.seq);
 		context.title(`${run.workflow} ${words(run.state).toLowerCase()}`);
-		drawHead(view, as);
-		drawWhy(view, explained);
+		drawHead(latest, as);
+		drawWhy(latest, explained);
 		drawGraph(view, step);
-		timeline.show(view.steps, run.started_at ?? run.created_at, run.ended_at);
-		drawPanel(view, step, detail);
+		timeline.show(latest.steps, run.started_at ?? run.created_at, run.ended_at);
+		drawPanel(view, step, past ? null : detail);
 		put(steps, stepsTable(view));
 		put(data, card("Input", jsonView(run.input, { label: "Input" })), run.ended_at ? card("Output", run.output === null ? h("p.muted", "The run has no output.") : jsonView(run.output, { label: "Output" })) : null,
 			run.warnings.length ? card("Warnings", h("ul.stack.tight", run.warnings.map((one) => h("li.row", icon("warn"), said(one, 400))))) : null);
 		put(dialect, as && told ? dialectCard(as, told) : null);
 		tabs.relabel("steps", `Steps (${view.steps.length})`);
-		journal.update(view);
+		journal.update(latest);
 	}
 
 	function drawHead(view, as) {
@@ -185,6 +187,7 @@ export function runPage(context) {
 			m: { say: "Move it: the action that the page proposes", act: () => firstMove("") }, a: { say: "Approve", act: () => firstMove("Approve") }, r: { say: "Reject", act: () => firstMove("Reject") },
 			c: { say: "Cancel the run", act: () => { const { view } = store.get(); if (view && !view.run.ended_at && may("operate")) cancelDialog(view, done); } },
 			R: { say: "Run again", act: () => { const { view } = store.get(); if (view?.run.ended_at && may("start")) rerunDialog(view, done); } },
+			"[": { say: "One entry back in time", act: () => travel.move(-1) }, "]": { say: "One entry on in time", act: () => travel.move(1) },
 			...Object.fromEntries(TABS.map((one, at) => [String(at + 1), { say: `Show ${one === "record" ? "certificate" : one}`, act: () => { tab = one; tabs.show(one); setQuery({ tab: one === "flow" ? undefined : one }); } }])),
 		},
 		commands: [
@@ -193,9 +196,9 @@ export function runPage(context) {
 	};
 
 	function stepsTable(view) {
-		return h("div.card", h("div.table-box", { tabindex: "0", role: "region", "aria-label": "Steps" }, h("table.table", h("thead", h("tr", ["Step", "State", "Kind", "Attempts", "Worker", "Started", "Took", "Cost", "Error or output"].map((one) => h("th", { scope: "col" }, one)))),
-			h("tbody", view.steps.slice(0, 1000).map((one) => h("tr", h("td", button(line(one.name, 60), () => choose(one.name), { kind: "plain small link" })), h("td", badge(one.state)), h("td.muted", one.phase === "main" ? words(one.kind) : `${words(one.kind)}, ${one.phase}`), h("td.num", one.attempts || "–"),
-				h("td.muted", workerOf(one)), h("td.num", moment(one.started_at)), h("td.num", lasted(one.started_at, one.ended_at)), h("td.num", costText(one.cost) || "–"), h("td.wide-cell", one.error ? h("span.late", said(one.error, 200)) : one.output === null || one.output === undefined ? "–" : h("code.muted", line(JSON.stringify(one.output), 120)))))))));
+		return h("div.card", table("Steps", ["Step", "State", "Kind", "Attempts", "Worker", "Started", "Took", "Cost", "Error or output"], view.steps.slice(0, 1000).map((one) => [
+			button(line(one.name, 60), () => choose(one.name), { kind: "plain small link" }), badge(one.state), one.phase === "main" ? words(one.kind) : `${words(one.kind)}, ${one.phase}`, String(one.attempts || "–"), workerOf(one), moment(one.started_at), lasted(one.started_at, one.ended_at), costText(one.cost) || "–",
+			h("div.wide-cell", one.error ? h("span.late", said(one.error, 200)) : one.output === null || one.output === undefined ? "–" : h("code.muted", line(JSON.stringify(one.output), 120)))])));
 	}
 }
 

@@ -4,7 +4,6 @@
  */
 import { get, may, named, Problem, send } from "../api.js";
 import { attempt } from "../components/dialog.js";
-import { diffView } from "../components/diff.js";
 import { createGraph } from "../components/graph.js";
 import { jsonView } from "../components/json.js";
 import { listPage } from "../components/list.js";
@@ -57,10 +56,13 @@ export function workflowPage(context) {
 			put(aside, card(h("h2", said(one.name, 80)), h("div.stack", facts([["Does", does(one)], ["Timeout", one.executor ? micros(one.timeout) : null], ["Retry", one.executor ? `${one.retry.max_attempts} attempts, ${one.retry.backoff}, first after ${micros(one.retry.initial)}` : null], ["On failure", words(one.on_failure)], ["Effect", words(one.effect)], ["Undo", one.undo && said(one.undo.executor.name ?? one.undo.executor.kind)], ["If", one.condition && h("code", line(JSON.stringify(one.condition), 200))]]), jsonView(one, { open: false, label: "Step" }))));
 		};
 		const chosen = context.query.get("tab") ?? "graph";
+		let asked = null;
+		const simulated = () => (asked ??= get(`/workflows/${named(name)}/simulation`, { version: definition.version }, signal));
 		const tabs = tabbed([
 			{ id: "graph", label: "Graph", build: () => h("div.stack", h("section.card.graph-card", graph.element), aside) },
 			{ id: "steps", label: `Steps (${document.steps.length})`, build: () => h("div.card", table("Steps", ["Step", "Does", "After", "Timeout", "Attempts", "On failure", "Undo"], document.steps.slice(0, 1000).map((one) => [said(one.name), does(one), line(one.depends_on.map((dep) => dep.step).join(", "), 120) || "–", one.executor ? micros(one.timeout) : "–", one.executor ? String(one.retry.max_attempts) : "–", words(one.on_failure), one.undo ? said(one.undo.executor.name ?? one.undo.executor.kind) : "–"]))) },
-			{ id: "paths", label: "Failure paths", build: () => lazy(() => get(`/workflows/${named(name)}/simulation`, { version: definition.version }, signal), pathsView) },
+			{ id: "findings", label: "Findings", build: () => lazy(simulated, findingsView) },
+			{ id: "paths", label: "Failure paths", build: () => lazy(simulated, pathsView) },
 			{ id: "versions", label: "Differences", build: () => versionsView(versions, definition.version) },
 			{ id: "definition", label: "Definition", build: () => h("div.stack", facts([["Digest", h("code", definition.digest)], ["Published", [moment(definition.published_at), " by ", said(definition.published_by)]], ["Timeout", micros(document.timeout)], ["On failure", words(document.on_failure)]]), jsonView(document, { label: "Definition" })) }],
 		chosen, (next) => setQuery({ tab: next === "graph" ? undefined : next }), "Parts of the workflow");
@@ -74,8 +76,7 @@ export function workflowPage(context) {
 		let old = String([...versions].filter((one) => one < current).at(-1) ?? versions[0]), now = String(current);
 		const out = h("div");
 		const options = versions.map((one) => ([String(one), `Version ${one}`]));
-		const show = () => put(out, lazy(() => Promise.all([get(`/workflows/${named(name)}/versions/${old}`, {}, signal), get(`/workflows/${named(name)}/versions/${now}`, {}, signal), get(`/workflows/${named(name)}/compare`, { old, new: now }, signal).catch(() => null)]),
-			([a, b, told]) => h("div.stack", told ? h("details", h("summary", "What it means for live runs"), jsonView(told, { label: "Comparison" })) : null, card("Definition", diffView(JSON.stringify(a.document, null, 2), JSON.stringify(b.document, null, 2))))));
+		const show = () => put(out, lazy(() => get(`/workflows/${named(name)}/compare`, { old, new: now, live: true }, signal), differencesView));
 		show();
 		return h("div.stack", h("div.row.run", h("div.head", select(options, old, (next) => { old = next; show(); }, "From version"), icon("right"), select(options, now, (next) => { now = next; show(); }, "To version"))), out);
 	}
@@ -87,11 +88,21 @@ function lazy(load, draw) {
 	return box;
 }
 
-function pathsView(report) {
-	return h("div.stack", h("p.muted", `${counted(report.paths, "path")} walked${report.unwalked ? `, ${counted(report.unwalked, "more", "more")} known` : ""}. No handler ran: the engine's own decisions say how each ends.`),
-		report.findings.length ? card("Findings", h("ul.findings", report.findings.map((one) => h("li", note(one.serious ? "bad" : "wait", "warn", words(one.kind ?? "").toLowerCase()), h("span", said(`${one.message} ${one.hint ?? ""}`, 500)))))) : h("p", note("ok", "check", "No findings: every path ends, and nothing is left behind")),
-		h("div.card", table("Failure paths", ["When", "Run ends", "Rollback", "After", "Undone", "Left behind"], report.endings.slice(0, 200).map((one) => [said(one.path || "all goes well", 200), badge(one.ended ? one.state : "blocked", words(one.state)), words(one.rollback ?? "none"), span(one.seconds * 1000, true), line(one.undone.join(", "), 100) || "–", one.left.length ? note("wait", "warn", line(one.left.join(", "), 80)) : "–"]))));
+/** What the service says of two versions: the fields that differ, and what that means for runs of the old one. */
+function differencesView({ same, workflow, steps, consequences, live }) {
+	const value = (one) => (one === undefined || one === null ? "–" : h("code", line(JSON.stringify(one), 200)));
+	const rows = [...workflow.map((one) => [h("b", "Workflow"), "changed", words(one.field), value(one.old), value(one.new)]),
+		...steps.flatMap((one) => (one.differences.length ? one.differences.map((two) => [said(one.name), one.change, words(two.field), value(two.old), value(two.new)]) : [[said(one.name), note(one.change === "added" ? "ok" : "bad", one.change === "added" ? "plus" : "dash", one.change), "–", "–", "–"]]))];
+	return h("div.stack", same ? h("p.muted", "There is no difference.") : h("div.card", table("Differences", ["Step", "Change", "Field", "From", "To"], rows)),
+		live ? card("Live runs of the old version", live.examined ? [h("p.row", note("ok", "check", `${live.could_continue} could continue`), note(live.must_stay ? "wait" : "idle", "hand", `${live.must_stay} must stay`)), h("ul.stack.tight", live.reasons.map((one) => h("li", `${one.runs}: `, said(one.reason, 300))))] : h("p.muted", "There is none.")) : null,
+		card("What it means", h("ul.stack.tight", consequences.map((one) => h("li", said(one, 400))))));
 }
+
+const findingsView = (report) => (report.findings.length ? h("div.card", table("Findings", ["Kind", "What", "What to do"], report.findings.map((one) => [note(one.serious ? "bad" : "wait", "warn", words(one.kind ?? "").toLowerCase()), said(one.message, 500), said(one.hint ?? "–", 500)])))
+	: empty("check", "No findings", "Every path ends, and nothing is left behind. Advice on the text of a definition is given where it is written: in the editor, and by ", h("code", "stepkeep check FILE"), "."));
+
+const pathsView = (report) => h("div.stack", h("p.muted", `${counted(report.paths, "path")} walked${report.unwalked ? `, ${counted(report.unwalked, "more", "more")} known` : ""}. No handler ran: the engine's own decisions say how each ends.`),
+	h("div.card", table("Failure paths", ["When", "Run ends", "Rollback", "After", "Undone", "Left behind"], report.endings.slice(0, 200).map((one) => [said(one.path || "all goes well", 200), badge(one.ended ? one.state : "blocked", words(one.state)), words(one.rollback ?? "none"), span(one.seconds * 1000, true), line(one.undone.join(", "), 100) || "–", one.left.length ? note("wait", "warn", line(one.left.join(", "), 80)) : "–"]))));
 
 const does = (one) => (one.approval ? `gate: ${line(one.approval.prompt || "approval", 60)}` : one.wait ? `waits for ${line(one.wait.event ?? "a time", 40)}` : one.executor ? `${one.executor.kind} ${line(one.executor.name ?? "", 60)}` : "nothing");
 const sub = (one) => (one.approval ? "gate" : one.wait ? "waits" : `${one.executor?.name ?? one.executor?.kind ?? ""}${one.retry.max_attempts > 1 && one.executor ? ` ×${one.retry.max_attempts}` : ""}`);

@@ -1,0 +1,165 @@
+"""How the newest runs of a tenant went: how many there were over time, how long they took, why they failed, which steps
+are slow, and how old the backlog is.
+
+Every number comes from a bounded part of an index: the newest runs of a window, never the whole history. It decides
+nothing. `engine.statistics` and the overview of the web pages call it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stepkeep.errors import StepkeepError
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.states import RunState
+from stepkeep.operations.causes import SECOND
+from stepkeep.operations.diagnosis import read_staff
+from stepkeep.operations.instants import instant
+from stepkeep.operations.retention import first_id_at
+from stepkeep.operations.staffing import title
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.records import RecentAttempt, RecentRun
+
+MOST_RUNS = 5_000
+"""How many of the newest runs are looked at."""
+MOST_ENDED = 200
+"""Of how many ended runs the attempts are read."""
+MOST_ATTEMPTS = 5_000
+MOST_READY = 10_000
+BUCKETS = 30
+SHARES = {"p50_seconds": 0.5, "p90_seconds": 0.9, "p99_seconds": 0.99}
+SLOWEST = 10
+NEWEST = 10
+FAILED = frozenset((RunState.FAILED, RunState.ROLLED_BACK))
+
+
+async def read_statistics(transactor: Transactor, *, tenant: str, window: int) -> dict[str, Any]:
+    """The numbers of one tenant. `window` (microseconds) says how far back the newest runs are looked at."""
+    store = transactor.store
+    now = await store.now()
+    since = max(0, now - window)
+    after = first_id_at(since)
+    runs = await store.read_recent_runs(tenant, after=after, limit=MOST_RUNS)
+    attempts = await store.read_recent_attempts(
+        tenant, after=after, looked_at=MOST_RUNS, runs=MOST_ENDED, limit=MOST_ATTEMPTS
+    )
+    is_complete = len(runs) < MOST_RUNS
+    # Of a system that starts more runs in the window, the part that was looked at is shown.
+    first = since if is_complete else created_at(runs[-1])
+    ended = sorted((one for one in runs if one.ended_at is not None), key=lambda one: -(one.ended_at or 0))[:NEWEST]
+    plans = await _plans(transactor, {one.definition_id for one in ended} | {one.definition_id for one in attempts})
+    failed = [one for one in runs if one.state in FAILED]
+    return {
+        "statistics": {
+            "at": instant(now),
+            "since": instant(first),
+            "runs": {
+                "total": len(runs),
+                "is_complete": is_complete,
+                "by_state": dict(Counter(one.state for one in runs).most_common()),
+            },
+            "throughput": throughput(runs, first, now),
+            "durations": durations(one.ended_at - one.started_at for one in runs if one.ended_at and one.started_at),
+            "failures": {
+                "total": len(failed),
+                "by_category": dict(Counter(one.category or "none" for one in failed).most_common()),
+            },
+            "backlog": await _backlog(transactor, tenant, now),
+            "slowest_steps": slowest(attempts, plans),
+            "newest_ends": _ends(ended, plans),
+        }
+    }
+
+
+def created_at(run: RecentRun) -> int:
+    """When a run was created, in microseconds: its id begins with the milliseconds."""
+    return int(run.id.replace("-", "")[:12], 16) * 1000
+
+
+def throughput(runs: Sequence[RecentRun], first: int, last: int) -> list[dict[str, Any]]:
+    """Equal spans of time with how many runs were created in each, by what became of them."""
+    width = max(SECOND, -(-(last - first) // BUCKETS))
+    buckets = [{"succeeded": 0, "failed": 0, "other": 0} for _ in range(BUCKETS)]
+    for one in runs:
+        place = min(BUCKETS - 1, max(0, (created_at(one) - first) // width))
+        kind = "succeeded" if one.state == RunState.SUCCEEDED else "failed" if one.state in FAILED else "other"
+        buckets[place][kind] += 1
+    return [{"at": instant(first + number * width), **counts} for number, counts in enumerate(buckets)]
+
+
+def durations(taken: Iterable[int]) -> dict[str, Any]:
+    """How long ended runs took: so many of them ended within so many seconds."""
+    ordered = sorted(taken)
+    if not ordered:
+        return {"runs": 0, **dict.fromkeys(SHARES), "max_seconds": None}
+    found = {name: ordered[min(len(ordered) - 1, int(len(ordered) * share))] for name, share in SHARES.items()}
+    return {
+        "runs": len(ordered),
+        **{name: value / SECOND for name, value in found.items()},
+        "max_seconds": ordered[-1] / SECOND,
+    }
+
+
+def slowest(attempts: Sequence[RecentAttempt], plans: Mapping[int, Plan]) -> list[dict[str, Any]]:
+    """The steps whose attempts took longest on average, each with the run of its longest attempt."""
+    steps: dict[tuple[int, int], list[RecentAttempt]] = {}
+    for one in attempts:
+        steps.setdefault((one.definition_id, one.no), []).append(one)
+    views: list[dict[str, Any]] = []
+    for (definition_id, no), those in steps.items():
+        plan = plans.get(definition_id)
+        if plan is None:
+            continue
+        longest = max(those, key=lambda one: one.taken)
+        views.append(
+            {
+                "workflow": plan.definition.name,
+                "version": plan.definition.version,
+                "step": next((name for name, number in plan.numbers.items() if number == no), f"step {no}"),
+                "attempts": len(those),
+                "mean_seconds": sum(one.taken for one in those) / len(those) / SECOND,
+                "max_seconds": longest.taken / SECOND,
+                "run_id": longest.run_id,
+            }
+        )
+    return sorted(views, key=lambda one: -one["mean_seconds"])[:SLOWEST]
+
+
+async def _plans(transactor: Transactor, ids: set[int]) -> dict[int, Plan]:
+    """The plans of definitions, from the cache where they are known. One that cannot be read is left out."""
+    missing = [one for one in ids if transactor.plans.get(one) is None]
+    if missing:
+        for stored in (await transactor.store.read_definitions(missing)).values():
+            try:
+                transactor.plans.add(stored)
+            except StepkeepError:
+                continue
+    return {one: plan for one in ids if (plan := transactor.plans.get(one)) is not None}
+
+
+async def _backlog(transactor: Transactor, tenant: str, now: int) -> list[dict[str, Any]]:
+    staff = await read_staff(transactor.store, tenant)
+    found = await transactor.store.read_backlog(sorted(staff.specs), MOST_READY)
+    return [
+        {
+            "needs": title(staff.specs[one.queue]),
+            "ready": one.depth,
+            "is_complete": one.depth < MOST_READY,
+            "oldest_seconds": max(0, now - one.oldest_at) / SECOND,
+        }
+        for one in sorted(found, key=lambda one: one.oldest_at)
+    ]
+
+
+def _ends(ended: Sequence[RecentRun], plans: Mapping[int, Plan]) -> list[dict[str, Any]]:
+    return [
+        {
+            "run_id": one.id,
+            "workflow": None if (plan := plans.get(one.definition_id)) is None else plan.definition.name,
+            "state": one.state,
+            "ended_at": instant(one.ended_at),
+        }
+        for one in ended
+    ]

@@ -1,0 +1,152 @@
+"""What people do on the pages beyond the tour: holds, completions by hand, quarantine, the past of a run, triggers,
+the outbox, policies, filters."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.ui.conftest import Read
+from tests.ui.stage import PATIENCE, Site
+
+expect.set_options(timeout=PATIENCE)
+
+
+def test_a_hold_is_decided_on_the_page_of_its_run(site: Site, reader: Read) -> None:
+    run = site.start("held")
+    site.settle(run)
+    page = reader().open(f"/runs/{run}")
+    expect(page.locator(".why")).to_contain_text("charge")
+    page.locator(".why").get_by_role("button", name="Skip or fail").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Decision")).to_have_value("skip")
+    dialog.get_by_label("Reason").fill("paid in cash")
+    dialog.get_by_role("button", name="Decide").click()
+    expect(page.locator(".head .badge").first).to_contain_text("Succeeded")
+    assert site.run(site.engine.show(run, step="charge"))["step"]["state"] == "skipped"
+
+
+def test_a_step_is_completed_by_hand_with_a_replaced_token(site: Site, reader: Read) -> None:
+    run = site.start("by-hand")
+    site.settle(run)
+    page = reader().open(f"/runs/{run}")
+    page.locator(".why").get_by_role("button", name="Complete").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Completion token").fill("guessed")
+    dialog.get_by_role("button", name="Complete", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_contain_text("token")
+    dialog.get_by_role("button", name="Replace a lost token").click()
+    expect(dialog.get_by_label("Completion token")).not_to_have_value("guessed")
+    dialog.get_by_label("Output").fill('{"boxes": 2}')
+    dialog.get_by_role("button", name="Complete", exact=True).click()
+    expect(page.locator(".head .badge").first).to_contain_text("Succeeded")
+    assert site.run(site.engine.show(run, step="pack"))["step"]["output"] == {"boxes": 2}
+
+
+def test_a_run_is_quarantined_from_the_palette_and_released(site: Site, reader: Read) -> None:
+    run = site.start("payment")
+    site.settle(run)
+    page = reader().open(f"/runs/{run}")
+    expect(page.locator(".why")).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name=re.compile("Find a run")).fill("quarantine")
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Quarantine the run")
+    dialog.get_by_role("button", name="Quarantine").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("Give a reason")
+    dialog.get_by_label("Reason").fill("looked at")
+    dialog.get_by_role("button", name="Quarantine").click()
+    expect(page.locator(".why")).to_contain_text("quarantine")
+    page.locator(".why").get_by_role("button", name="Release").click()
+    page.get_by_role("dialog").get_by_label("Reason").fill("seen")
+    page.get_by_role("dialog").get_by_role("button", name="Release").click()
+    expect(page.locator(".why")).to_contain_text("paid")
+
+
+def test_the_slider_shows_a_run_as_it_stood(site: Site, reader: Read) -> None:
+    run = site.start("order", {"order": "A-1"})
+    site.settle(run)
+    page = reader().open(f"/runs/{run}?step=check-address")
+    panel = page.get_by_role("complementary", name="Step")
+    expect(panel.locator(".badge").first).to_contain_text("Succeeded")
+    slider = page.get_by_label("Entry of the journal")
+    last = int(slider.get_attribute("max") or 0)
+    assert last > 3
+    slider.fill("1")
+    expect(page.locator(".past")).to_contain_text(f"after entry 1 of {last}")
+    expect(panel.locator(".badge").first).to_contain_text("Ready")
+    expect(page.get_by_label(re.compile("^sign-off: Pending"))).to_be_visible()
+    page.locator("h1").first.click()
+    page.keyboard.press("]")
+    expect(page.locator(".past")).to_contain_text(f"after entry 2 of {last}")
+    page.locator(".past").get_by_role("button", name="Now").click()
+    expect(panel.locator(".badge").first).to_contain_text("Succeeded")
+    expect(page.get_by_label(re.compile("^sign-off: Awaiting approval"))).to_be_visible()
+
+
+def test_a_trigger_is_paused_resumed_and_fired(site: Site, reader: Read) -> None:
+    page = reader().open("/triggers")
+    row = page.get_by_role("row", name="nightly/night")
+    row.get_by_role("button", name="Next firings").click()
+    expect(page.get_by_role("dialog").get_by_role("listitem").first).to_contain_text(re.compile(r"\d\d:30:00"))
+    page.keyboard.press("Escape")
+    row.get_by_role("button", name="Pause").click()
+    expect(row).to_contain_text("Paused")
+    row.get_by_role("button", name="Resume").click()
+    expect(row).to_contain_text("Active")
+    row.get_by_role("button", name="Fire now").click()
+    page.get_by_role("dialog").get_by_role("button", name="Fire", exact=True).click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    found = site.run(site.engine.runs(workflow="nightly"))["runs"]
+    assert len(found) == 1
+
+
+def test_a_dead_event_is_delivered_again_and_a_policy_is_published(site: Site, reader: Read) -> None:
+    site.furnish()
+    person = reader()
+    page = person.open("/outbox")
+    row = page.get_by_role("region", name="Sinks").get_by_role("row", name=re.compile("shop"))
+    row.get_by_role("button", name="Deliver again").click()
+    page.get_by_role("dialog").get_by_label("Reason").fill("the address was opened")
+    page.get_by_role("dialog").get_by_role("button", name="Deliver").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    actions = site.run(site.engine.outbox.history())["actions"]
+    assert "the address was opened" in [one["reason"] for one in actions]
+    page = person.open("/policies")
+    page.get_by_role("button", name="Publish a policy").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Policy").fill('{"policy": "p", "rules": 3}')
+    dialog.get_by_role("button", name="Publish").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("rules")
+    dialog.get_by_label("Policy").fill('{"policy": "second", "rules": [{"name": "all", "then": "allow"}]}')
+    dialog.get_by_role("button", name="Publish").click()
+    expect(page.get_by_role("region", name="Revisions")).to_contain_text("2")
+    page.get_by_role("row", name=re.compile("^2")).get_by_role("button", name="Show").click()
+    expect(page.get_by_role("dialog", name="Revision 2")).to_contain_text("second")
+
+
+def test_the_filter_dialog_writes_the_address_and_its_chips_take_it_back(site: Site, reader: Read) -> None:
+    wanted = site.start("payment", labels={"team": "red"}, business_key="filter-1")
+    other = site.start("payment", labels={"team": "blue"})
+    for run in (wanted, other):
+        site.settle(run)
+    page = reader().page
+    expect(page.locator(f"#row-{other}")).to_be_visible()
+    page.keyboard.press("f")
+    dialog = page.get_by_role("dialog", name="Filter runs")
+    dialog.get_by_label("Workflow").fill("payment")
+    dialog.get_by_label("Labels").fill("team=red")
+    dialog.get_by_label("Blocked").check()
+    dialog.get_by_label("Started at or after").fill("2020-01-01T00:00")
+    dialog.get_by_role("button", name="Apply").click()
+    expect(page.locator(f"#row-{wanted}")).to_be_visible()
+    expect(page.locator(f"#row-{other}")).to_have_count(0)
+    expect(page).to_have_url(re.compile(r"workflow=payment.*label=team%3Dred.*since=20"))
+    page.get_by_role("button", name="Remove the filter Label").click()
+    expect(page.locator(f"#row-{other}")).to_be_visible()
+    page.get_by_label("Search runs").fill("nothing like this")
+    expect(page.get_by_text("No run matches")).to_be_visible()
+    page.get_by_role("button", name="show all runs").click()
+    expect(page.locator(f"#row-{wanted}")).to_be_visible()
+    assert "?" not in page.url
