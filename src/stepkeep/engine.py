@@ -57,6 +57,7 @@ from stepkeep.metrics.embedded import exposition_of
 from stepkeep.operations import (
     approvals,
     diagnosis,
+    pausing,
     people,
     plans,
     policies,
@@ -1153,6 +1154,21 @@ class AsyncEngine:
             **self._acting(by),
             compensate=arguments.flag("cancel: compensate", compensate),
             reason=reason,
+        )
+        return people.record_of(accepted)
+
+    async def pause(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
+        """Claim nothing more of a run until it is resumed. What is in flight settles; deadlines and the timeout of the
+        run go on."""
+        accepted = await pausing.pause_run(
+            self.transactor, validate.run_id(run_id), tenant=self.tenant, **self._acting(by), reason=reason
+        )
+        return people.record_of(accepted)
+
+    async def resume(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
+        """Go on with a paused run."""
+        accepted = await pausing.resume_run(
+            self.transactor, validate.run_id(run_id), tenant=self.tenant, **self._acting(by), reason=reason
         )
         return people.record_of(accepted)
 

@@ -81,7 +81,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 def settled_states(*, until_blocked: bool) -> frozenset[RunState]:
     """The states that a caller waits for."""
-    return RUN_TERMINAL | ({RunState.BLOCKED, RunState.IDLE} if until_blocked else set())
+    return RUN_TERMINAL | ({RunState.BLOCKED, RunState.PAUSED, RunState.IDLE} if until_blocked else set())
 
 
 def _wait_text(wait: dict[str, Any]) -> str:

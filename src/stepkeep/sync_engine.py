@@ -879,6 +879,26 @@ class Engine:
         """
         return self._call(self._core.cancel(run_id, compensate=compensate, reason=reason, by=by))
 
+    def pause(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
+        """Claim nothing more of a run until it is resumed. What is in flight settles; deadlines and the timeout of the
+        run go on.
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> engine.pause(started.run_id, reason="the shop is closed", by="bea")["state"]
+        'paused'
+        """
+        return self._call(self._core.pause(run_id, reason=reason, by=by))
+
+    def resume(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
+        """Go on with a paused run.
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> _ = engine.pause(started.run_id)
+        >>> engine.resume(started.run_id)["state"]
+        'queued'
+        """
+        return self._call(self._core.resume(run_id, reason=reason, by=by))
+
     def rollback_preview(self, run_id: str) -> dict[str, Any]:
         """What a cancel with `compensate` would undo now, in which order, and what it cannot undo and why.
 

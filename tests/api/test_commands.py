@@ -32,6 +32,8 @@ SAME: dict[str, str] = {
     "send": "POST /runs/{run_id}/messages",
     "emit": "POST /events",
     "cancel": "POST /runs/{run_id}/cancel",
+    "pause": "POST /runs/{run_id}/pause",
+    "resume": "POST /runs/{run_id}/resume",
     "rollback-preview": "GET /runs/{run_id}/rollback",
     "delegate": "POST /delegations",
     "jobs start": "POST /runs/bulk",

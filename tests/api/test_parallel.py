@@ -23,6 +23,8 @@ KEYED = {"Idempotency-Key": "once"}
 FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
     "POST /runs": ("/runs", {"workflow": "gated", "input": {"name": "Ada"}}),
     "POST /runs/{run_id}/start": ("/runs/{idle}/start", None),
+    "POST /runs/{run_id}/pause": ("/runs/{gated}/pause", {"reason": "closed"}),
+    "POST /runs/{run_id}/resume": ("/runs/{gated}/resume", None),
     "POST /runs/{run_id}/cancel": ("/runs/{gated}/cancel", {"reason": "twice"}),
     "POST /runs/{run_id}/rerun": ("/runs/{ended}/rerun", {"input": {"name": "Cy"}}),
     "POST /runs/{run_id}/approve": ("/runs/{gated}/approve", {"step": "sign"}),

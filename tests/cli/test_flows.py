@@ -437,3 +437,16 @@ def test_a_decision_below_the_quorum_says_what_was_counted_and_what_is_needed(cl
     assert for_another.status == 1
     assert "cyd has no delegation of dan" in for_another.out + for_another.err
     assert "sign-off approved by cyd; run" in cli("approve", run, "--by", "cyd").out
+
+
+def test_a_paused_run_waits_until_it_is_resumed(cli: Cli) -> None:
+    run = cli("run", "gated.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
+    said = cli("pause", run, "--reason", "the shop is closed", "--by", "ann")
+    assert (said.status, said.out.strip()) == (0, f"run {run} is paused")
+    assert "is paused by ann since" in cli("explain", run).out
+    assert cli("approve", run).status == 0
+    assert cli("run", "--resume", run, "--app", HANDLERS, "--json").json["run"]["state"] == "paused"
+    resumed = cli("resume", run, "--json")
+    assert (resumed.status, resumed.json["decision"]["repeated"]) == (0, False)
+    assert cli("run", "--resume", run, "--app", HANDLERS, "--json").json["run"]["state"] == "succeeded"
+    assert cli("pause", run).status != 0

@@ -42,11 +42,13 @@ from stepkeep.kernel.events import (
     HoldDecided,
     ManualOutcome,
     MessageArrived,
+    PauseRequested,
     RunStarted,
     StepClaimed,
     StepReported,
     TimeCame,
     TokenReissued,
+    UnpauseRequested,
 )
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, open_entry
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesPassed
@@ -534,6 +536,12 @@ class World:
     def tell(self, name: str, id: str = "m1", payload: bytes = b"{}") -> Accepted:  # noqa: A002
         """A message arrives."""
         return self.one(MessageArrived(tenant="t", run_id="r", actor="outside", id=id, name=name, payload=payload))
+
+    def pause(self, *, by: str = "cyd", reason: str = "") -> Accepted:
+        return self.one(PauseRequested(tenant="t", run_id="r", actor=by, reason=reason))
+
+    def resume(self, *, by: str = "cyd", reason: str = "") -> Accepted:
+        return self.one(UnpauseRequested(tenant="t", run_id="r", actor=by, reason=reason))
 
     def cancel(self, *, compensate: bool = False, by: str = "cyd", reason: str = "") -> Accepted:
         return self.one(CancelRequested(tenant="t", run_id="r", actor=by, compensate=compensate, reason=reason))

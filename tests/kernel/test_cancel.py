@@ -38,6 +38,13 @@ def blocked() -> World:
     return world
 
 
+def paused() -> World:
+    world = World(*sequence(work("a", undo=True), work("b")))
+    world.finish("a")
+    world.pause()
+    return world
+
+
 def validating() -> World:
     world = World(work("a", undo=True), rules=(Rule(expression="true"),))
     world.finish("a")
@@ -63,9 +70,10 @@ LIVE: dict[RunState, Callable[[], World]] = {
     RunState.QUEUED: queued,
     RunState.RUNNING: running,
     RunState.BLOCKED: blocked,
+    RunState.PAUSED: paused,
     RunState.VALIDATING: validating,
 }
-UNDOABLE = [RunState.RUNNING, RunState.BLOCKED, RunState.VALIDATING]
+UNDOABLE = [RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED, RunState.VALIDATING]
 
 
 def test_the_states_set_up_here_are_all_that_a_live_run_can_be_in() -> None:

@@ -13,10 +13,12 @@ from stepkeep.kernel.events import (
     GateDecided,
     ManualOutcome,
     MessageArrived,
+    PauseRequested,
     RunStarted,
     StepClaimed,
     StepReported,
     TimeCame,
+    UnpauseRequested,
 )
 from stepkeep.kernel.fitting import MAX_OUTCOME_BYTES, event_bytes, misfit_of_event, misfit_of_row
 from stepkeep.kernel.outcomes import (
@@ -57,6 +59,8 @@ def manual(**fields: Any) -> CompletionSignalled:
         manual(output=b'{"a":1}', notes="n", evidence=("a", "b"), claim=b"null"),
         MessageArrived(**WHO, id="m1", name="paid", payload=b"1"),
         CancelRequested(**WHO, reason=""),
+        PauseRequested(**WHO, reason="closed"),
+        UnpauseRequested(**WHO),
         report(Completed(output=b"null")),
         report(Completed(output=None, token="x", cost=b'{"usd":1}', emit=(Emitted("told", b"1"),))),
         report(Waiting(event="paid", timeout=1_000_000)),

@@ -56,11 +56,13 @@ from stepkeep.kernel.events import (
     HoldDecided,
     ManualOutcome,
     MessageArrived,
+    PauseRequested,
     RunStarted,
     StepClaimed,
     StepReported,
     TimeCame,
     TokenReissued,
+    UnpauseRequested,
 )
 from stepkeep.kernel.outcomes import (
     Completed,
@@ -395,6 +397,15 @@ def _cancelled(world: World, random: Random) -> Event:
     return CancelRequested(tenant="t", run_id="r", actor=random.choice(PEOPLE), compensate=maybe(random, 0.5))
 
 
+def _paused(world: World, random: Random) -> Event:
+    asked = {"tenant": "t", "run_id": "r", "actor": random.choice(PEOPLE)}
+    if world.run.state is RunState.PAUSED and maybe(random, 0.7):
+        return UnpauseRequested(**asked)
+    return (
+        PauseRequested(**asked, reason=random.choice(("", "closed"))) if maybe(random, 0.5) else _claimed(world, random)
+    )
+
+
 def _started(world: World, random: Random) -> Event:
     if world.run.state is not RunState.IDLE and maybe(random, 0.9):
         return _claimed(world, random)
@@ -412,6 +423,7 @@ KINDS: tuple[Callable[[World, Random], Event], ...] = (
     _message,
     _cancelled,
     _started,
+    _paused,
 )
 
 
@@ -440,6 +452,8 @@ def bring_home(world: World) -> None:
 def _service(world: World, turn: int) -> Event:
     if world.run.state is RunState.IDLE:
         return RunStarted(tenant="t", run_id="r", actor="ann")
+    if world.run.state is RunState.PAUSED:
+        return UnpauseRequested(tenant="t", run_id="r", actor="ann")
     for row in sorted(world.rows.values(), key=lambda row: row.no):
         served = _serve(world, row, turn)
         if served is not None:

@@ -48,6 +48,8 @@ ROUTES: dict[str, str] = {
     "GET /runs/{run_id}": "show",
     "POST /runs/{run_id}/start": "start_idle",
     "POST /runs/{run_id}/cancel": "cancel",
+    "POST /runs/{run_id}/pause": "pause",
+    "POST /runs/{run_id}/resume": "resume",
     "POST /runs/bulk": "jobs.start",
     "GET /jobs": "jobs.list",
     "GET /jobs/{job_id}": "jobs.show",

@@ -1,4 +1,5 @@
-"""What is done to a run: start an idle one, cancel, run again, approve, reject, send a message, quarantine, release."""
+"""What is done to a run: start an idle one, cancel, pause, resume, run again, approve, reject, send a message,
+quarantine, release."""
 
 from __future__ import annotations
 
@@ -22,6 +23,14 @@ class Cancel(By):
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "ordered twice", "compensate": True}]})
 
     compensate: bool = Field(default=False, description="Undo first what the run did.")
+    reason: str = Field(default="", max_length=4000)
+
+
+class Pause(By):
+    """Why a run is paused or resumed."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "the shop is closed"}]})
+
     reason: str = Field(default="", max_length=4000)
 
 
@@ -139,6 +148,30 @@ async def start_run(engine: Engine, run_id: RunId, body: By | None = None) -> An
 async def cancel_run(engine: Engine, run_id: RunId, body: Cancel | None = None) -> Answer:
     """With `compensate`, what it did is undone first. A run that is cancelled already is answered the same again."""
     return Answer(await engine.cancel(run_id, **(body or Cancel()).model_dump()))
+
+
+@routes.post(
+    "/runs/{run_id}/pause",
+    operation_id="pause_run",
+    summary="Pause a run",
+    response_model=None,
+    responses=answers(Decision),
+)
+async def pause_run(engine: Engine, run_id: RunId, body: Pause | None = None) -> Answer:
+    """Nothing more of it is claimed until it is resumed. What is in flight settles; deadlines and its timeout go on."""
+    return Answer(await engine.pause(run_id, **(body or Pause()).model_dump()))
+
+
+@routes.post(
+    "/runs/{run_id}/resume",
+    operation_id="resume_run",
+    summary="Go on with a paused run",
+    response_model=None,
+    responses=answers(Decision),
+)
+async def resume_run(engine: Engine, run_id: RunId, body: Pause | None = None) -> Answer:
+    """A run that is not paused is answered as it is."""
+    return Answer(await engine.resume(run_id, **(body or Pause()).model_dump()))
 
 
 @routes.get(

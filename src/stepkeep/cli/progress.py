@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 RUN = -1
 SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 UNTOLD = frozenset({"pending", "ready", "validating"})
-TOLD_OF_RUNS = frozenset({"blocked", "stopping", "compensating", "succeeded", "failed", "cancelled", "rolled_back"})
+TOLD_OF_RUNS = frozenset(
+    {"blocked", "paused", "stopping", "compensating", "succeeded", "failed", "cancelled", "rolled_back"}
+)
 MICROS = 1_000_000
 
 

@@ -208,6 +208,8 @@ class AsyncClient:
         Route(method="POST", path="/runs/{run_id}/steps/{step}/token", repeatable=False),
     )
     cancel = over_http(AsyncEngine.cancel, Route(method="POST", path="/runs/{run_id}/cancel"))
+    pause = over_http(AsyncEngine.pause, Route(method="POST", path="/runs/{run_id}/pause"))
+    resume = over_http(AsyncEngine.resume, Route(method="POST", path="/runs/{run_id}/resume"))
     quarantine = over_http(
         AsyncEngine.quarantine, Route(method="POST", path="/runs/{run_id}/quarantine", repeatable=False)
     )

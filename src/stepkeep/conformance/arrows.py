@@ -14,23 +14,26 @@ NEW = "new"
 """Stands for the state before creation."""
 
 RUN: Mapping[tuple[str, str], str] = {
-    ("cancelled", "cancelled"): "blocked idle queued running validating",
+    ("cancelled", "cancelled"): "blocked idle paused queued running validating",
     ("created", "idle"): "new",
+    ("paused", "paused"): "blocked queued running",
     ("progressed", "running"): "queued",
     ("resumed", "running"): "blocked",
     ("rules_failed", "stopping"): "validating",
     ("rules_passed", "succeeded"): "validating",
     ("started", "queued"): "idle",
-    ("step_failed", "stopping"): "running",
+    ("step_failed", "stopping"): "paused running",
     ("steps_failed", "stopping"): "running",
     ("steps_settled", "validating"): "running",
     ("stopped_cancelled", "cancelled"): "stopping",
     ("stopped_failed", "failed"): "stopping",
-    ("timed_out", "stopping"): "blocked queued running validating",
+    ("timed_out", "stopping"): "blocked paused queued running validating",
     ("undo_failed", "failed"): "compensating",
-    ("undo_requested", "stopping"): "blocked queued running validating",
+    ("undo_requested", "stopping"): "blocked paused queued running validating",
     ("undo_started", "compensating"): "stopping",
     ("undone", "rolled_back"): "compensating",
+    ("unpaused", "running"): "paused",
+    ("unpaused_queued", "queued"): "paused",
     ("waiting", "blocked"): "running",
 }
 STEP: Mapping[tuple[str, str], str] = {

@@ -19,15 +19,18 @@ from stepkeep.dialects.machine import MachineView
 
 SETTLING = (
     "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "completion_signalled",
-    "message_arrived", "cancel_requested",
+    "message_arrived", "cancel_requested", "unpause_requested",
 )  # fmt: skip
-"""Events that can end or open a step, and so move whatever follows from that."""
+"""Events that can end or open a step, or go on with a run, and so move whatever follows from that."""
 
 RUN_CAUSES = {
     "created": ("run_created",),
     "started": ("run_started",),
     "progressed": ("run_started", "step_claimed"),
-    "resumed": (*SETTLING[1:], "step_claimed"),
+    "resumed": (*SETTLING[1:-1], "step_claimed"),
+    "paused": ("pause_requested",),
+    "unpaused": ("unpause_requested",),
+    "unpaused_queued": ("unpause_requested",),
 }
 """The events that can lead to a trigger of the run; the others follow from the end of a step."""
 
@@ -118,6 +121,8 @@ class Causes:
 
     def _follows(self, before: tuple[str, Line, int], line: Line, hop: int) -> bool:
         """Whether the hop of the line before led to this one: its trigger tells, or no hop is hidden between them."""
+        if line.event == "unpause_requested":
+            return False  # it follows from the end of the pause, which most dialects hide
         if line.trigger in NEVER_FIRST and hop == before[2] + 1:
             return True
         if line.trigger == "undo_started":

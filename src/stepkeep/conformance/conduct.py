@@ -25,7 +25,8 @@ class Situation(NamedTuple):
     """The states of a run, its main steps, one undo step and the final check; None before they exist.
 
     `cancelling` means that steps are being cancelled because their run is cancelled; no other hop may come in between.
-    `tried` means that a step was started. Without that there is nothing to undo.
+    `tried` means that a step was started. Without that there is nothing to undo. `progressed` means that the run has
+    left `queued`.
     """
 
     run: str | None
@@ -34,6 +35,7 @@ class Situation(NamedTuple):
     check: str | None = None
     cancelling: bool = False
     tried: bool = False
+    progressed: bool = False
 
     @property
     def all_steps(self) -> tuple[str | None, ...]:
@@ -57,7 +59,9 @@ class Conduct:
             return
         for trigger, target in self._arrows["run"].get(now.run, ()):
             if self._run_may(now, trigger):
-                yield Seen("run", RUN, now.run, trigger, target), now._replace(run=target, cancelling=False)
+                progressed = now.progressed or trigger == "progressed"
+                after = now._replace(run=target, cancelling=False, progressed=progressed)
+                yield Seen("run", RUN, now.run, trigger, target), after
         for place, state in enumerate(now.steps):
             for trigger, target in self._step_hops(now, "main", state):
                 steps = (*now.steps[:place], target, *now.steps[place + 1 :])
@@ -91,6 +95,8 @@ class Conduct:
             "undone": over and now.hook == "succeeded",
             "undo_failed": over and now.hook is not None,
             "cancelled": over,
+            "unpaused": now.progressed,
+            "unpaused_queued": not now.progressed,
         }
         # An unknown trigger may fire at any time, so that its effects are explored.
         return guards.get(trigger, True)
@@ -115,6 +121,8 @@ class Conduct:
         if run == "stopping":
             settles = target in self._ended or trigger in ("completed", "children_succeeded")
             return phase != "undo" and (trigger == "cancelled" or (state in IN_FLIGHT and settles))
+        if run == "paused":
+            return phase == "main" and trigger != "claimed" and (now.progressed or trigger in QUIET["queued"])
         if run in QUIET:
             return trigger in QUIET[run] and None not in now.steps
         return phase == {"running": "main", "validating": "check", "compensating": "undo"}.get(run)

@@ -48,6 +48,8 @@ SHAPES: Mapping[str, Shape] = {
     "run_started": Shape({}, _VOUCHED | {"start_at": moment}),
     "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED | {"kept_at": moment, "refused_by": _texts}),
     "cancel_requested": Shape({"compensate": _flag}, _VOUCHED | {"reason": text}),
+    "pause_requested": Shape({}, _VOUCHED | {"reason": text}),
+    "unpause_requested": Shape({}, _VOUCHED | {"reason": text}),
     "gate_decided": Shape(
         {"step": text, "decision": text},
         _VOUCHED

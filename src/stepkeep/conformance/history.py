@@ -33,7 +33,13 @@ QUIET = {
 }
 """Run states in which few step hops are allowed, and which ones."""
 
-ONLY_PHASE = {"running": ("main",), "validating": ("check",), "stopping": ("main", "check"), "compensating": ("undo",)}
+ONLY_PHASE = {
+    "running": ("main",),
+    "paused": ("main",),
+    "validating": ("check",),
+    "stopping": ("main", "check"),
+    "compensating": ("undo",),
+}
 """Run states in which steps change, and the phases of those steps."""
 
 
@@ -86,6 +92,7 @@ class RunHistory(History):
     def __init__(self, kind: str, machines: Machines, contract: Contract | None = None) -> None:
         super().__init__(kind, machines)
         self.partial = False
+        self.has_progressed = False
         self.steps: dict[int, Step] = {}
         self.numbers: dict[str, int] = {}
         self.names: dict[int, str] = {}
@@ -165,6 +172,8 @@ class RunHistory(History):
                 say(Code.CREATION, f"step number {line.no} is planned where {self.counts['main', 'all']} is next")
         elif state in QUIET:
             allowed = line.trigger in QUIET[state]
+        elif state == "paused":
+            allowed = step.phase == "main" and line.trigger != "claimed"
         elif state == "stopping":
             allowed = line.target in self.machines["step"][1] or line.trigger in ("completed", "children_succeeded")
         else:
@@ -198,6 +207,9 @@ class RunHistory(History):
             reasons.append(f"blames a step that did not fail: {quoted(line.of)}")
         if line.trigger == "undone" and self.counts["undo", "succeeded"] != self.counts["undo", "all"]:
             reasons.append("has a hook that did not succeed")
+        self.has_progressed |= line.trigger == "progressed"
+        if line.trigger in ("unpaused", "unpaused_queued") and self.has_progressed != (line.trigger == "unpaused"):
+            reasons.append("had begun before" if self.has_progressed else "had not begun before")
         for reason in reasons:
             say(Code.ENDING, f"the run goes to {quoted(line.target)} by {quoted(line.trigger)}, but {reason}")
 

@@ -25,7 +25,7 @@ from stepkeep.conformance.texts import IN_DOUBT, LOST, NOT_RUN, RUN_TIMED_OUT, a
 
 ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 RUN_ENDED = frozenset({"succeeded", "failed", "cancelled", "rolled_back"})
-LIVE = frozenset({"queued", "running", "blocked", "validating"})
+LIVE = frozenset({"queued", "running", "blocked", "paused", "validating"})
 OPENINGS = frozenset(
     {
         "dependencies_met",
@@ -49,10 +49,18 @@ RUN_EVENTS = {
     "timed_out": "time_came",
     "undo_requested": "cancel_requested",
     "cancelled": "cancel_requested",
+    "paused": "pause_requested",
+    "unpaused": "unpause_requested",
+    "unpaused_queued": "unpause_requested",
 }
 """The only event that leads to a trigger of the run."""
 
-BEGINNINGS = {"run_created": "created", "run_started": "started"}
+BEGINNINGS = {
+    "run_created": ("created",),
+    "run_started": ("started",),
+    "pause_requested": ("paused",),
+    "unpause_requested": ("unpaused", "unpaused_queued"),
+}
 """The first hop of a cause, where its event determines it."""
 
 FOLLOWING = frozenset(
@@ -139,7 +147,7 @@ class Reenactment:
         if line.about != "note" and (
             (line.about, line.trigger) in FOLLOWING and line.source != "retrying"
             if begins is None
-            else line.trigger != begins
+            else line.trigger not in begins
         ):
             say(Code.CAUSE, f"a cause cannot begin with {quoted(line.trigger)}, which follows from another hop")
         if line.about == "note" and line.event not in NOTED:

@@ -22,16 +22,19 @@ from stepkeep.kernel.events import (
     GateDecided,
     HoldDecided,
     MessageArrived,
+    PauseRequested,
     Request,
     RunStarted,
     StepClaimed,
     StepReported,
     TimeCame,
     TokenReissued,
+    UnpauseRequested,
     caller_of,
 )
 from stepkeep.kernel.execution import claim, report
 from stepkeep.kernel.invariants import check_decision
+from stepkeep.kernel.pausing import pause, unpause
 from stepkeep.kernel.people import complete_by_hand, decide_hold, reissue_token
 from stepkeep.kernel.progress import begin, settle
 from stepkeep.kernel.rollup import roll_up
@@ -89,6 +92,8 @@ def _chain_claims(draft: Draft, claimer: Claimer) -> None:
     Nothing is claimed if the run has other unclaimed steps: one of them may come first by its number, and only the
     claim query knows. The counters of the run show this, so that a report need not load those steps.
     """
+    if draft.state is RunState.PAUSED:
+        return
     new = [no for no in sorted(set(draft.ready)) if draft.step(no).state is StepState.READY]
     if draft.moving - draft.leased > len(new):
         return
@@ -172,7 +177,7 @@ def _taker(draft: Draft, waiting: Sequence[Step], message: Message, refusing: li
 
 
 def _listens(draft: Draft) -> bool:
-    return draft.state in (RunState.RUNNING, RunState.BLOCKED)
+    return draft.state in (RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED)
 
 
 def cancel(draft: Draft, event: CancelRequested) -> Reply:
@@ -221,9 +226,20 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     TokenReissued: reissue_token,
     MessageArrived: message,
     CancelRequested: cancel,
+    PauseRequested: pause,
+    UnpauseRequested: unpause,
 }
 
 MEETS_DEADLINE = frozenset(
-    {StepClaimed, StepReported, GateDecided, HoldDecided, CompletionSignalled, TokenReissued, MessageArrived}
+    {
+        StepClaimed,
+        StepReported,
+        GateDecided,
+        HoldDecided,
+        CompletionSignalled,
+        TokenReissued,
+        MessageArrived,
+        UnpauseRequested,
+    }
 )
 """Events that go on with a run. If its timeout has passed, the run times out first, and they meet a stopping run."""

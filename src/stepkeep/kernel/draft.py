@@ -34,6 +34,9 @@ from stepkeep.kernel.states import (
 )
 from stepkeep.kernel.tables import RUN, STEP, RunTrigger, StepTrigger
 
+HELD_BACK = 253_402_300_799_999_999
+"""The `ready_at` of a claimable step while its run is paused: the last microsecond of the year 9999."""
+
 HOP_BITS = 20
 """Completion order is one number: journal sequence above, hop number in the entry below."""
 
@@ -240,7 +243,8 @@ class Draft:
         return None
 
     def may_be_claimed(self, step: Step) -> bool:
-        """The rule of which steps are claimable; the claim queries of the stores propose by the same one."""
+        """The rule of which steps are claimable; the claim queries of the stores propose by the same one. Steps of a
+        paused run are held back by their time."""
         return step.ready_at is not None and step.ready_at <= self.now and step.worker is None
 
     def planned(self, step: Step) -> PlannedStep:
@@ -377,9 +381,18 @@ class Draft:
             self.undoing -= 1
 
     def make_ready(self, step: Step, trigger: StepTrigger, **changes: Any) -> Step:
-        moved = self.move(step, trigger, ready_at=self.clock, **changes)
+        moved = self.move(step, trigger, ready_at=self.claimable_from(self.clock), **changes)
         self.ready.append(step.no)
         return moved
+
+    def claimable_from(self, moment: int) -> int:
+        """From when a worker may claim a step that is ready at this moment."""
+        return HELD_BACK if self.state is RunState.PAUSED else moment
+
+    def set_claimable(self, step: Step, ready_at: int) -> None:
+        """Hold a claimable step back, or release it. Its state is unchanged."""
+        self.line = None
+        self.put(replace(step, ready_at=ready_at))
 
     def put(self, step: Step) -> None:
         """Keep a changed row whose state is unchanged."""

@@ -133,6 +133,18 @@ class CancelRequested(Request, frozen=True, kw_only=True, gc=False):
     reason: str = ""
 
 
+class PauseRequested(Request, frozen=True, kw_only=True, gc=False):
+    """A request to claim nothing more of the run. What is in flight settles."""
+
+    reason: str = ""
+
+
+class UnpauseRequested(Request, frozen=True, kw_only=True, gc=False):
+    """A request to go on with a paused run."""
+
+    reason: str = ""
+
+
 DECISIONS = frozenset({GateDecided, HoldDecided, CompletionSignalled, TokenReissued})
 """The requests that decide about a step: the authority of the person is read for each."""
 

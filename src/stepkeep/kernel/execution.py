@@ -285,7 +285,7 @@ def _released(draft: Draft, step: Step, outcome: Released) -> Settled | None:
         draft.move(step, StepTrigger.CANCELLED)
     else:
         # Not `make_ready`: that would offer the step to the very worker that just let go of it.
-        draft.move(step, StepTrigger.RELEASED, ready_at=draft.now)
+        draft.move(step, StepTrigger.RELEASED, ready_at=draft.claimable_from(draft.now))
     return None
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from stepkeep.errors import InvariantBroken
 from stepkeep.kernel.decision import Decision
+from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState
@@ -25,6 +26,10 @@ def check_decision(plan: Plan, decision: Decision) -> None:
         check_step(step)
     for step in decision.added:
         check_step(step)
+    if decision.run.state is RunState.PAUSED:
+        for step in (*decision.changed, *decision.added):
+            if step.ready_at is not None and step.ready_at != HELD_BACK:
+                raise InvariantBroken(f"step {step.no} of run {step.run_id} may be claimed, and its run is paused")
 
 
 def check_step(step: Step) -> None:

@@ -14,6 +14,7 @@ class RunState(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
     BLOCKED = "blocked"
+    PAUSED = "paused"
     VALIDATING = "validating"
     STOPPING = "stopping"
     COMPENSATING = "compensating"

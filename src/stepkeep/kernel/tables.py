@@ -37,6 +37,9 @@ class RunTrigger(StrEnum):
     UNDONE = "undone"
     UNDO_FAILED = "undo_failed"
     CANCELLED = "cancelled"
+    PAUSED = "paused"
+    UNPAUSED = "unpaused"
+    UNPAUSED_QUEUED = "unpaused_queued"
 
 
 class StepTrigger(StrEnum):
@@ -182,6 +185,15 @@ RUN: Machine[RunState, RunTrigger] = Machine("run", RunState, RunTrigger, [
     Row(R.RUNNING,      RT.CANCELLED,         R.CANCELLED,    "001 RUNNING → CANCELED"),
     Row(R.BLOCKED,      RT.CANCELLED,         R.CANCELLED,    "001 WAITING_APPROVAL → CANCELED"),
     Row(R.VALIDATING,   RT.CANCELLED,         R.CANCELLED,    "design §3: from any non-terminal state"),
+    Row(R.QUEUED,       RT.PAUSED,            R.PAUSED,       "design part 2 §6: nothing is claimed"),
+    Row(R.RUNNING,      RT.PAUSED,            R.PAUSED,       "003 RunV1 Running → Paused"),
+    Row(R.BLOCKED,      RT.PAUSED,            R.PAUSED,       "design part 2 §6: what waits goes on waiting"),
+    Row(R.PAUSED,       RT.UNPAUSED,          R.RUNNING,      "003 RunV1 Paused → Running"),
+    Row(R.PAUSED,       RT.UNPAUSED_QUEUED,   R.QUEUED,       "design part 2 §6: nothing had begun before the pause"),
+    Row(R.PAUSED,       RT.STEP_FAILED,       R.STOPPING,     "design part 2 §6: what is in flight settles, and may fail"),
+    Row(R.PAUSED,       RT.TIMED_OUT,         R.STOPPING,     "design part 2 §6: the timeout goes on during a pause"),
+    Row(R.PAUSED,       RT.UNDO_REQUESTED,    R.STOPPING,     "design §3: cancel with compensation"),
+    Row(R.PAUSED,       RT.CANCELLED,         R.CANCELLED,    "003 RunV1 Paused → Cancelled"),
 ])
 
 STEP: Machine[StepState, StepTrigger] = Machine("step", StepState, StepTrigger, [

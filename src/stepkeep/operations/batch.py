@@ -22,11 +22,13 @@ from stepkeep.kernel.events import (
     GateDecided,
     HoldDecided,
     MessageArrived,
+    PauseRequested,
     Request,
     StepClaimed,
     StepReported,
     TimeCame,
     TokenReissued,
+    UnpauseRequested,
     caller_of,
 )
 from stepkeep.kernel.fitting import misfit_of_event
@@ -117,7 +119,7 @@ class DecisionBatch:
                 elif isinstance(event, MessageArrived):
                     messages.append(event.id)
                     waiting = True
-                elif isinstance(event, CancelRequested):
+                elif isinstance(event, CancelRequested | PauseRequested | UnpauseRequested):
                     whole = True
             wants.append(
                 Want(

@@ -31,6 +31,7 @@ class Why(StrEnum):
     FULL = "full"
     DATABASE = "database"
     NOT_STARTED = "not_started"
+    PAUSED = "paused"
     APPROVAL = "approval"
     DECISION = "decision"
     COMPLETION = "completion"

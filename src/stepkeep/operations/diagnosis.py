@@ -20,6 +20,7 @@ from stepkeep.operations.cases import asked_of, read_case
 from stepkeep.operations.causes import Explanation, Why
 from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.instants import instant
+from stepkeep.operations.pausing import read_pause
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.progress import progress_words, read_progress
 from stepkeep.operations.services import Known, Service, Wanted, known_workers, read_service
@@ -112,6 +113,7 @@ async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Sce
         former=staff.former,
         quarantined=next((one.reason for one in aside if one.run_id == run_id), None),
         progress={no: progress_words(said) for no, said in progress.items()},
+        pause=await read_pause(transactor, found.run),
         asked={} if case is None else {step.no: await asked_of(store, case, step) for step in waits},
     )
 

@@ -19,6 +19,7 @@ from stepkeep.operations.asked import Asked, in_words
 from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, Why, by, listed, span, until
 from stepkeep.operations.instants import instant
 from stepkeep.operations.open_gates import asked_people
+from stepkeep.operations.pausing import Pause
 from stepkeep.operations.services import Known, Service, Wanted
 from stepkeep.operations.staffing import judge, start_command
 from stepkeep.operations.views import waits_until
@@ -41,6 +42,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: str | None = None
     progress: Mapping[int, str] = {}
     asked: Mapping[int, Asked] = {}
+    pause: Pause | None = None
 
 
 def explain_run(scene: Scene) -> Explanation:
@@ -75,6 +77,8 @@ def _of_run(scene: Scene) -> Iterable[Cause]:
     if is_stuck(run, scene.steps):
         return [_stuck(scene)]
     found = [cause for step in scene.steps if (cause := _of_step(scene, step)) is not None]
+    if run.state is RunState.PAUSED:
+        found.append(_paused(scene))
     if run.state is RunState.STOPPING:
         left = until(scene.now, run.due_at)
         said = f"{subject} stops ({run.cause}); steps that still run have until then: {left}."
@@ -82,12 +86,23 @@ def _of_run(scene: Scene) -> Iterable[Cause]:
     return sorted(found, key=lambda cause: ATTENTION[cause.code])
 
 
+def _paused(scene: Scene) -> Cause:
+    subject = f"run {scene.run.id}"
+    pause = scene.pause
+    whose = "" if pause is None else f" by {pause.by} since {instant(pause.at)}"
+    why = f": {pause.reason}" if pause is not None and pause.reason else ""
+    said = f"{subject} is paused{whose}{why}. Nothing of it is claimed until it is resumed."
+    since = None if pause is None else pause.at
+    return Cause(code=Why.PAUSED, subject=subject, sentence=said, since=since, command=("resume", scene.run.id))
+
+
 def is_stuck(run: Run, steps: Iterable[Step]) -> bool:
-    """Whether no transition is enabled: no start, claim, report, timer, decision or message can change the run.
+    """Whether no transition is enabled: no start, resumption, claim, report, timer, decision or message can
+    change the run.
 
     A run's own timeout does not count, because it would hide a defect; the end of its grace period does.
     """
-    if run.state in RUN_TERMINAL or run.state is RunState.IDLE:
+    if run.state in RUN_TERMINAL or run.state in (RunState.IDLE, RunState.PAUSED):
         return False
     if run.state is RunState.STOPPING and run.due_at is not None:
         return False
@@ -165,6 +180,8 @@ def _of_step(scene: Scene, step: Step) -> Cause | None:
     """The cause at a step that could move; None for one that has ended or waits for other steps."""
     if step.state in STEP_TERMINAL or step.state is StepState.PENDING:
         return None
+    if step.ready_at is not None and scene.run.state is RunState.PAUSED:
+        return _held_back(scene, step)
     if step.ready_at is not None:
         return _unclaimed(scene, step)
     if step.worker is not None:
@@ -309,6 +326,12 @@ def _unswept(scene: Scene, planned: PlannedStep, step: Step, what: str) -> Cause
     said = f"{name}: {what}; timers are swept by workers, and none is alive."
     command = _worker_command(scene, scene.specs.get(step.queue))
     return Cause(code=Why.NO_WORKER, subject=name, sentence=said, since=step.due_at, command=command)
+
+
+def _held_back(scene: Scene, step: Step) -> Cause:
+    name = scene.plan.at(step.no).name
+    said = f"{name} is ready, and is not claimed while run {scene.run.id} is paused."
+    return Cause(code=Why.PAUSED, subject=name, sentence=said, command=("resume", scene.run.id))
 
 
 def _unclaimed(scene: Scene, step: Step) -> Cause:

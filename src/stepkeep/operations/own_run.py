@@ -80,6 +80,8 @@ class OwnRun:
             self._learn(await plan_for(self._transactor, run))
         if not self._until_blocked:
             return False
+        if run.state is RunState.PAUSED:
+            return run.leased == 0
         if run.state in (RunState.BLOCKED, RunState.IDLE):
             return not await is_asleep(self._transactor, run)
         return bool(self._lacking) and await self._is_stranded()

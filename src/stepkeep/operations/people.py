@@ -53,14 +53,14 @@ async def decide_gate(
 ) -> Accepted:
     """Approve or reject the gate `step`, or the only open one; `on_behalf_of` names a delegator."""
     event = GateDecided(
-        **_asked_by(tenant, run_id, actor, vouched_by, key),
+        **asked_by(tenant, run_id, actor, vouched_by, key),
         approve=approve,
         comment=validate.words("the comment", comment),
         on_behalf_of=_delegator(on_behalf_of),
         evidence=_references(evidence),
         no=None if step is None else await _step_number(transactor, tenant, run_id, step),
     )
-    return await _submit(transactor, event)
+    return await submit(transactor, event)
 
 
 async def decide_hold(
@@ -81,12 +81,12 @@ async def decide_hold(
     except ValueError:
         raise InvalidInput(f"{choice!a} is no decision about a held step. Use retry, skip or fail.") from None
     event = HoldDecided(
-        **_asked_by(tenant, run_id, actor, vouched_by, key),
+        **asked_by(tenant, run_id, actor, vouched_by, key),
         no=await _step_number(transactor, tenant, run_id, step),
         choice=chosen,
         reason=validate.words("the reason", reason),
     )
-    return await _submit(transactor, event)
+    return await submit(transactor, event)
 
 
 async def complete(
@@ -119,7 +119,7 @@ async def complete(
     if said is ManualOutcome.SUCCEEDED:
         _check_output(plan.at(no), output)
     event = CompletionSignalled(
-        **_asked_by(tenant, run_id, actor, vouched_by, key),
+        **asked_by(tenant, run_id, actor, vouched_by, key),
         token=token_hash(validate.words("the completion token", token)),
         outcome=said,
         output=output,
@@ -129,7 +129,7 @@ async def complete(
         on_behalf_of=_delegator(on_behalf_of),
         no=no,
     )
-    return await _submit(transactor, event)
+    return await submit(transactor, event)
 
 
 async def reissue_token(
@@ -148,12 +148,12 @@ async def reissue_token(
     if not validate.words("the reason", reason).strip():
         raise InvalidInput("a new token needs a reason, which stays on record. Say why the old one is lost.")
     event = TokenReissued(
-        **_asked_by(tenant, run_id, actor, vouched_by, key),
+        **asked_by(tenant, run_id, actor, vouched_by, key),
         token=token_hash(token),
         reason=reason,
         no=await _step_number(transactor, tenant, run_id, step),
     )
-    return await _submit(transactor, event)
+    return await submit(transactor, event)
 
 
 async def send(
@@ -170,10 +170,10 @@ async def send(
 ) -> Accepted:
     """Put a message into a run's inbox; the same message id again changes nothing."""
     check_message_size(payload)
-    return await _submit(
+    return await submit(
         transactor,
         MessageArrived(
-            **_asked_by(tenant, run_id, actor, vouched_by, key),
+            **asked_by(tenant, run_id, actor, vouched_by, key),
             id=str(uuid7()) if message_id is None else validate.key("the message id", message_id),
             name=validate.key("the name of a message", name),
             payload=payload,
@@ -193,10 +193,10 @@ async def cancel(
     key: str | None = None,
 ) -> Accepted:
     """End a run, with or without rollback."""
-    return await _submit(
+    return await submit(
         transactor,
         CancelRequested(
-            **_asked_by(tenant, run_id, actor, vouched_by, key),
+            **asked_by(tenant, run_id, actor, vouched_by, key),
             compensate=compensate,
             reason=validate.words("the reason", reason),
         ),
@@ -213,7 +213,8 @@ class Asked(TypedDict):
     key: str | None
 
 
-def _asked_by(tenant: str, run_id: str, actor: str, vouched_by: str | None, key: str | None) -> Asked:
+def asked_by(tenant: str, run_id: str, actor: str, vouched_by: str | None, key: str | None) -> Asked:
+    """The fields that every request has, checked."""
     return {
         "tenant": tenant,
         "run_id": validate.run_id(run_id),
@@ -233,7 +234,8 @@ def _references(evidence: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(validate.words("a piece of evidence", piece) for piece in evidence)
 
 
-async def _submit(transactor: Transactor, event: Event) -> Accepted:
+async def submit(transactor: Transactor, event: Event) -> Accepted:
+    """Decide on a request. The winner of a conflict is named with its time in words."""
     try:
         return await transactor.submit(event)
     except Conflict as refused:

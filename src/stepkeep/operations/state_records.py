@@ -15,7 +15,17 @@ from stepkeep.operations.lines import timestamp
 
 LOGS, BACKUPS, METRICS, INTERVENTIONS = "logs", "backups", "metrics.json", "interventions.log"
 
-BY_PEOPLE = frozenset({"gate_decided", "hold_decided", "completion_signalled", "cancel_requested", "token_reissued"})
+BY_PEOPLE = frozenset(
+    {
+        "gate_decided",
+        "hold_decided",
+        "completion_signalled",
+        "cancel_requested",
+        "token_reissued",
+        "pause_requested",
+        "unpause_requested",
+    }
+)
 """Events by which a person changes the course of a run."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode

@@ -26,8 +26,8 @@ from stepkeep.store.protocol import (
     Transaction,
 )
 
-SETTLED = RUN_TERMINAL | {RunState.BLOCKED}
-"""States that a caller may be waiting for: the end, and blocked, which only people or messages can end."""
+SETTLED = RUN_TERMINAL | {RunState.BLOCKED, RunState.PAUSED}
+"""States that a caller may be waiting for: the end, and those that only people or messages can end."""
 
 SHORTEST, LONGEST = 0.004, 0.05
 """Seconds between two notifications on one topic: while there are few, and while there are many."""

@@ -23,7 +23,10 @@ from stepkeep.kernel.states import (
 )
 from stepkeep_lab.invariants.violation import must
 
-BEFORE_STOPPING = frozenset({RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED, RunState.VALIDATING})
+BEFORE_STOPPING = frozenset({RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED, RunState.VALIDATING})
+FAR = 253_402_300_799_999_999
+"""From when the claimable steps of a paused run may be claimed."""
+
 TO_BE_TRIED = frozenset({StepState.READY, StepState.RUNNING, StepState.RETRYING})
 Rows = Mapping[int, Step]
 
@@ -118,10 +121,14 @@ def _cause_to_progress(plan: Plan, run: Run, rows: Rows) -> None:
         must(leased and run.due_at is not None, name, "run {} is stopping with no attempt or no grace period", run.id)
         left = [row.no for row in found if row.state not in STEP_TERMINAL and row.worker is None]
         must(not left, name, "run {} is stopping, yet {} are left to be run", run.id, left)
-    else:
+    elif run.state is not RunState.PAUSED:
         must(bool(runnable), name, "run {} is {}, and no step is runnable", run.id, run.state)
     for row in runnable:
         must(row.ready_at is not None or row.due_at is not None, name, "nothing ever changes step {}", row.no)
+    held = [
+        row.no for row in found if row.ready_at is not None and (row.ready_at == FAR) != (run.state is RunState.PAUSED)
+    ]
+    must(not held, name, "run {} is {}, and {} can be claimed when they must not, or never", run.id, run.state, held)
     forgotten = [row.no for row in found if row.state is StepState.PENDING and row.no < plan.size and row.unmet <= 0]
     must(not forgotten, name, "{} of run {} wait for nothing and were not opened", forgotten, run.id)
     timed = plan.definition.timeout is None or run.due_at is not None or run.state is RunState.COMPENSATING
@@ -155,7 +162,7 @@ def _row_is_sound(plan: Plan, row: Step) -> None:
 
 def _messages_are_delivered(plan: Plan, run: Run, rows: Rows, inbox: Collection[str]) -> None:
     """I6: no step waits for a message that is in the inbox."""
-    if run.state not in (RunState.RUNNING, RunState.BLOCKED):
+    if run.state not in (RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED):
         return
     for row in rows.values():
         if row.state is StepState.AWAITING_EVENT and not plan.at(row.no).sleeps and not _may_refuse(plan, row):

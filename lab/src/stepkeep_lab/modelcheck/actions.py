@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import Completion, OnExhausted
+from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.events import (
     CancelRequested,
     CompletionSignalled,
@@ -23,11 +24,13 @@ from stepkeep.kernel.events import (
     HoldDecided,
     ManualOutcome,
     MessageArrived,
+    PauseRequested,
     RunStarted,
     StepClaimed,
     StepReported,
     TimeCame,
     TokenReissued,
+    UnpauseRequested,
 )
 from stepkeep.kernel.outcomes import (
     Completed,
@@ -51,6 +54,7 @@ KEPT = 2
 """How many messages may lie in the inbox at once."""
 OLD = "a message that came before"
 WHO: dict[str, Any] = {"tenant": "t", "run_id": "r"}
+PAUSABLE = (RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED)
 STALE = (Completed(token=TOKEN), Failed(category=Category.TRANSIENT, error="no"), RulesPassed())
 
 
@@ -101,6 +105,7 @@ class Actions:
     def __init__(self, case: Case, plan: Plan) -> None:
         self.plan = plan
         self.events = case.events
+        self.pauses = case.pauses
         self.parks = {plan.numbers[name]: event for name, event in case.parks.items()}
         self._chained = Claimer(
             actor="w", worker=WORKER, lease=30, slots=1, queues=frozenset(range(1, 2 * plan.size + 2))
@@ -126,9 +131,18 @@ class Actions:
             label = "cancel and undo" if compensate else "cancel"
             yield Action(label, By.OPERATOR, CancelRequested(**WHO, actor="cyd", compensate=compensate))
 
+        if self.pauses and state.run.state in PAUSABLE:
+            yield Action("pause", By.OPERATOR, PauseRequested(**WHO, actor="cyd"))
+        if state.run.state is RunState.PAUSED:
+            yield Action("resume", By.WAIT, UnpauseRequested(**WHO, actor="cyd"))
+            if past_deadline(state, FAR):
+                yield Action(
+                    "resume after the run's deadline", By.TIMEOUT, UnpauseRequested(**WHO, actor="cyd"), now=FAR
+                )
+
     def _of_row(self, state: State, row: Step) -> Iterator[Action]:
         no, name = row.no, self.plan.at(row.no).name
-        if row.ready_at is not None and len(state.alive) < WORKERS:
+        if row.ready_at is not None and row.ready_at != HELD_BACK and len(state.alive) < WORKERS:
             yield Action(f"claim {name}", By.WORKER, self._claim(no))
             if past_deadline(state, FAR):
                 yield Action(f"claim {name} after the run's deadline", By.TIMEOUT, self._claim(no), now=FAR)
@@ -202,7 +216,7 @@ class Actions:
                 yield from ((label, event, none) for label, event in self._zombies(row))
             if row.due_at == LATER:
                 yield "an early sweep", TimeCame(**WHO, actor="sweep", no=row.no), none
-            if row.ready_at is None:
+            if row.ready_at is None or row.ready_at == HELD_BACK:
                 yield "a claim of what is not ready", self._claim(row.no), none
             if row.state is StepState.AWAITING_COMPLETION:
                 yield "a wrong token", self._complete(row.no, "another", ManualOutcome.SUCCEEDED), none
@@ -223,6 +237,12 @@ class Actions:
             yield "an early sweep of the run", TimeCame(**WHO, actor="sweep"), none
         if self.events:
             yield "a message again", self._message(OLD, self.events[0]), frozenset({OLD})
+        if state.run.state is RunState.PAUSED:
+            yield "a pause again", PauseRequested(**WHO, actor="cyd"), none
+        elif state.run.state not in PAUSABLE:
+            yield "a pause of what cannot be paused", PauseRequested(**WHO, actor="cyd"), none
+        if state.run.state is not RunState.PAUSED:
+            yield "a resumption of what is not paused", UnpauseRequested(**WHO, actor="cyd"), none
         if state.ended:
             yield "a cancel after the end", CancelRequested(**WHO, actor="cyd", compensate=True), none
             yield "a start after the end", RunStarted(**WHO, actor="cyd"), none

@@ -52,13 +52,15 @@ SOON = 10 * SECOND
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A definition to explore, and what its handlers may ask for: the messages that each step may wait for."""
+    """A definition to explore, and what its handlers may ask for: the messages that each step may wait for. With
+    `pauses`, the run is paused and resumed wherever it can be."""
 
     name: str
     about: str
     definition: Definition
     parks: dict[str, str] = {}
     starts_idle: bool = False
+    pauses: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -140,10 +142,16 @@ def _edges(after: Iterable[str | Dependency]) -> tuple[Dependency, ...]:
 
 
 def _case(
-    name: str, about: str, *steps: StepDefinition, parks: dict[str, str] | None = None, idle: bool = False, **more: Any
+    name: str,
+    about: str,
+    *steps: StepDefinition,
+    parks: dict[str, str] | None = None,
+    idle: bool = False,
+    pauses: bool = False,
+    **more: Any,
 ) -> Case:
     ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
-    return Case(name, about, Definition(name=name, version=1, steps=ordered, **more), parks or {}, idle)
+    return Case(name, about, Definition(name=name, version=1, steps=ordered, **more), parks or {}, idle, pauses)
 
 
 def cases() -> tuple[Case, ...]:
@@ -229,6 +237,18 @@ def cases() -> tuple[Case, ...]:
             _work("c", "b", Dependency(step="a", allow=ANY_END), retry=TWICE, **continuing),
             budget=Budget(limits={"attempts": 2.0}, on_exceeded=OnExceeded.HOLD, approval=Approval(deadline=SOON)),
             on_failure=OnFailure.COMPENSATE,
+        ),
+        _case(
+            "pauses",
+            "paused and resumed everywhere: a held root, a handler that waits, a gate, rules, a hook, a timeout",
+            _work("a", retry=TWICE, undo=ONCE, hold=Approval(deadline=SOON), **undoing),
+            _work("b", rules=RULE, retry=LOSABLE, **continuing),
+            _gate("g", "a", **tolerant),
+            parks={"b": "paid"},
+            rules=RULE,
+            on_failure=OnFailure.COMPENSATE,
+            timeout=60 * SECOND,
+            pauses=True,
         ),
         _case(
             "skips",

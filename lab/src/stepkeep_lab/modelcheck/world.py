@@ -19,6 +19,7 @@ from stepkeep.kernel.authority import OnlyVouched
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision, Involved, Snapshot
 from stepkeep.kernel.definition import CompensateWhen, Effect
+from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Message, Note, Opening, Origin, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, StepState
@@ -216,7 +217,7 @@ def _canonical_step(row: Step, fences: dict[int, int], place: int | None, error:
     ended = row.state in STEP_TERMINAL
     return replace(
         row,
-        ready_at=None if row.ready_at is None else NOW,
+        ready_at=row.ready_at if row.ready_at in (None, HELD_BACK) else NOW,
         due_at=due_at,
         fence=fences[row.fence],
         claimed_at=None if row.claimed_at is None else NOW,

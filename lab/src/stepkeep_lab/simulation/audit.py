@@ -202,7 +202,7 @@ class Auditor:
         fold.check(run, rows, self._tables.attempts[key].keys())
         inbox = [message for message in self._tables.messages[key].values() if message.consumed_by is None]
         check_rows(fold.plan, run, rows, [message.name for message in inbox])
-        if run.state in (RunState.RUNNING, RunState.BLOCKED):
+        if run.state in (RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED):
             for said in missed(fold.plan, rows.values(), inbox):
                 self._ledger.violation(f"I6: run {run.id}: {said}")
         live = run.business_key is not None and run.state not in RUN_TERMINAL

@@ -193,7 +193,7 @@ def stuck(tables: Tables) -> list[RunKey]:
 
 
 def _is_stuck(run: Run, rows: Mapping[int, Step]) -> bool:
-    if run.state in RUN_TERMINAL or run.state is RunState.IDLE:
+    if run.state in RUN_TERMINAL or run.state in (RunState.IDLE, RunState.PAUSED):
         return False
     if run.state is RunState.STOPPING and run.due_at is not None:
         return False

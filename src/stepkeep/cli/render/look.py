@@ -35,6 +35,7 @@ LOOKS = {
     "idle": Look("○", "dim", "idle"),
     "queued": Look("◌", "cyan", "queued"),
     "blocked": Look("◇", "magenta", "blocked"),
+    "paused": Look("‖", "magenta", "paused"),
     "stopping": Look("▽", "yellow", "stopping"),
     "compensating": Look("↩", "yellow", "compensating"),
     "rolled_back": Look("↩", "yellow", "rolled back"),

@@ -130,7 +130,7 @@ def _shown(canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> Iterato
         error = error_shape(facts.get("category"), facts.get("error"))
         if line["event_type"] == "run_state_transition":
             name = RUN_ENDINGS.get(line["to_state"]) or OF_RUN.get((line["from_state"], line["to_state"]))
-            if name is not None:
+            if name is not None and line["trigger"] != "stopped":
                 said = {"status": line["to_state"], "initiatedByUserId": run["created_by"], "error": error}
                 yield (*place, 1), DomainEvent(facts["seq"], name, _about(canonical, line, said))
         elif line["event_type"] == "action_state_transition":

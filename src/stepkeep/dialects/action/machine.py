@@ -94,10 +94,10 @@ RUN = MachineView(
         Arrow("Running",            "Failed",             "failed",             "RunV1 transitions; 003 §4"),
         Arrow("Running",            "Cancelled",          "cancelled",          "RunV1 transitions"),
         Arrow("Running",            "WaitingForApproval", "approval_requested", "RunV1 transitions"),
-        Arrow("Running",            "Paused",             "paused",             "RunV1 transitions; never done"),
+        Arrow("Running",            "Paused",             "paused",             "RunV1 transitions"),
         Arrow("WaitingForApproval", "Running",            "resumed",            "RunV1 transitions"),
         Arrow("WaitingForApproval", "Cancelled",          "cancelled",          "RunV1 transitions"),
-        Arrow("Paused",             "Running",            "resumed",            "RunV1 transitions"),
+        Arrow("Paused",             "Running",            "resumed",            "RunV1 transitions", ("unpaused",)),
         Arrow("Paused",             "Cancelled",          "cancelled",          "RunV1 transitions"),
     ),
     shows={
@@ -105,6 +105,7 @@ RUN = MachineView(
         "queued":       "Pending",
         "running":      "Running",
         "blocked":      "WaitingForApproval",  # only while an approval is open: see ActionRun
+        "paused":       "Paused",  # only from Running: see ActionRun
         "validating":   "Running",
         "stopping":     "Running",
         "compensating": "Running",
@@ -121,9 +122,11 @@ RUN = MachineView(
         Forbidden("WaitingForApproval", "Succeeded",          "RunV1: a decision resumes the run before it can end"),
         Forbidden("Pending",            "WaitingForApproval", "RunV1: a run is Running before it waits"),
     ),
-    # None are needed: a run that stops or rolls back is Running until it has ended, so a rejected approval goes
-    # WaitingForApproval → Running → Failed, which RunV1 allows.
-    extensions=(),
+    # A run that stops or rolls back is Running until it has ended, so a rejected approval goes WaitingForApproval →
+    # Running → Failed, which RunV1 allows.
+    extensions=(
+        Extension("Paused", "Running", "An action in flight failed, the time ran out, or a cancel asks for compensation: a paused run stops.", "stopped"),
+    ),
 )
 
 HOOK = MachineView(
@@ -154,6 +157,7 @@ HOOK = MachineView(
 
 class ActionRun(RunView):
     """A run waits for approval only while an approval is open: RunV1 has no status for other waits, so it stays.
+    Only a Running run is shown as Paused: RunV1 pauses no other.
 
     A run of which no action Succeeded has not Succeeded: if all were Cancelled (by manual signals), so is the run.
     """
@@ -172,7 +176,9 @@ class ActionRun(RunView):
             self._left_out = self._left_out or (seen.phase == "main" and seen.target in ("skipped", "cancelled"))
             (self._gates.add if seen.target == "awaiting_approval" else self._gates.discard)(seen.name)
             return self.shown
-        if seen.kind == "run" and seen.target == "blocked" and not self._gates:
+        if seen.kind == "run" and (
+            (seen.target == "blocked" and not self._gates) or (seen.target == "paused" and self.shown != "Running")
+        ):
             self.state = seen.target
             return self.shown
         return super().feed(seen)

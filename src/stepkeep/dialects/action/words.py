@@ -38,6 +38,7 @@ class ActionWords:
                 "workspaceId": about.get("workspaceId"),
                 "executionTier": about.get("executionTier", "Auto"),
                 "controlState": _control_state(run, canonical),
+                "operatorOwnerId": _operator(run, canonical),
                 "error": error_shape(run["category"], run["error"]),
                 "compensation": compensation_summary(canonical, lines),
             }
@@ -79,7 +80,7 @@ class ActionWords:
 
 def _control_state(run: Mapping[str, Any], canonical: Mapping[str, Any]) -> str | None:
     """RunV1: `waiting` for people who decide as planned, `blocked` by what holds an action, `degraded` after a failure
-    that the run goes on from."""
+    that the run goes on from, `operator-owned` while it is paused."""
     if run["ended_at"] is not None or run["state"] == "idle":
         return None
     held = {step["name"] for step in canonical["steps"] if step["state"] == "awaiting_approval"}
@@ -90,10 +91,18 @@ def _control_state(run: Mapping[str, Any], canonical: Mapping[str, Any]) -> str 
         verdicts = facts.get("detail", {}).get("policy", {})
         if any(name in held and verdict.get("effect") == "hold" for name, verdict in verdicts.items()):
             return "blocked"
+    if run["state"] == "paused":
+        return "operator-owned"
     if run["state"] == "blocked":
         return "waiting"
     failing = any(step["phase"] == "main" and step["state"] in ("failed", "retrying") for step in canonical["steps"])
     return "degraded" if failing else None
+
+
+def _operator(run: Mapping[str, Any], canonical: Mapping[str, Any]) -> str | None:
+    """RunV1: who has paused the run."""
+    paused = [line["metadata"]["actor"] for line in canonical["journal"] if line["trigger"] == "paused"]
+    return paused[-1] if run["state"] == "paused" and paused else None
 
 
 WORDS = ActionWords()

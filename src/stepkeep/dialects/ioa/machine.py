@@ -86,7 +86,10 @@ RUN = MachineView(
         Extension("executing", "failed", "the policy says compensate and nothing is to be undone, or a rule failed"),
         Extension("executing", "compensating", "cancelled with compensation, or a rule of the workflow failed"),
         Extension(
-            "blocked", "executing", "a sleep is over, or a deadline passed that is tolerated or that its agent handles"
+            "blocked",
+            "executing",
+            "a sleep is over, a deadline passed that is tolerated or that its agent handles, or a pause ended in which "
+            "the input came",
         ),
         Extension("blocked", "failed", "a step beside the gate failed; the table knows only the gate's own timeout"),
         Extension(
@@ -165,7 +168,7 @@ class WorkflowView(RunView):
     """Blocked means that some step waits for outside input, whatever else is runnable (§1 executing → blocked).
 
     A wait that ends by its deadline, or with the run, keeps the workflow blocked until the run itself changes: that is
-    §1's blocked → failed. Once the run is stopping, the shown state stays.
+    §1's blocked → failed. Once the run is stopping, the shown state stays; so it does while the run is paused.
     """
 
     def __init__(self, view: MachineView) -> None:

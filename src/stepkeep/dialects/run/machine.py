@@ -94,7 +94,11 @@ RUN = MachineView(
             "a run with a timeout of its own, which this format has not, may fail before a worker claims anything",
         ),
         Extension("PENDING", "RUNNING", "a gate opened, or a step was settled, before any worker claimed a step"),
-        Extension("WAITING_APPROVAL", "RUNNING", "a message, a manual completion, a rejection or a deadline moved it"),
+        Extension(
+            "WAITING_APPROVAL",
+            "RUNNING",
+            "a message, a manual completion, a rejection or a deadline moved it, or a pause ended",
+        ),
         Extension("RUNNING", "SUCCEEDED", "every step settled, and some were left out: they have not SUCCEEDED"),
         Extension("WAITING_APPROVAL", "SUCCEEDED", "the last gate was left out, or other steps were"),
         Extension("RUNNING", "FAILED", "a gate rejected or expired, the run timed out, or an undo followed a cancel"),
@@ -211,7 +215,7 @@ class GateView(RunView):
 
     Our run resumes before the gate itself has settled, which the seed does not distinguish: the shown state stays until
     something else changes. The approval of the last gate therefore shows as WAITING_APPROVAL → SUCCEEDED, as in the
-    seed's table. A run that is blocked only on messages or manual completions shows RUNNING.
+    seed's table. A run that is blocked only on messages or manual completions shows RUNNING. A pause shows nothing.
     """
 
     def __init__(self, view: MachineView) -> None:
@@ -226,6 +230,8 @@ class GateView(RunView):
             return after
         if seen.target == "blocked":
             return WAITING if self._gates else "RUNNING"
+        if (before, seen.target) == ("paused", "running") and self.shown == WAITING and self._gates:
+            return self.shown
         return self.shown if (before, seen.target) == ("blocked", "running") else after
 
     def _after_step(self, seen: Seen) -> str | None:

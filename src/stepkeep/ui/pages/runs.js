@@ -16,9 +16,9 @@ import { go, href, setQuery } from "../router.js";
 import { createReloader, createStore, every } from "../store.js";
 
 const PAGE = 100, MOST = 20_000;
-const STATES = ["idle", "queued", "running", "blocked", "validating", "stopping", "compensating", "succeeded", "failed", "cancelled", "rolled_back"];
+const STATES = ["idle", "queued", "running", "blocked", "paused", "validating", "stopping", "compensating", "succeeded", "failed", "cancelled", "rolled_back"];
 const GROUPS = ([
-	["all", "All", []], ["live", "Live", ["idle", "queued", "running", "blocked", "validating", "stopping", "compensating"]],
+	["all", "All", []], ["live", "Live", ["idle", "queued", "running", "blocked", "paused", "validating", "stopping", "compensating"]],
 	["blocked", "Blocked", ["blocked"]], ["failed", "Failed", ["failed"]], ["rolled_back", "Rolled back", ["rolled_back"]], ["succeeded", "Succeeded", ["succeeded"]], ["cancelled", "Cancelled", ["cancelled"]]]);
 const FILTERS = ["text", "workflow", "business_key", "correlation_id", "label", "error", "since", "until", "state"];
 const LIVE = new Set(GROUPS[1][2]);
