@@ -884,8 +884,8 @@ class Engine:
         run go on.
 
         >>> started = engine.start(hello, {"name": "Ada"})
-        >>> engine.pause(started.run_id, reason="the shop is closed", by="bea")["state"]
-        'paused'
+        >>> print(engine.pause(started.run_id, reason="the shop is closed", by="bea")["state"])
+        paused
         """
         return self._call(self._core.pause(run_id, reason=reason, by=by))
 
@@ -894,8 +894,8 @@ class Engine:
 
         >>> started = engine.start(hello, {"name": "Ada"})
         >>> _ = engine.pause(started.run_id)
-        >>> engine.resume(started.run_id)["state"]
-        'queued'
+        >>> print(engine.resume(started.run_id)["state"])
+        queued
         """
         return self._call(self._core.resume(run_id, reason=reason, by=by))
 

@@ -28,6 +28,7 @@ QUICK = (
     "locks-unordered",
     "loss-forgotten",
     "work-before-rules-forgotten",
+    "pause-leaks",
 )
 """Caught within a few seeds each."""
 

@@ -239,7 +239,8 @@ MEETS_DEADLINE = frozenset(
         CompletionSignalled,
         TokenReissued,
         MessageArrived,
+        PauseRequested,
         UnpauseRequested,
     }
 )
-"""Events that go on with a run. If its timeout has passed, the run times out first, and they meet a stopping run."""
+"""Events that go on with a run, or hold it back. If its timeout has passed, the run times out first, and they meet a stopping run."""

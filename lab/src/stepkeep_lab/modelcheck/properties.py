@@ -9,7 +9,15 @@ from __future__ import annotations
 import hashlib
 
 from stepkeep.kernel.decision import Accepted, Decision
-from stepkeep.kernel.events import CompletionSignalled, GateDecided, HoldDecided, StepClaimed, StepReported
+from stepkeep.kernel.events import (
+    CompletionSignalled,
+    GateDecided,
+    HoldDecided,
+    PauseRequested,
+    StepClaimed,
+    StepReported,
+    UnpauseRequested,
+)
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import is_exhausted
@@ -45,7 +53,7 @@ def _accepted(state: State, action: Action, decision: Decision) -> None:
     """I3 and I11: an accepted report came from the holder of the lease, and what is decided was open."""
     [reply] = decision.replies
     event = action.event
-    if isinstance(event, StepClaimed) and past_deadline(state, action.now):
+    if isinstance(event, StepClaimed | PauseRequested | UnpauseRequested) and past_deadline(state, action.now):
         first = () if decision.entry is None else open_entry(decision.entry.body).hops[:1]
         met = [hop.trigger for hop in first] == [RunTrigger.TIMED_OUT] and not decision.claimed
         must(met, "a late claim meets the run's deadline", action.label)

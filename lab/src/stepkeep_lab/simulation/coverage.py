@@ -24,6 +24,8 @@ MEETINGS = (
     "message: the same again",
     "completion: the same again",
     "cancel: the same again",
+    "pause: the same again",
+    "resume: the same again",
     *(f"a run told in the words of {name}" for name in registry.names()),
 )
 

@@ -54,6 +54,7 @@ class Fault(StrEnum):
     DOUBLE_CLICK = "double_click"
     CANCEL = "cancel"
     QUARANTINE = "quarantine"
+    RUN_PAUSED = "run_paused"
     STAFF = "staff"
 
 

@@ -275,8 +275,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "lost-wake-up",
         "a message for a blocked run is kept, and nobody is woken",
         "decide:_listens",
-        "(RunState.RUNNING, RunState.BLOCKED)",
-        "(RunState.RUNNING,)",
+        "(RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED)",
+        "(RunState.RUNNING, RunState.PAUSED)",
     ),
     _in_kernel(
         "no-dedup",
@@ -727,6 +727,42 @@ MUTANTS: tuple[Mutant, ...] = (
         "stopping:fence_off",
         "if step.worker is not None:",
         "if step.state is StepState.RUNNING:",
+    ),
+    # -- pausing
+    _in_kernel(
+        "pause-holds-nothing-back",
+        "what is ready when a run is paused is claimed all the same",
+        "pausing:pause",
+        "draft.set_claimable(step, HELD_BACK)",
+        "draft.set_claimable(step, draft.clock)",
+    ),
+    _in_kernel(
+        "pause-leaks",
+        "what becomes ready in a pause is claimed",
+        "draft:Draft.claimable_from",
+        "HELD_BACK if self.state is RunState.PAUSED else moment",
+        "moment",
+    ),
+    _in_kernel(
+        "resumed-and-never-claimed",
+        "a resumed run keeps its steps held back",
+        "pausing:unpause",
+        "draft.set_claimable(step, draft.clock)",
+        "draft.set_claimable(step, HELD_BACK)",
+    ),
+    _in_kernel(
+        "resumed-in-the-queue",
+        "a run that had begun is queued again after a pause",
+        "pausing:unpause",
+        "RunTrigger.UNPAUSED if any(map(_has_begun, rows)) else RunTrigger.UNPAUSED_QUEUED",
+        "RunTrigger.UNPAUSED_QUEUED",
+    ),
+    _in_kernel(
+        "paused-and-deaf",
+        "a message for a paused run is kept, and no waiting step takes it",
+        "decide:_listens",
+        "(RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED)",
+        "(RunState.RUNNING, RunState.BLOCKED)",
     ),
     # -- starting
     _one(

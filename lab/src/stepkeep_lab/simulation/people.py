@@ -20,7 +20,7 @@ from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, StepState
-from stepkeep.operations import mailbox, people, quarantine
+from stepkeep.operations import mailbox, pausing, people, quarantine
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
 from stepkeep.store.principals import MembershipRow, Principal, PrincipalKind, SubjectKind
@@ -492,6 +492,32 @@ class People:
             again=True,
         )
 
+    async def pause_runs(self) -> None:
+        """Pause runs at random and resume them after a while, until the chaos is over."""
+        random, scenario = self._stage.random("pauser"), self._stage.scenario
+        while scenario.pauses and self._stage.chaos:
+            await asyncio.sleep(random.choice((0.2, 1.0, 3.0)) * random.random())
+            runs = [run for run in self._stage.database.tables.runs.values() if run.state not in RUN_TERMINAL]
+            if runs and maybe(random, scenario.pauses):
+                self._spawn(self._pause(random.choice(runs), random.choice((0.1, 2.0, 20.0)) * random.random()))
+
+    async def _pause(self, run: Run, seconds: float) -> None:
+        self._stage.log.note(Fault.RUN_PAUSED, run.id)
+        await self._decide(
+            run.id,
+            lambda server: pausing.pause_run(server.transactor, run.id, tenant=TENANT, actor="operator"),
+            "pause",
+        )
+        await asyncio.sleep(seconds)
+        await self._resume(run.id)
+
+    async def _resume(self, run_id: str) -> None:
+        await self._decide(
+            run_id,
+            lambda server: pausing.resume_run(server.transactor, run_id, tenant=TENANT, actor="operator"),
+            "resume",
+        )
+
     # -- noise -------------------------------------------------------------------------------------------------------
     def _any_step(self, run: Run) -> Step:
         return self._random.choice(list(self._stage.database.tables.steps[run.tenant, run.id].values()))
@@ -558,6 +584,8 @@ class People:
                 if run.id in self._ledger.delayed:
                     self._ledger.violation(f"run {run.id} starts later, and no timer starts it")
                 self._begin(run)
+            if run.state is RunState.PAUSED:
+                self._spawn(self._resume(run.id))
             for step in self._waiting(run):
                 if step.due_at is None or _only_reminds(step):
                     self._serve_well(run, step)

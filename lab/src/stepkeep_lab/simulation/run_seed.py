@@ -128,7 +128,13 @@ class _Simulation:
             await receivers.add(Transactor(ModelStore(stage.database), monotonic=stage.loop.time))
         for place in places:
             place.open()
-        work = [people.start_all(), people.meddle(), people.set_aside(), self._harm(places, server)]
+        work = [
+            people.start_all(),
+            people.meddle(),
+            people.set_aside(),
+            people.pause_runs(),
+            self._harm(places, server),
+        ]
         work.append(Staff(stage, server, people.hurry).change())
         if scenario.letters:
             work.append(people.write_letters(scenario.letters))

@@ -74,6 +74,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     noise: float = 0.0
     duplicate: float = 0.0
     quarantine: float = 0.0
+    pauses: float = 0.0
     staff: float = 0.0
     policies: float = 0.0
     skew: float = 0.0
@@ -356,7 +357,15 @@ def draw(seed: int) -> Scenario:
         **rates,
     )
     return Scenario(
-        **{**drawn, **_threads(seed), **_operator(seed), **_staff(seed), **random.choice(THEMES), **_corner(seed)}
+        **{
+            **drawn,
+            **_threads(seed),
+            **_operator(seed),
+            **_pauser(seed),
+            **_staff(seed),
+            **random.choice(THEMES),
+            **_corner(seed),
+        }
     )
 
 
@@ -375,6 +384,12 @@ def _operator(seed: int) -> dict[str, Any]:
     """Somebody sets runs aside and releases them. Drawn apart, like a corner."""
     random = Random(f"operator:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"quarantine": random.random()} if random.random() < 0.25 else {}
+
+
+def _pauser(seed: int) -> dict[str, Any]:
+    """Somebody pauses runs and resumes them. Drawn apart, like a corner."""
+    random = Random(f"pauser:{seed}")  # noqa: S311 - chance that must come out the same again
+    return {"pauses": random.random()} if random.random() < 0.3 else {}
 
 
 def _staff(seed: int) -> dict[str, Any]:

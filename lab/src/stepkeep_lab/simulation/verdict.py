@@ -206,6 +206,9 @@ class Verdict:
         elif ack.kind == "cancel":
             if ack.about.record["state"] == RunState.CANCELLED:
                 self._must(run.state is RunState.CANCELLED, f"{title}, and it is {run.state}")
+        elif ack.kind in ("pause", "resume"):
+            event = {"pause": "pause_requested", "resume": "unpause_requested"}[ack.kind]
+            self._must(ack.about.repeated or self._has_cause(run, event), f"{title}, and the journal lacks it")
         elif ack.kind.startswith("message"):
             message = ack.kind.split()[1]
             self._must(message in self._tables.messages[TENANT, run.id], f"{title}, and it is lost")
@@ -239,6 +242,10 @@ class Verdict:
         for word in ("decision", "outcome", "by"):
             if word in record:
                 self._must(kept.get(word) == record[word], f"{title}, and step {record['step']} says {kept}")
+
+    def _has_cause(self, run: Run, event: str) -> bool:
+        entries = self._tables.journal[TENANT, run.id].values()
+        return any(cause.event == event for sealed in entries for cause in open_entry(sealed.body).causes)
 
     def _is_journaled(self, record: dict[str, Any], run: Run) -> bool:
         wanted = (record["step"], record["decision"], record["by"])
