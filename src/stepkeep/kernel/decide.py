@@ -243,4 +243,5 @@ MEETS_DEADLINE = frozenset(
         UnpauseRequested,
     }
 )
-"""Events that go on with a run, or hold it back. If its timeout has passed, the run times out first, and they meet a stopping run."""
+"""Events that go on with a run, or hold it back. If its timeout has passed, the run times out first, and they meet a
+stopping run."""
