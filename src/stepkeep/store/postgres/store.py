@@ -122,7 +122,7 @@ class PostgresStore(SharedReads):
         self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
         self.audit = AuditTables(SQL, self._find, self._transact)
         self.quotas = QuotaTables(SQL, self._transact)
-        self.triggers = TriggerTables(SQL, self._find, self)
+        self.triggers = TriggerTables(SQL, self._find, self._transact, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self.clock_offset, self._can_exist)
         self.jobs = JobTables(SQL, self._find, self._transact, lambda: self.clock_offset)
         self._is_open = False
