@@ -112,7 +112,7 @@ def play(address: str, key: str, role: str, phase: str, asked: argparse.Namespac
     command = [
         str(program), "--config-file", str(config), "run", f"{address}/openapi.json",
         "-H", f"Authorization: Bearer {key}", "--checks", "all", "--phases", phase, "--mode", "all",
-        "-n", str(asked.examples), "--seed", str(asked.seed), "--request-timeout", "90",
+        "-n", str(asked.examples), "--seed", str(asked.seed), "--request-timeout", "90", "--max-response-time", "75",
         "--exclude-path-regex", ENDLESS, "--continue-on-failure", "--suppress-health-check", "all",
         "--no-color", "--warnings", "off", "--generation-database", "none",
         "--report", "json", "--report-json-path", str(told),

@@ -5,6 +5,7 @@
 # title = "Prefect"
 # package = "prefect"
 # delivers = true
+# serves = true
 # stores = ["own"]
 # runs = { 1 = 10, 3 = 8, 10 = 3 }
 # probes = 3
@@ -12,7 +13,7 @@
 """Prefect: flows of no-op tasks with persisted results, against a server of its own on its default SQLite.
 
 Told what to do by one JSON argument, answers with JSON lines; `stepkeep bench --peers` runs it in an environment of its
-own.
+own. Flows report each task to the server through HTTP; more than a few at once make it slower.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 KILOBYTE = "x" * 1000
 CALLERS = 4
@@ -60,9 +62,11 @@ async def main(task: dict) -> None:
         chain = flow_of_tasks()
         await run_all(chain, 1, 1)
         for steps, runs in task["works"]:
-            begun = time.perf_counter()
+            begun, used = time.perf_counter(), cpu_of([server.pid])
             await run_all(chain, steps, runs)
-            print(json.dumps({"steps": steps, "runs": runs, "seconds": time.perf_counter() - begun}), flush=True)
+            told = {"steps": steps, "runs": runs, "seconds": time.perf_counter() - begun}
+            told["cpu_seconds"] = cpu_of([server.pid]) - used
+            print(json.dumps(told), flush=True)
         taken = []
         for _ in range(task["probes"]):
             begun = time.perf_counter()
@@ -72,6 +76,15 @@ async def main(task: dict) -> None:
     finally:
         server.terminate()
         server.wait(30)
+
+
+def cpu_of(pids: list[int]) -> float:
+    """CPU seconds of these processes and of this one."""
+    used = time.process_time()
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        used += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return used
 
 
 def flow_of_tasks():

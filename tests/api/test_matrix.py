@@ -27,7 +27,7 @@ MISSING = {
 }
 """Values of parameters of paths that name nothing. A parameter that is not here has the value `nothing`."""
 
-OWN_TENANT = {"PATCH /tenants/{name}"}
+OWN_TENANT = {"PATCH /tenants/{name}", "GET /tenants/{name}/quotas"}
 """Its 403 names no tenant but the key's own: a key changes no other, whether there is one or not."""
 MAKES = "PUT "
 """What does not exist is made."""

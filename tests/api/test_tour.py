@@ -307,6 +307,7 @@ async def _administration(tour: Tour) -> None:
     await tour("GET", "/policies/1")
     await tour("POST", "/tenants", {"name": "default"}, 201)
     await tour("PATCH", "/tenants/default", {"vouching": "allowed"})
+    assert (await tour("GET", "/tenants/default/quotas"))["quotas"]["max_concurrent_runs"] is None
     assert (await tour("GET", "/tenants"))["tenants"][0]["name"] == "default"
     await tour("POST", "/users", {"name": "bob"}, 201)
     await tour("POST", "/users/bob/grant", {"role": "finance", "valid_to": "2100-01-01T00:00:00Z"})

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
+from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
 from stepkeep.api.access import ROUTES
 from stepkeep.api.app import create_app
 from stepkeep.client import AsyncClient, Client
@@ -26,6 +26,7 @@ from stepkeep.client.binding import Route
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, DefinitionError, InvalidInput, KeyReused, NotAllowed, NotFound, Unreachable
+from stepkeep.jobs import AsyncJobs
 from stepkeep.messages import AsyncMailbox
 from stepkeep.outside import AsyncHooks, AsyncNetwork
 from stepkeep.sending import AsyncOutbox, AsyncSinks
@@ -37,6 +38,8 @@ PAIRS: list[tuple[type, type]] = [
     (AsyncTenants, made.ClientTenants),
     (AsyncUsers, made.ClientUsers),
     (AsyncKeys, made.ClientKeys),
+    (AsyncAudit, made.ClientAudit),
+    (AsyncJobs, made.ClientJobs),
     (AsyncNetwork, made.ClientNetwork),
     (AsyncHooks, made.ClientHooks),
     (AsyncMailbox, made.ClientMailbox),
@@ -44,7 +47,7 @@ PAIRS: list[tuple[type, type]] = [
     (AsyncOutbox, made.ClientOutbox),
     (AsyncTriggers, made.ClientTriggers),
 ]
-ABSENT = {*NOT_HERE, "quotas", "set_quotas", "allow", "remove", "receive", "take", "ack", "fail"}
+ABSENT = {*NOT_HERE, "set_quotas", "allow", "remove", "receive", "take", "ack", "fail"}
 """Methods that need the database itself, or an operator without a key."""
 OTHERWISE = {"publish", "start", "run", "send", "certify", "add"}
 """They also take, or return, values of the client in place of plans."""
@@ -173,6 +176,19 @@ def program(engine: sk.Engine) -> list[Any]:
     said.append([one["owner"] for one in engine.keys.list(owner="bea")["keys"]])
     engine.send(None, "early", key="b-2", message_id="m-2")
     said.append([one["id"] for one in engine.mailbox.list("b-2")["messages"]])
+    said.append(engine.compare_runs(waiting.run_id, other.run_id)["same"])
+    said.append(engine.compare_versions("order", 1, 1)["same"])
+    said.append(engine.show(first.run_id, at=1)["run"]["state"])
+    said.append(engine.tenants.quotas(TENANT)["quotas"])
+    said.append(engine.jobs.start("rerun", where={"workflow": "waits"}, dry_run=True)["runs"])
+    job = engine.jobs.start("rerun", where={"workflow": "nothing"}, idempotency_key="j-1")
+    repeated = engine.jobs.start("rerun", where={"workflow": "nothing"}, idempotency_key="j-1")
+    said.append((job["created"], repeated["created"], job["job"] == repeated["job"]))
+    said.append((engine.jobs.show(job["job"])["state"], engine.jobs.runs(job["job"])))
+    said.append([(one["action"], one["runs"]) for one in engine.jobs.list(limit=1)["jobs"]])
+    with pytest.raises(Conflict):
+        engine.jobs.stop(job["job"])
+    said.append(sorted(engine.audit.list(operation="approve", limit=1)))
     said.append(engine.status()["status"]["runs"])
     return said
 
@@ -213,6 +229,15 @@ def test_a_program_says_the_same_embedded_and_through_a_service(database_url: st
         "bea",
         ["bea"],
         ["m-2"],
+        False,
+        True,
+        "queued",
+        {"max_concurrent_runs": None, "max_requests_per_min": None},
+        1,
+        (True, False, True),
+        ("done", {"runs": [], "next": None}),
+        [("rerun", 0)],
+        ["audit", "next"],
         found[-1],
     ]
 

@@ -133,6 +133,7 @@ ROUTES: dict[str, str] = {
     "POST /policies/off": "policy_off",
     "GET /tenants": "tenants.list",
     "POST /tenants": "tenants.create",
+    "GET /tenants/{name}/quotas": "tenants.quotas",
     "PATCH /tenants/{name}": "tenants.set_vouching",
     "GET /users": "users.list",
     "POST /users": "users.create",

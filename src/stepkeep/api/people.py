@@ -94,6 +94,20 @@ class TenantView(BaseModel):
     tenant: Anything
 
 
+class QuotasView(BaseModel):
+    """What a tenant may use; null where nothing is set."""
+
+    max_concurrent_runs: int | None
+    max_requests_per_min: int | None
+
+
+class TenantQuotas(BaseModel):
+    """The quotas of a tenant."""
+
+    tenant: str
+    quotas: QuotasView
+
+
 class Tenants(BaseModel):
     """The tenant of the key, if it has settings."""
 
@@ -160,6 +174,18 @@ async def list_tenants(engine: Engine) -> Answer:
 )
 async def create_tenant(engine: Engine, body: NewTenant) -> Answer:
     return Answer(await engine.tenants.create(**body.model_dump()), 201)
+
+
+@routes.get(
+    "/tenants/{name:path}/quotas",
+    operation_id="get_tenant_quotas",
+    summary="The quotas of the tenant of the key",
+    response_model=None,
+    responses=answers(TenantQuotas),
+)
+async def get_tenant_quotas(engine: Engine, name: Annotated[str, Path(max_length=255)]) -> Answer:
+    """The operator sets them, at the database."""
+    return Answer(await engine.tenants.quotas(name))
 
 
 @routes.patch(

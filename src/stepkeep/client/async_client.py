@@ -20,7 +20,9 @@ import msgspec
 
 from stepkeep.client.binding import Route, over_http, perform, plain, segment
 from stepkeep.client.groups import (
+    ClientAudit,
     ClientHooks,
+    ClientJobs,
     ClientKeys,
     ClientMailbox,
     ClientNetwork,
@@ -50,10 +52,7 @@ MAX_DEFINITION_BYTES = 256 * 1024
 LONGEST_WAIT = 45.0
 """For how long (seconds) one request waits for a run; `wait` sends as many as it takes."""
 
-NOT_HERE = (
-    *("worker", "start_worker", "stop_workers", "serve", "work_on", "prune", "sign_heads", "store", "transactor"),
-    *("compare_runs", "compare_versions"),
-)
+NOT_HERE = ("worker", "start_worker", "stop_workers", "serve", "work_on", "prune", "sign_heads", "store", "transactor")
 """What needs the database itself."""
 
 
@@ -145,6 +144,16 @@ class AsyncClient:
         return ClientKeys(self.service)
 
     @property
+    def audit(self) -> ClientAudit:
+        """The audit log of the tenant."""
+        return ClientAudit(self.service)
+
+    @property
+    def jobs(self) -> ClientJobs:
+        """Jobs that cancel many runs or run them again."""
+        return ClientJobs(self.service)
+
+    @property
     def network(self) -> ClientNetwork:
         """What HTTP steps of the tenant may reach on the internal network."""
         return ClientNetwork(self.service)
@@ -188,6 +197,12 @@ class AsyncClient:
     status = over_http(AsyncEngine.status, Route(method="GET", path="/status"))
     statistics = over_http(AsyncEngine.statistics, Route(method="GET", path="/statistics"))
     definitions = over_http(AsyncEngine.definitions, Route(method="GET", path="/workflows", pages="definitions"))
+    compare_versions = over_http(
+        AsyncEngine.compare_versions, Route(method="GET", path="/workflows/{workflow}/compare")
+    )
+    compare_runs = over_http(
+        AsyncEngine.compare_runs, Route(method="GET", path="/runs/{second}/compare", names={"first": "other"})
+    )
     workers = over_http(
         AsyncEngine.workers, Route(method="GET", path="/workers", names={"live_only": "live"}, pages="workers")
     )

@@ -40,8 +40,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     `names`: arguments that the service calls by another name. `headers`: arguments that are headers. `refused`:
     arguments that the service has no place for. `inner`: the field that all further keyword arguments go into.
-    `pages`: the list of the answer that is gathered from all pages, with the parameter `cursor`. `repeatable`: the
-    request may be sent again after a lost answer.
+    `pages`: the list of the answer that is gathered from all pages, with the parameter `cursor`. `resumes`: the answer
+    has `next`, where to go on. `repeatable`: the request may be sent again after a lost answer.
     """
 
     method: str
@@ -52,6 +52,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     inner: str | None = None
     pages: str | None = None
     cursor: str = "cursor"
+    resumes: bool = False
     repeatable: bool = True
 
 
@@ -166,7 +167,7 @@ async def _gathered(service: Service, route: Route, path: str, sent: dict[str, A
         found += page[route.pages]
         following = page.pop("next", None)
         if following is None or (limit is not None and len(found) >= limit):
-            return {**page, route.pages: found}
+            return {**page, route.pages: found, **({"next": following} if route.resumes else {})}
         sent[route.cursor] = following
 
 

@@ -1,20 +1,25 @@
-"""The groups of methods of a client: tenants, users, keys, messages, hooks, sinks, outbox, triggers, network.
+"""The groups of methods of a client: `client.users`, `client.jobs`, `client.triggers` and the others.
 
 One row per method: the method of the engine that it is like, and its route.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
+from uuid import uuid4
 
-from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
-from stepkeep.client.binding import Route, over_http, perform
+from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
+from stepkeep.client.binding import Route, over_http, perform, plain
 from stepkeep.errors import InvalidInput
+from stepkeep.jobs import AsyncJobs
 from stepkeep.messages import AsyncMailbox
-from stepkeep.network.service import Service
+from stepkeep.network.service import Service, again
 from stepkeep.outside import AsyncHooks, AsyncNetwork
 from stepkeep.sending import AsyncOutbox, AsyncSinks
 from stepkeep.triggers import AsyncTriggers
+
+CREATED = 201
 
 
 class Group:
@@ -30,9 +35,10 @@ class ClientTenants(Group):
     create = over_http(AsyncTenants.create, Route(method="POST", path="/tenants", repeatable=False))
     set_vouching = over_http(AsyncTenants.set_vouching, Route(method="PATCH", path="/tenants/{name}"))
     list = over_http(AsyncTenants.list, Route(method="GET", path="/tenants"))
+    quotas = over_http(AsyncTenants.quotas, Route(method="GET", path="/tenants/{name}/quotas"))
 
     def __getattr__(self, name: str) -> NoReturn:
-        refuse_without_database(f"tenants.{name}", name, ("quotas", "set_quotas"))
+        refuse_without_database(f"tenants.{name}", name, ("set_quotas",))
 
 
 class ClientUsers(Group):
@@ -58,6 +64,57 @@ class ClientKeys(Group):
     rotate = over_http(AsyncKeys.rotate, Route(method="POST", path="/api-keys/{key_id}/rotate", repeatable=False))
     revoke = over_http(AsyncKeys.revoke, Route(method="DELETE", path="/api-keys/{key_id}", refused=("by",)))
     list = over_http(AsyncKeys.list, Route(method="GET", path="/api-keys", pages="keys"))
+
+
+class ClientAudit(Group):
+    """The audit log."""
+
+    list = over_http(AsyncAudit.list, Route(method="GET", path="/audit", pages="audit", resumes=True))
+
+
+class ClientJobs(Group):
+    """Jobs that cancel many runs or run them again, carried out by workers; and backfills of triggers."""
+
+    list = over_http(
+        AsyncJobs.list, Route(method="GET", path="/jobs", names={"before": "cursor"}, pages="jobs", resumes=True)
+    )
+    show = over_http(AsyncJobs.show, Route(method="GET", path="/jobs/{job_id}"))
+    runs = over_http(
+        AsyncJobs.runs,
+        Route(method="GET", path="/jobs/{job_id}/runs", names={"after": "cursor"}, pages="runs", resumes=True),
+    )
+    stop = over_http(AsyncJobs.stop, Route(method="POST", path="/jobs/{job_id}/stop", repeatable=False))
+
+    async def start(
+        self,
+        action: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        runs: Iterable[str] | None = None,
+        compensate: bool = False,
+        reason: str = "",
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Cancel the runs that `where` finds, or run them again. With a key of its own, a request that is repeated
+        makes one job."""
+        body = {
+            "action": action,
+            "where": where,
+            "runs": runs,
+            "compensate": compensate,
+            "reason": reason,
+            "dry_run": dry_run,
+            "by": by,
+        }
+        sent = {name: plain(value) for name, value in body.items() if value is not None}
+        headers = {"Idempotency-Key": idempotency_key or str(uuid4())}
+        answer = await again(lambda: self.service.request("POST", "/runs/bulk", body=sent, headers=headers))
+        told: dict[str, Any] = answer.json()
+        if not dry_run:
+            told["created"] = answer.status == CREATED or idempotency_key is None
+        return told
 
 
 class ClientNetwork(Group):

@@ -20,7 +20,7 @@ from stepkeep_lab.bench.ground import STORES, fresh_ground
 from stepkeep_lab.bench.machine import machine, server_facts, versions
 from stepkeep_lab.bench.measurement import Figures, Measurement
 from stepkeep_lab.bench.peers import OWN, Account, Environment, Peer, Task, find_peers, prepare, run_peer
-from stepkeep_lab.bench.works import BOUND, DELIVERED, OURS, WORKS, Work
+from stepkeep_lab.bench.works import BOUND, DELIVERED, OURS, THROUGH_HTTP, WORKS, Work
 from stepkeep_lab.postgres import PostgresServer, PostgresUnavailable
 
 PEER_ROUNDS = 3
@@ -214,8 +214,11 @@ class _Crowd:
                     yield from self._turn(peer, store, number)
 
     def _turn(self, peer: Peer, store: str, number: int) -> Iterator[Turn]:
-        names = {f"{steps}-step runs": steps for steps in peer.runs} | ({DELIVERED: 3} if peer.delivers else {})
+        names = {f"{steps}-step runs": steps for steps in peer.runs}
+        names |= ({DELIVERED: 3} if peer.delivers else {}) | ({THROUGH_HTTP: 3} if peer.serves else {})
         asked = {name: steps for name, steps in names.items() if name in self._asked}
+        if not asked and ONE_RUN not in self._asked:
+            return
         account = self._run(peer, store, tuple(dict.fromkeys(asked.values())))
         if isinstance(account, Account):
             self.versions |= account.versions

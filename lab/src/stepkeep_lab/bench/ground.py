@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -77,22 +78,23 @@ async def workers(ground: Ground, engine: AsyncEngine, count: int = 1) -> AsyncI
         await _registered(engine, started, log)
         yield [process.pid for process in started]
     finally:
-        await asyncio.to_thread(_end, started)
+        await asyncio.to_thread(end, started)
     if broken := [process.returncode for process in started if process.returncode != 0]:
-        raise NotMeasured(f"a worker ended with status {broken[0]}: {_last_words(log)}")
+        raise NotMeasured(f"a worker ended with status {broken[0]}: {last_words(log)}")
 
 
 async def _registered(engine: AsyncEngine, started: Sequence[subprocess.Popen[bytes]], log: Path) -> None:
     until = time.monotonic() + PATIENCE
     while len(await engine.store.list_workers(engine.tenant, live_only=True)) < len(started):
         if any(process.poll() is not None for process in started):
-            raise NotMeasured(f"a worker did not start: {_last_words(log)}")
+            raise NotMeasured(f"a worker did not start: {last_words(log)}")
         if time.monotonic() > until:
-            raise NotMeasured(f"the workers were not ready within {PATIENCE:g} s: {_last_words(log)}")
+            raise NotMeasured(f"the workers were not ready within {PATIENCE:g} s: {last_words(log)}")
         await asyncio.sleep(0.05)
 
 
-def _end(started: Sequence[subprocess.Popen[bytes]]) -> None:
+def end(started: Sequence[subprocess.Popen[Any]]) -> None:
+    """Ask processes to stop, and wait until they have ended."""
     for process in started:
         process.send_signal(signal.SIGTERM)
     for process in started:
@@ -103,5 +105,6 @@ def _end(started: Sequence[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def _last_words(log: Path) -> str:
+def last_words(log: Path) -> str:
+    """The last lines of a log."""
     return " / ".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:])

@@ -37,7 +37,8 @@ ADDRESS = re.compile(r"\w+://\S+|(?<![\w.])/[\w./+-]+")
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """What a peer's file says about itself. `runs` is how many runs of this many steps take a few seconds. `delivers`:
-    each of its callers waits for its own result; otherwise the peer's client only sees that all runs have ended."""
+    each of its callers waits for its own result; otherwise the peer's client only sees that all runs have ended.
+    `serves`: its clients reach it through HTTP."""
 
     file: Path
     title: str
@@ -48,6 +49,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     npm: tuple[str, ...] = ()
     probes: int = 40
     delivers: bool = False
+    serves: bool = False
     note: str = ""
 
     @property
@@ -76,11 +78,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of what a peer says: a work done, latencies, or versions of what it brought along."""
+    """One line of what a peer says: a work done, latencies, or versions of what it brought along. `cpu_seconds` are
+    those of its client and of all that it started, where it knows them."""
 
     steps: int = 0
     runs: int = 0
     seconds: float = 0.0
+    cpu_seconds: float | None = None
     latencies_ms: tuple[float, ...] = ()
     versions: dict[str, str] = {}
 
@@ -196,6 +200,8 @@ def account_of(lines: Sequence[bytes]) -> Account:
         if answer.runs:
             runs = answer.runs / answer.seconds
             works[answer.steps] = {"steps_per_second": runs * answer.steps, "runs_per_second": runs}
+            if answer.cpu_seconds is not None:
+                works[answer.steps]["all_us"] = answer.cpu_seconds / answer.runs * 1_000_000
     return Account(works=works, latency=latency, versions=versions)
 
 

@@ -15,10 +15,14 @@ from stepkeep_lab.bench.chart import OURS as OUR_COLOUR
 from stepkeep_lab.bench.chart import THEIRS, Bar, Panel, as_svg, as_text, number
 from stepkeep_lab.bench.measurement import FIGURES, Measurement, spread
 from stepkeep_lab.bench.targets import Verdict, judge
-from stepkeep_lab.bench.works import BOUND, DELIVERED, OURS
+from stepkeep_lab.bench.works import BOUND, DELIVERED, OURS, THROUGH_HTTP
 
 SHAPES = ("1-step runs", "3-step runs", "10-step runs")
-TITLES = {DELIVERED: "3-step runs, results delivered", **{shape: f"{shape}, without waiting" for shape in SHAPES}}
+TITLES = {
+    DELIVERED: "3-step runs, results delivered",
+    THROUGH_HTTP: "3-step runs, results through HTTP",
+    **{shape: f"{shape}, without waiting" for shape in SHAPES},
+}
 """The works that are shown side by side. Peers that always deliver their results are in both kinds."""
 INSIDE = " inside the server"
 DATABASES = {"postgres": "PostgreSQL", "sqlite": "SQLite", "own": "its own"}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from stepkeep_lab.bench.measurement import Measurement
-from stepkeep_lab.bench.works import DELIVERED
+from stepkeep_lab.bench.works import DELIVERED, THROUGH_HTTP
 
 PG, LITE = "postgres", "sqlite"
 THREE = "3-step runs"
@@ -75,6 +75,31 @@ TARGETS: tuple[Target, ...] = (
         over=Figure(THREE, PG, RUNS),
     ),
     Target("64 callers get their results, SQLite", Figure(DELIVERED, LITE, RUNS), 1_200, unit="runs/s"),
+    *(
+        _times(f"64 clients through HTTP, {shown}, beside {peer}", Figure(THROUGH_HTTP, store, RUNS), peer, 3, "own")
+        for peer in ("Restate", "Prefect")
+        for store, shown in ((PG, "PostgreSQL"), (LITE, "SQLite"))
+    ),
+    *(
+        _at_most(
+            f"CPU of all processes for a run through HTTP, {shown}, beside Restate",
+            Figure(THROUGH_HTTP, store, "all_us"),
+            1 / 3,
+            "×",
+            over=Figure(THROUGH_HTTP, "own", "all_us", "Restate"),
+        )
+        for store, shown in ((PG, "PostgreSQL"), (LITE, "SQLite"))
+    ),
+    *(
+        _at_most(
+            f"one start through HTTP, {shown}, p50, beside a bare FastAPI insert",
+            Figure("one start through HTTP", store, "p50_ms"),
+            3,
+            "×",
+            over=Figure("one start through HTTP", store, "bare_p50_ms"),
+        )
+        for store, shown in ((PG, "PostgreSQL"), (LITE, "SQLite"))
+    ),
     _at_most("one caller, idle, p50", Figure(IDLE, PG, "p50_ms"), 8, "ms"),
     _at_most("one caller, idle, p99", Figure(IDLE, PG, "p99_ms"), 25, "ms"),
     *(

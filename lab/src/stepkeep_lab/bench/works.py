@@ -7,13 +7,15 @@ from typing import Any
 
 import msgspec
 
-from stepkeep_lab.bench import backlog, bound, cancelling, delivery, idle, judging, latency, throughput
+from stepkeep_lab.bench import backlog, bound, cancelling, delivery, http_service, idle, judging, latency, throughput
 from stepkeep_lab.bench.ground import STORES
 from stepkeep_lab.bench.measurement import Figures
 
 OURS, BOUND = "stepkeep", "bound"
 DELIVERED = "3-step runs, 64 callers"
 """The main figure: every caller gets the result of its run."""
+THROUGH_HTTP = "3-step runs through HTTP, 64 clients"
+"""The same through a service: each client starts a run and gets its result by requests."""
 BOTH = STORES
 SERVER = ("postgres",)
 
@@ -76,6 +78,18 @@ def _callers(callers: int, runs: int, *, quick: int | None = None, **more: Any) 
 WORKS: tuple[Work, ...] = (
     _callers(64, 3_000, quick=1_000),
     _callers(1_000, 6_000, rounds=2),
+    Work(
+        name=THROUGH_HTTP,
+        measure=http_service.awaited,
+        size={"steps": 3, "runs": 2_000, "clients": 64},
+        quick={"steps": 3, "runs": 500, "clients": 64},
+    ),
+    Work(
+        name="one start through HTTP",
+        measure=http_service.one_start,
+        size={"steps": 3, "probes": 200},
+        quick={"steps": 3, "probes": 50},
+    ),
     Work(
         name="one 3-step run, embedded",
         measure=delivery.embedded,
