@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
+    from stepkeep.continuations import AsyncContinuations
     from stepkeep.definition.expression_objects import Expr
     from stepkeep.definition.handlers import Retry, agent, lifespan, step
     from stepkeep.definition.listeners import hook, on
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from stepkeep.sinks.event import OutgoingEvent
     from stepkeep.sinks.interface import Sink, SinkFailed
     from stepkeep.sync_administration import Audit, Keys, Tenants, Users
+    from stepkeep.sync_continuations import Continuations
     from stepkeep.sync_engine import Engine
     from stepkeep.sync_messages import Mailbox
     from stepkeep.sync_outside import Hooks, Network
@@ -75,6 +77,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AsyncAudit": "stepkeep.administration",
+    "AsyncContinuations": "stepkeep.continuations",
     "AsyncEngine": "stepkeep.engine",
     "AsyncHooks": "stepkeep.outside",
     "AsyncHostedWorker": "stepkeep.hosted",
@@ -91,6 +94,7 @@ _HOMES = {
     "CommandPolicy": "stepkeep.worker.executors.command",
     "Conflict": "stepkeep.errors",
     "Context": "stepkeep.worker.context",
+    "Continuations": "stepkeep.sync_continuations",
     "DefinitionError": "stepkeep.errors",
     "DirectoryStore": "stepkeep.operations.payloads",
     "Engine": "stepkeep.sync_engine",
@@ -149,6 +153,7 @@ _HOMES = {
 # `open` is left out: `from stepkeep import *` must not replace Python's own.
 __all__ = [
     "AsyncAudit",
+    "AsyncContinuations",
     "AsyncEngine",
     "AsyncHooks",
     "AsyncHostedWorker",
@@ -165,6 +170,7 @@ __all__ = [
     "CommandPolicy",
     "Conflict",
     "Context",
+    "Continuations",
     "DefinitionError",
     "DirectoryStore",
     "Engine",

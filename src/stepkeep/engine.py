@@ -21,6 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
+from stepkeep.continuations import AsyncContinuations
 from stepkeep.definition import arguments
 from stepkeep.definition.bounds import MAX_VERSION, MESSAGE_TTL, START_DELAY
 from stepkeep.definition.handlers import registry_of
@@ -368,6 +369,11 @@ class AsyncEngine:
     def outbox(self) -> AsyncOutbox:
         """Events that are not delivered yet."""
         return AsyncOutbox(self.transactor, self.access)
+
+    @property
+    def continuations(self) -> AsyncContinuations:
+        """New runs that go on with finished ones: retry, rerun from a step, fork."""
+        return AsyncContinuations(self.transactor, self._starter, self.access)
 
     @property
     def jobs(self) -> AsyncJobs:
@@ -905,7 +911,6 @@ class AsyncEngine:
         workflow: str | None = None,
         forget_keys: str | None = None,
         forget_audit: str | None = None,
-        forget_firings: str | None = None,
         dry_run: bool = False,
         batch: int = retention.BATCH,
         told: retention.Told | None = None,
@@ -920,7 +925,6 @@ class AsyncEngine:
             workflow=workflow,
             forget_keys=None if forget_keys is None else duration("forget_keys", forget_keys),
             forget_audit=None if forget_audit is None else duration("forget_audit", forget_audit),
-            forget_firings=None if forget_firings is None else duration("forget_firings", forget_firings),
         )
         if archive is not None and not isinstance(archive, str | os.PathLike):
             raise InvalidInput(f"prune: archive is the path of a folder, not a value of type {type_name(archive)}.")

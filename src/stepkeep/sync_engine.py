@@ -32,6 +32,7 @@ from stepkeep.operations.start import Started
 from stepkeep.result import Result
 from stepkeep.store.callers import run_here
 from stepkeep.sync_administration import Audit, Keys, Tenants, Users
+from stepkeep.sync_continuations import Continuations
 from stepkeep.sync_jobs import Jobs
 from stepkeep.sync_messages import Mailbox
 from stepkeep.sync_outside import Hooks, Network
@@ -202,6 +203,11 @@ class Engine:
     def hooks(self) -> Hooks:
         """Inbound webhooks that become messages or starts of runs."""
         return Hooks(self._core.hooks, self._call)
+
+    @property
+    def continuations(self) -> Continuations:
+        """New runs that go on with finished ones: retry, rerun from a step, fork."""
+        return Continuations(self._core.continuations, self._call)
 
     @property
     def jobs(self) -> Jobs:
@@ -689,7 +695,6 @@ class Engine:
         workflow: str | None = None,
         forget_keys: str | None = None,
         forget_audit: str | None = None,
-        forget_firings: str | None = None,
         dry_run: bool = False,
         batch: int = retention.BATCH,
         told: retention.Told | None = None,
@@ -709,7 +714,6 @@ class Engine:
                 workflow=workflow,
                 forget_keys=forget_keys,
                 forget_audit=forget_audit,
-                forget_firings=forget_firings,
                 dry_run=dry_run,
                 batch=batch,
                 told=told,

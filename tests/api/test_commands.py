@@ -14,6 +14,8 @@ SAME: dict[str, str] = {
     "start": "POST /runs",
     "publish": "POST /workflows",
     "rerun": "POST /runs/{run_id}/rerun",
+    "retry": "POST /runs/{run_id}/retry",
+    "fork": "POST /runs/{run_id}/fork",
     "runs": "GET /runs",
     "show": "GET /runs/{run_id}",
     "status": "GET /status",

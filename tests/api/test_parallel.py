@@ -27,6 +27,9 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
     "POST /runs/{run_id}/resume": ("/runs/{gated}/resume", None),
     "POST /runs/{run_id}/cancel": ("/runs/{gated}/cancel", {"reason": "twice"}),
     "POST /runs/{run_id}/rerun": ("/runs/{ended}/rerun", {"input": {"name": "Cy"}}),
+    "POST /runs/{run_id}/retry": ("/runs/{called_off}/retry", {}),
+    "POST /runs/{run_id}/rerun-from": ("/runs/{ended}/rerun-from", {"start": "greet"}),
+    "POST /runs/{run_id}/fork": ("/runs/{ended}/fork", {"at": "greet", "input": {"name": "Cy"}}),
     "POST /runs/{run_id}/approve": ("/runs/{gated}/approve", {"step": "sign"}),
     "POST /runs/{run_id}/reject": ("/runs/{gated}/reject", {"step": "sign"}),
     "POST /runs/{run_id}/messages": ("/runs/{waiting}/messages", {"name": "paid", "payload": 3, "id": "m-1"}),
@@ -94,6 +97,7 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
 
 MADE_EACH_TIME = {
     "POST /workflows/check": "changes nothing",
+    "POST /runs/{run_id}/continuation-preview": "changes nothing",
     "POST /sinks/{name}/test": "sends an event each time",
     "PUT /sinks/{name}": "each is on record",
     "POST /hooks": "each is on record",
@@ -151,6 +155,8 @@ async def furnished(stage: Stage, client: httpx2.AsyncClient) -> dict[str, str]:
     await client.post(f"/runs/{found['aside']}/quarantine", json={"reason": "odd"})
     found["ended"] = (await client.post("/runs", json={"workflow": "hello", "input": {"name": "A"}})).json()["run_id"]
     assert (await client.get(f"/runs/{found['ended']}/result?wait=30")).json()["state"] == "succeeded"
+    found["called_off"] = (await client.post("/runs", json={"workflow": "gated"})).json()["run_id"]
+    assert (await client.post(f"/runs/{found['called_off']}/cancel", json={})).status_code == 200
     for name in ("orders", "spare"):
         await client.post("/sinks", json={"name": name, "kind": "host", "on": ["order.paid"]})
     found["emitting"] = (await client.post("/runs", json={"workflow": "emitting"})).json()["run_id"]

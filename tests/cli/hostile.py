@@ -176,6 +176,12 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             ["wait.json", "--at", HOSTILE],
             ["wait.json", "--in", HOSTILE],
         ],
+        ("retry",): [[runs["fail"], "--dry-run"], [HOSTILE], [runs["fail"], "--key", HOSTILE, *code]],
+        ("fork",): [
+            [runs["fail"], "--at", HOSTILE],
+            [HOSTILE, "--at", "a"],
+            [runs["fail"], "--at", "a", "--input", HOSTILE],
+        ],
         ("rerun",): [[runs["fail"], *code], [HOSTILE], [runs["fail"], "--input", HOSTILE]],
         ("demo",): [["--directory", f"{FILE}/below"]],
         ("runs",): [

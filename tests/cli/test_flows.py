@@ -259,6 +259,26 @@ def test_rerun_is_a_new_run_that_names_the_old_one(cli: Cli) -> None:
     assert cli("rerun", other.json["run"]["id"], "--no-wait").status == 1
 
 
+def test_a_failed_run_is_retried_and_a_finished_one_forked(cli: Cli) -> None:
+    failed = cli("run", "flow.yaml", "--no-wait", "--input", '{"n": 1}', "--json").json["run"]["id"]
+    cli("cancel", failed)
+    looked = cli("retry", failed, "--dry-run")
+    assert looked.status == 0
+    assert "runs again: it did not finish" in looked.out
+    assert f"Do it: stepkeep retry {failed}" in looked.out
+    again = cli("retry", failed, "--app", HANDLERS, "--json")
+    assert (again.status, again.json["run"]["rerun_of"]) == (0, failed)
+    done, [first, *_] = again.json["run"]["id"], [step["name"] for step in again.json["steps"]]
+    refused = cli("retry", done)
+    assert refused.status == 1
+    assert "has succeeded" in refused.err
+    found = cli("fork", done, "--at", first, "--dry-run", "--json").json["continuation"]
+    assert (found["as"], found["from"], first in found["runs_again"]) == ("fork", first, True)
+    assert cli("fork", done, "--at", first, "--no-wait", "--json").status == 4
+    assert cli("rerun", done, "--from", first, "--app", HANDLERS, "--json").status == 0
+    assert cli("rerun", done, "--dry-run").status == 2
+
+
 def test_runs_are_listed_filtered_and_paged(cli: Cli) -> None:
     assert "there is no database sqlite:///.stepkeep/stepkeep.db" in cli("runs").err
     cli("db", "migrate")

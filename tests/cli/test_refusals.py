@@ -95,6 +95,8 @@ def test_without_a_command_the_help_is_shown(cli: Cli, group: list[str]) -> None
         ["reject", UNKNOWN, "gate"],
         ["cancel", UNKNOWN],
         ["rerun", UNKNOWN],
+        ["retry", UNKNOWN],
+        ["fork", UNKNOWN, "--at", "a"],
         ["send", UNKNOWN, "event"],
         ["complete", UNKNOWN, "step", "--token", "t"],
         ["run", "--resume", UNKNOWN],

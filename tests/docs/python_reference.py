@@ -56,6 +56,7 @@ GROUPS = {
     "The outside world": ("Network", "AsyncNetwork", "Hooks", "AsyncHooks"),
     "Messages by key": ("Mailbox", "AsyncMailbox"),
     "Triggers": ("Triggers", "AsyncTriggers"),
+    "Going on with finished runs": ("Continuations", "AsyncContinuations"),
     "Workflows": ("Workflow", "Expr", "Retry", "load_file"),
     "Handlers": ("step", "agent", "lifespan", "Context", "wait_for", "retry_in", "fail", "StepError", "Registry"),
     "Policies": ("CommandPolicy", "HttpPolicy"),
@@ -71,6 +72,7 @@ LIKE = {
     "AsyncHooks": "Hooks",
     "AsyncMailbox": "Mailbox",
     "AsyncTriggers": "Triggers",
+    "AsyncContinuations": "Continuations",
 }
 """Classes whose methods are those of another one, with `await`."""
 

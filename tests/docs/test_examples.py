@@ -39,6 +39,7 @@ RUN_ELSEWHERE = {"docs/testing.md": "its blocks are pytest files, which tests/te
 WITH_AN_ENGINE = (
     "stepkeep.sync_engine",
     "stepkeep.sync_administration",
+    "stepkeep.sync_continuations",
     "stepkeep.sync_jobs",
     "stepkeep.sync_messages",
     "stepkeep.sync_outside",

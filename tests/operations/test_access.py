@@ -248,6 +248,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "outbox.": sk.AsyncOutbox,
         "triggers.": sk.AsyncTriggers,
         "jobs.": AsyncJobs,
+        "continuations.": sk.AsyncContinuations,
         "work.": RemoteWork,
     }
     found = {

@@ -78,6 +78,7 @@ FACES = [
     (sk.Sinks, sk.AsyncSinks),
     (sk.Outbox, sk.AsyncOutbox),
     (sk.Triggers, sk.AsyncTriggers),
+    (sk.Continuations, sk.AsyncContinuations),
 ]
 
 

@@ -68,6 +68,7 @@ def test_the_engine_refines_all_three_machines_and_every_extension_is_needed() -
             ("running", "validating"), ("validating", "failed"), ("pending", "validating"), ("pending", "queued"),
                 ("pending", "completed"),
             ("pending", "failed"), ("retrying", "failed"), ("retrying", "completed"), ("running", "completed"),
+                (None, "completed"), (None, "cancelled"),
         ],
         "worker": [("idle", "unresponsive"), ("initializing", "shutdown")],
     }  # fmt: skip

@@ -26,6 +26,7 @@ from stepkeep.cli.commands import (
     check,
     complete,
     completion,
+    continuing,
     db,
     decide,
     definitions,
@@ -109,6 +110,8 @@ app.command("simulate", rich_help_panel=WORK)(with_settings(simulate.simulate))
 app.command("start", rich_help_panel=WORK)(with_settings(start.start))
 app.command("publish", rich_help_panel=WORK)(with_settings(definitions.publish))
 app.command("rerun", rich_help_panel=WORK)(with_settings(with_policies(rerun.rerun)))
+app.command("retry", rich_help_panel=WORK)(with_settings(with_policies(continuing.retry)))
+app.command("fork", rich_help_panel=WORK)(with_settings(with_policies(continuing.fork)))
 app.command("demo", rich_help_panel=WORK)(with_settings(demo.demo))
 app.command("runs", rich_help_panel=LOOK)(with_settings(runs.runs))
 app.command("show", rich_help_panel=LOOK)(with_settings(show.show))

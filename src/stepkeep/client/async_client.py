@@ -21,6 +21,7 @@ import msgspec
 from stepkeep.client.binding import Route, over_http, perform, plain, segment
 from stepkeep.client.groups import (
     ClientAudit,
+    ClientContinuations,
     ClientHooks,
     ClientJobs,
     ClientKeys,
@@ -162,6 +163,11 @@ class AsyncClient:
     def hooks(self) -> ClientHooks:
         """Inbound webhooks that become messages or starts of runs."""
         return ClientHooks(self.service)
+
+    @property
+    def continuations(self) -> ClientContinuations:
+        """New runs that go on with finished ones: retry, rerun from a step, fork."""
+        return ClientContinuations(self.service)
 
     @property
     def mailbox(self) -> ClientMailbox:

@@ -11,10 +11,12 @@ from uuid import uuid4
 
 from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
 from stepkeep.client.binding import Route, over_http, perform, plain
+from stepkeep.continuations import AsyncContinuations
 from stepkeep.errors import InvalidInput
 from stepkeep.jobs import AsyncJobs
 from stepkeep.messages import AsyncMailbox
 from stepkeep.network.service import Service, again
+from stepkeep.operations.start import Started
 from stepkeep.outside import AsyncHooks, AsyncNetwork
 from stepkeep.sending import AsyncOutbox, AsyncSinks
 from stepkeep.triggers import AsyncTriggers
@@ -135,6 +137,53 @@ class ClientHooks(Group):
 
     def __getattr__(self, name: str) -> NoReturn:
         refuse_without_database(f"hooks.{name}", name, ("receive",))
+
+
+class ClientContinuations(Group):
+    """New runs that go on with finished ones."""
+
+    preview = over_http(AsyncContinuations.preview, Route(method="POST", path="/runs/{run_id}/continuation-preview"))
+
+    async def retry(
+        self, run_id: str, *, version: int | None = None, idempotency_key: str | None = None, by: str | None = None
+    ) -> Started:
+        """A new run that continues after a fix: finished steps are adopted, the others run again."""
+        return await self._started("retry", run_id, {"version": version, "by": by}, idempotency_key)
+
+    async def rerun(
+        self,
+        run_id: str,
+        start: str,
+        *,
+        input: Any = None,  # noqa: A002 - the word users know
+        version: int | None = None,
+        idempotency_key: str | None = None,
+        by: str | None = None,
+    ) -> Started:
+        """A new run in which the step `start` and all that depends on it run again."""
+        given = {"start": start, "input": input, "version": version, "by": by}
+        return await self._started("rerun-from", run_id, given, idempotency_key)
+
+    async def fork(
+        self,
+        run_id: str,
+        at: str,
+        *,
+        input: Any = None,  # noqa: A002 - the word users know
+        version: int | None = None,
+        idempotency_key: str | None = None,
+        by: str | None = None,
+    ) -> Started:
+        """A new run that takes another course from the step `at`, with another input if one is given."""
+        given = {"at": at, "input": input, "version": version, "by": by}
+        return await self._started("fork", run_id, given, idempotency_key)
+
+    async def _started(self, word: str, run_id: str, given: dict[str, Any], idempotency_key: str | None) -> Started:
+        """A key makes the request repeatable: the same one never makes a second run."""
+        route = Route(method="POST", path=f"/runs/{{run_id}}/{word}", headers={"key": "Idempotency-Key"})
+        key = idempotency_key or str(uuid4())
+        told = await perform(self.service, route, {"run_id": run_id, "key": key, **given})
+        return Started(told["run_id"], told["created"] or idempotency_key is None)
 
 
 class ClientMailbox(Group):

@@ -37,6 +37,8 @@ RUN: Mapping[tuple[str, str], str] = {
     ("waiting", "blocked"): "running",
 }
 STEP: Mapping[tuple[str, str], str] = {
+    ("adopted", "succeeded"): "new",
+    ("adopted_skipped", "skipped"): "new",
     ("approved", "succeeded"): "awaiting_approval",
     ("cancelled", "cancelled"): (
         "awaiting_approval awaiting_children awaiting_completion awaiting_event "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from stepkeep.conformance.adoption import ADOPTING
 from stepkeep.conformance.arrows import RUN, STEP
 from stepkeep.conformance.dialect_line import DialectLine
 from stepkeep.conformance.enabled import CATEGORIES, EVENTS, wrong_field
@@ -45,7 +46,7 @@ FOLLOWING = frozenset(
 NEVER_FIRST = FOLLOWING | {"waiting", "undo_started", "rules_failed"}
 """Triggers of the run that never are the first hop of a cause."""
 
-FOLLOWING_STEPS = OPENINGS | {"planned", "dependency_unmet"}
+FOLLOWING_STEPS = OPENINGS | ADOPTING | {"planned", "dependency_unmet"}
 """Triggers of a step that never are the first hop of a cause."""
 
 DETAILED = {

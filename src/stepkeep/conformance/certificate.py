@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.conformance.adoption import check_originals, references_in
 from stepkeep.conformance.digests import Payloads, compare_payloads
 from stepkeep.conformance.history import PHASES
 from stepkeep.conformance.machines import Machines
@@ -84,6 +85,19 @@ class PayloadVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return not self.findings
 
 
+class AdoptionVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps that the run took from earlier ones: how many were compared with the journals of these, which of these
+    runs are no longer kept, and the findings."""
+
+    compared: int
+    missing: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one run. It covers the journal up to the head it names, and no later entry."""
 
@@ -97,10 +111,11 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     payloads: PayloadVerdict | None
     canonical: tuple[Finding, ...]
     dialects: tuple[DialectVerdict, ...]
+    adopted: AdoptionVerdict | None = None
 
     @property
     def ok(self) -> bool:
-        stored_ok = all(one is None or one.ok for one in (self.definition, self.payloads))
+        stored_ok = all(one is None or one.ok for one in (self.definition, self.payloads, self.adopted))
         return stored_ok and not self.canonical and all(one.ok for one in self.dialects)
 
     def as_json(self) -> dict[str, Any]:
@@ -122,8 +137,12 @@ def certify(
     judged: Mapping[str, Judged],
     published: Published | None = None,
     payloads: Payloads | None = None,
+    originals: Mapping[str, Log] | None = None,
 ) -> Certificate:
-    """Certify a run from its exported logs (canonical, and one per dialect), its definition and its payloads."""
+    """Certify a run from its exported logs (canonical, and one per dialect), its definition and its payloads.
+
+    `originals` has the canonical logs of runs whose steps this one adopted.
+    """
     report = verify_lines(canonical, machines)
     documents = list(_documents(canonical))
     head = next((one for one in documents if one.get("event_type") == HEAD), {})
@@ -143,7 +162,21 @@ def certify(
             _verdict(judged[name], log, documents, said.get("hash"), own=written_in == name)
             for name, log in tellings.items()
         ),
+        adopted=_adopted(documents, originals or {}, str(said.get("run_id"))),
     )
+
+
+def _adopted(documents: Sequence[Doc], originals: Mapping[str, Log], run: str) -> AdoptionVerdict | None:
+    references = references_in(documents)
+    if not references:
+        return None
+    logs = {name: list(_documents(log)) for name, log in originals.items()}
+    compared = list(check_originals(references, logs))
+    findings = tuple(
+        Finding(1, Code.ADOPTION, run, f"step {quoted(step)}: {said}") for step, said in compared if said is not None
+    )
+    missing = tuple(sorted({str(item["run"]) for item in references} - logs.keys()))
+    return AdoptionVerdict(compared=len(compared), missing=missing, findings=findings)
 
 
 def _definition(published: Published, run: str) -> DefinitionVerdict:
@@ -319,6 +352,12 @@ def _page(one: Certificate) -> Iterator[str]:
         matched = one.payloads.compared - len(one.payloads.findings)
         yield f"Stored inputs and outputs: {matched:,} of {one.payloads.compared:,} have the digest in the journal."
         yield ""
+    if one.adopted is not None:
+        matched = one.adopted.compared - len(one.adopted.findings)
+        said = f"Adopted steps: {matched:,} of {one.adopted.compared:,} are as in the journals of their runs."
+        gone = f" No longer kept: {', '.join(one.adopted.missing)}." if one.adopted.missing else ""
+        yield said + gone
+        yield ""
     yield ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in one.counts.items()) + "."
     yield ""
     yield "| log | ends as | lines | extensions | invariants | findings | last hash |"
@@ -331,7 +370,7 @@ def _page(one: Certificate) -> Iterator[str]:
             f"| {view.dialect} | {view.state} | {view.lines:,} | {view.extensions} | {asked} "
             f"| {len(view.findings)} | `{view.chain[:16]}…` |"
         )
-    stored = [verdict.findings for verdict in (one.definition, one.payloads) if verdict is not None]
+    stored = [verdict.findings for verdict in (one.definition, one.payloads, one.adopted) if verdict is not None]
     for finding in chain.from_iterable(stored):
         yield f"\n- {finding.code}: {finding.message}"
     for name, findings in [("canonical", one.canonical), *((view.dialect, view.findings) for view in one.dialects)]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stepkeep.conformance.adoption import is_continuation
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import quoted
 from stepkeep.conformance.schema import Predicate, Shape, any_text, digest, misfits, moment, text, whole
@@ -42,7 +43,7 @@ SHAPES: Mapping[str, Shape] = {
         _VOUCHED
         | {
             "definition": digest, "input": digest, "start_at": moment, "asked_before": _texts,
-            "policy_revision": whole,
+            "policy_revision": whole, "continues": is_continuation,
         },
     ),
     "run_started": Shape({}, _VOUCHED | {"start_at": moment}),

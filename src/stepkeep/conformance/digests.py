@@ -25,7 +25,7 @@ GATES = {"gate_opened": "approval", "held": "hold"}
 
 OUTPUTS = frozenset(
     {
-        "completed", "rules_passed", "cancelled", "completion_requested",
+        "completed", "rules_passed", "cancelled", "completion_requested", "adopted",
         "completion_succeeded", "children_succeeded", "approved", "deadline_approved", "wait_satisfied",
     }
 )  # fmt: skip

@@ -572,6 +572,8 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "children_failed": ("child_ended",),
     "children_failed_tolerated": ("child_ended",),
     "token_reissued": ("token_reissued",),
+    "adopted": ("run_created",),
+    "adopted_skipped": ("run_created",),
 }
 """The events that can lead to a trigger; a trigger without a row may follow from any."""
 

@@ -26,6 +26,9 @@ WAITING = ("awaiting_approval", "awaiting_event", "awaiting_completion", "awaiti
 PHASES = {"idle": "main", "compensating": "undo", "validating": "check"}
 """The phase of a step that is planned while its run is in this state."""
 
+CREATING = frozenset({"planned", "adopted", "adopted_skipped"})
+"""Triggers that add a step to its run."""
+
 QUIET = {
     "idle": frozenset({"cancelled"}),
     "queued": frozenset({"cancelled", "dependencies_met"}),
@@ -99,6 +102,7 @@ class RunHistory(History):
         self.counts: Counter[tuple[str, str]] = Counter()
         self.leased = 0
         self.settled = 0
+        self._next_planned = 0
         self.rollback = Rollback()
         self.reenactment = None if contract is None else Reenactment(contract, self.steps)
 
@@ -166,10 +170,10 @@ class RunHistory(History):
     # -- what the run's state allows its steps -----------------------------------------------------------------------
     def _check_permission(self, step: Step, line: Line, say: Say) -> None:
         state = self.state or ""
-        if line.trigger == "planned":
-            allowed = state in PHASES
-            if step.phase == "main" and line.no != self.counts["main", "all"]:
-                say(Code.CREATION, f"step number {line.no} is planned where {self.counts['main', 'all']} is next")
+        if line.trigger in CREATING:
+            allowed = state == "idle" or (line.trigger == "planned" and state in PHASES)
+            if step.phase == "main":
+                self._check_order(step, line, say)
         elif state in QUIET:
             allowed = line.trigger in QUIET[state]
         elif state == "paused":
@@ -180,6 +184,19 @@ class RunHistory(History):
             allowed = step.phase in ONLY_PHASE.get(state, (step.phase,))
         if not allowed:
             say(Code.CLAIM, f"{step.title} ({step.phase}) is {quoted(line.trigger)} while the run is {quoted(state)}")
+
+    def _check_order(self, step: Step, line: Line, say: Say) -> None:
+        """The adopted steps come first, in the order of their completion; the others follow by number."""
+        if line.trigger != "planned":
+            if self._next_planned:
+                say(Code.CREATION, f"{step.title} is adopted after other steps were planned")
+            return
+        expected = self._next_planned
+        while (known := self.steps.get(expected)) is not None and known.state != NEW:
+            expected += 1
+        if line.no != expected:
+            say(Code.CREATION, f"step number {line.no} is planned where {expected} is next")
+        self._next_planned = max(line.no, expected) + 1
 
     # -- what the steps allow their run ------------------------------------------------------------------------------
     def _open(self, *phases: str) -> int:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from stepkeep.conformance.adoption import ADOPTING, Adoption
 from stepkeep.conformance.ballots import People
 from stepkeep.conformance.contract import Contract, Place, WaitRule
 from stepkeep.conformance.details import check_detail
@@ -64,7 +65,7 @@ BEGINNINGS = {
 """The first hop of a cause, where its event determines it."""
 
 FOLLOWING = frozenset(
-    {("step", trigger) for trigger in ("planned", "dependency_unmet", *OPENINGS)}
+    {("step", trigger) for trigger in ("planned", "dependency_unmet", *ADOPTING, *OPENINGS)}
     | {
         ("run", trigger)
         for trigger in (
@@ -129,6 +130,7 @@ class Reenactment:
         self.asked: Mapping[str, Any] = {}
         self.people = People(contract)
         self.verdicts: Mapping[str, Any] = {}
+        self.adoption = Adoption(None)
         self._cause: tuple[object, ...] = ()
 
     # -- causes ------------------------------------------------------------------------------------------------------
@@ -162,6 +164,8 @@ class Reenactment:
             self.people.requesters = frozenset({line.actor, *(before if isinstance(before, list) else ())})
             self.start_at = self.asked.get("start_at")
             self.pinned = self.asked.get("policy_revision")
+            if "continues" in self.asked or not self.planned:
+                self.adoption = Adoption(self.asked.get("continues"))
 
     def _hear_part(self, line: Line, say: Say) -> None:
         """The same for a dialect's line, which does not number its causes: a report is about one step."""
@@ -231,6 +235,10 @@ class Reenactment:
             tell(*problem)
         if line.trigger == "planned":
             self._plan(place, run_state, tell)
+        elif line.trigger in ADOPTING:
+            self.planned += 1
+            for problem in self.adoption.take(line):
+                tell(*problem)
         elif line.trigger in OPENINGS and line.source not in ("retrying", "running"):
             self._open(place, line, tell)
         elif line.trigger == "dependency_unmet":
@@ -377,6 +385,9 @@ class Reenactment:
             step.may_refuse = not self.asked.keys().isdisjoint(("where", "count", "until"))
         if line.target not in ENDED:
             return
+        if line.trigger in ADOPTING:
+            step.ended_as = line.trigger
+            return
         step.category, step.error = line.category, line.error
         step.ended_by, step.ended_as = (line.seq, line.event, line.actor), line.trigger
         step.is_hard = _is_hard(step, line, self.steps, self.contract)
@@ -418,16 +429,19 @@ class Reenactment:
                 return
             self.tolerated_failures += 1
             self._blame(line.category, line.error)
+        self._tell_dependents(place, step, line.target, line.at)
+
+    def _tell_dependents(self, place: Place, step: Step, ended: str, at: int) -> None:
         for no, allow in place.dependents:
             if self._state(no) != "pending" or no in self.to_skip or no in self.to_open:
                 continue
-            if line.target not in allow or step.is_hard:
+            if ended not in allow or step.is_hard:
                 self.to_skip[no] = place.no
                 continue
             self.unmet[no] -= 1
             if not self.unmet[no]:
                 self.to_open[no] = place.no
-                self.steps[no].seen_at = line.at
+                self.steps[no].seen_at = at
 
     def _state(self, no: int) -> str:
         step = self.steps.get(no)
@@ -458,7 +472,8 @@ class Reenactment:
             said = wrong_field("category or error", found, None, "only the end of a run has them")
             say(Code.CONTRADICTION, f"the run: {said}")
         if self.must_stir:
-            say(Code.ENDING, f"the run is {quoted(self.must_stir)}, but nothing in it moves")
+            if line.trigger != "steps_settled" or not self._is_all_adopted():
+                say(Code.ENDING, f"the run is {quoted(self.must_stir)}, but nothing in it moves")
             self.must_stir = ""
         if line.trigger in STIRRED:
             self.must_stir = line.trigger
@@ -492,6 +507,10 @@ class Reenactment:
         if line.target in RUN_ENDED:
             self._check_blame(line, say)
 
+    def _is_all_adopted(self) -> bool:
+        main = [step for step in self.steps.values() if step.phase == "main"]
+        return bool(main) and all(step.ended_as in ADOPTING for step in main)
+
     def _check_start(self, line: Line, say: Say) -> None:
         """A run that its timer starts was created with that moment, and does not start before it."""
         due = self.asked.get("start_at")
@@ -506,9 +525,15 @@ class Reenactment:
     def begin(self, at: int | None) -> None:
         """The run starts: its first steps open. The time is unknown where a dialect hides the start."""
         self.started_at = at
-        self.to_open = {no: None for no, needs in self.unmet.items() if not needs}
+        adopted = sorted(
+            (step for step in self.steps.values() if step.ended_as in ADOPTING), key=lambda one: one.settled
+        )
+        taken = {step.no for step in adopted}
+        self.to_open = {no: None for no, needs in self.unmet.items() if not needs and no not in taken}
         for no in self.to_open.keys() & self.steps.keys() if at is not None else ():
             self.steps[no].seen_at = at or 0
+        for step in adopted:
+            self._tell_dependents(self.contract.places[step.no], step, step.state, at or 0)
 
     def stop_unseen(self) -> None:
         """The run stops for a reason that its log does not show."""
@@ -583,7 +608,7 @@ class Reenactment:
         undone: list[Step] = []
         for no in range(self.contract.size):
             step, rule = self.steps.get(no), self.contract.places[no].rule
-            if step is None or rule is None:
+            if step is None or rule is None or self.adoption.is_anothers(step):
                 continue
             ran = step.fence > 1 or (step.fence == 1 and not (step.error or "").startswith(NOT_RUN))
             if step.state != "succeeded" and not (ran and rule.compensate_when == "attempted"):
@@ -614,6 +639,8 @@ class Reenactment:
             said = f"{self.planned} of {self.contract.size} steps of the definition were planned"
             say(Code.DEFINITION, f"steps are missing: {said} when the run was created")
             self.planned = self.contract.size
+        for name in self.adoption.unsaid():
+            say(Code.ADOPTION, f"step {quoted(name)} is not adopted, but the creation of the run says so")
         if self.must_stop is not None:
             say(Code.POLICY, f"the run goes on although {quoted(self._name(self.must_stop))} failed: it must stop")
         if self.must_cancel:

@@ -96,7 +96,7 @@ def _of_a_hook(source: str | None, trigger: str, target: str) -> bool:
         return False
     if source == "pending":
         return trigger in ("dependencies_met", "cancelled")
-    return trigger not in ("cancelled", "rules_failed", "denied", "denied_tolerated", "held")
+    return trigger not in ("cancelled", "rules_failed", "denied", "denied_tolerated", "held", "adopted")
 
 
 class Product:

@@ -72,6 +72,8 @@ class Code(StrEnum):
     """a hop that the definition rules out, or one missing that it makes necessary"""
     PEOPLE = "people"
     """a decision that its person may not make, that counts twice, or that settles a gate too early or too late"""
+    ADOPTION = "adoption"
+    """a step is taken from an earlier run that did not finish it like that, or that this run does not name"""
     DEPENDENCY = "dependency"
     """a step opens, is skipped or stays pending against its dependencies"""
     INVARIANT = "invariant"

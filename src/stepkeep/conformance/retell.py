@@ -22,6 +22,7 @@ from stepkeep.conformance.enabled import wrong_field
 from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.ends import GROUNDED, HIDEABLE, check_ground, check_hidden_blame, stop_of
 from stepkeep.conformance.grounds import cancelled_after, grounds_of_run, grounds_of_step
+from stepkeep.conformance.history import CREATING
 from stepkeep.conformance.line import Line, severity_of
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.reenact import ENDED, LOST_OR_NOT, OPENINGS, RUN_ENDED, STOPS, Reenactment
@@ -327,7 +328,7 @@ class Retelling:
                 self.run.begin(self._created_at)
 
     def _derive_before(self, step: Step, place: Place, hop: Line, say: Say) -> None:
-        if hop.trigger == "planned" and place.phase == "main":
+        if hop.trigger in CREATING and place.phase == "main":
             return
         if hop.trigger != "cancelled":
             self._derive_start(hop)
@@ -336,6 +337,9 @@ class Retelling:
             return
         if self.state in ("stopping", "compensating", *RUN_ENDED):
             return
+        if self.run.adoption.is_used:
+            # A run that continues another one starts in the entry that creates it, also where the dialect hides that.
+            self._derive_start(hop)
         asks = self.run.asked.get("compensate") is True and self.state != "idle"
         if hop.event == "cancel_requested" and not asks:
             return

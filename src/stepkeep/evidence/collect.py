@@ -46,7 +46,20 @@ class Collected:
             return certify(nameless, {}, canonical_machines(), judged, published)
         told = {name: [encode_line(line) for line in lines_of(self.whole, plan, name)] for name in (None, *judged)}
         tellings = {name: told[name] for name in judged}
-        return certify(told[None], tellings, canonical_machines(), judged, published, await self.payloads())
+        stored_bytes, originals = await self.payloads(), await self._originals()
+        return certify(told[None], tellings, canonical_machines(), judged, published, stored_bytes, originals)
+
+    async def _originals(self) -> dict[str, list[bytes]]:
+        """The logs of the runs whose steps this one adopted, as far as they are kept."""
+        notes = [step.note for step in self.whole.steps if step.note is not None]
+        wanted = sorted({note.adopted.run for note in notes if note.adopted is not None})
+        tenant, store = self.whole.record.run.tenant, self._transactor.store
+        found = await store.read_whole(tenant, wanted, [], with_messages=False) if wanted else []
+        logs = {}
+        for one in found:
+            plan = await plans.plan_for(self._transactor, one.record.run)
+            logs[one.record.run.id] = [encode_line(line) for line in lines_of(one, plan)]
+        return logs
 
     async def contents(self, *, payloads: bool) -> Contents:
         """What a pack of this run holds. Only a finished run has one: the journal of another still grows."""

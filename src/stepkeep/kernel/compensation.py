@@ -31,7 +31,7 @@ def finish_stopping(draft: Draft) -> None:
     draft.move_run(RunTrigger.UNDO_STARTED)
     numbers = [step.no + draft.plan.size for step in hooked]
     followers: list[int | None] = [*numbers[1:], None]
-    hooks = [_add_hook(draft, no, follower) for no, follower in zip(numbers, followers, strict=True)]
+    hooks = [_add_hook(draft, step, follower) for step, follower in zip(hooked, followers, strict=True)]
     draft.make_ready(hooks[0], StepTrigger.DEPENDENCIES_MET)
 
 
@@ -84,6 +84,8 @@ def undo_plan(plan: Plan, rows: Sequence[Step]) -> UndoPlan:
     remains: list[tuple[Step, Remains]] = []
     for step in rows[: plan.size]:
         definition = plan.steps[step.no].definition
+        if is_anothers(step):
+            continue
         if not _happened(step, definition):
             if _may_remain(step) and (definition.undo is not None or definition.effect is not Effect.READ):
                 remains.append((step, Remains.NOT_FINISHED if is_completed(step) else Remains.ATTEMPTED))
@@ -94,6 +96,12 @@ def undo_plan(plan: Plan, rows: Sequence[Step]) -> UndoPlan:
             remains.append((step, Remains.NO_UNDO))
     undone.sort(key=lambda step: step.settled or 0, reverse=True)
     return UndoPlan(tuple(undone), tuple(remains))
+
+
+def is_anothers(step: Step) -> bool:
+    """Whether an earlier run finished this step, and its effect is not for this run to undo."""
+    adopted = None if step.note is None else step.note.adopted
+    return adopted is not None and not adopted.owned
 
 
 def _may_remain(step: Step) -> bool:
@@ -108,8 +116,10 @@ def _happened(step: Step, definition: StepDefinition) -> bool:
     return step.state is StepState.SUCCEEDED or attempted
 
 
-def _add_hook(draft: Draft, no: int, follower: int | None) -> Step:
+def _add_hook(draft: Draft, undone: Step, follower: int | None) -> Step:
+    no = undone.no + draft.plan.size
     planned, run = draft.plan.at(no), draft.snapshot.run
+    adopted = None if undone.note is None else undone.note.adopted
     return draft.add(
         Step(
             tenant=run.tenant,
@@ -117,6 +127,6 @@ def _add_hook(draft: Draft, no: int, follower: int | None) -> Step:
             no=no,
             queue=planned.queue,
             priority=run.priority,
-            note=None if follower is None else Note(next=follower),
+            note=None if follower is None and adopted is None else Note(next=follower, adopted=adopted),
         )
     )

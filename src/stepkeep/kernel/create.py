@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.kernel.adoption import Continuation, adopt_all
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.draft import Draft, vouched
@@ -50,10 +51,12 @@ def create_run(
     pin: int | None = None,
     authorities: Mapping[Caller, Authority] | None = None,
     asked_before: bytes | None = None,
+    continuation: Continuation | None = None,
 ) -> Decision:
     """The decision that creates a run. Every run is created idle; "start now" is a second hop of the same entry.
 
-    With `start_at`, a later moment, the run stays idle until its timer starts it. Raises Missing if a policy reads the
+    With `start_at`, a later moment, the run stays idle until its timer starts it. With `continuation` it takes the
+    finished steps of an earlier run. Raises Missing if a policy reads the
     standing of the actor, and `authorities` does not have it.
     """
     blank = Run(
@@ -84,9 +87,15 @@ def create_run(
     origin = origin_of(plan, given, asked_before) | ({"start_at": start_at} if is_later else {})
     if pin is not None:
         origin |= {"policy_revision": pin}
+    if continuation is not None:
+        origin |= {"continues": continuation.told(plan)}
     draft.caused_by("run_created", actor, vouched(origin, vouched_by, key))
     draft.move_run(RunTrigger.CREATED)
+    if continuation is not None:
+        adopt_all(draft, continuation, plan, priority)
     for planned in plan.steps:
+        if planned.no in draft.new_steps:
+            continue
         draft.add(
             Step(
                 tenant=tenant,

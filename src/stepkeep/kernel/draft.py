@@ -405,6 +405,14 @@ class Draft:
         self.hops.append(Hop(step.no, StepTrigger.PLANNED, None, StepState.PENDING, len(self.causes) - 1))
         return step
 
+    def add_settled(self, step: Step, trigger: StepTrigger, digest: str | None) -> None:
+        """Add a new row of a main step that an earlier run has settled."""
+        target = STEP.target(None, trigger)
+        self.new_steps.add(step.no)
+        self.steps[step.no] = replace(step, state=target, settled=(self.seq << HOP_BITS) + len(self.hops))
+        self.hops.append(Hop(step.no, trigger, None, target, len(self.causes) - 1, digest=digest))
+        self._count_out(step.no)
+
     def move_run(self, trigger: RunTrigger, *, of: int | None = None) -> None:
         """The only way a run changes state."""
         before = None if trigger is RunTrigger.CREATED else self.state

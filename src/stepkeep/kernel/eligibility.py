@@ -150,11 +150,17 @@ def duties_of(draft: Draft, names: Iterable[str]) -> Duties:
     steps = {name: draft.step(no) for name, no in numbers.items()}
     return Duties(
         requested=involved.requesters,
-        executed={name: involved.executors.get(no, NOBODY) for name, no in numbers.items()},
+        executed={name: _executed_by(step) | involved.executors.get(step.no, NOBODY) for name, step in steps.items()},
         completed={name: _completed_by(step) for name, step in steps.items()},
         decided={name: _decided_by(step) for name, step in steps.items()},
         unsettled=frozenset(name for name, step in steps.items() if step.state not in STEP_TERMINAL),
     )
+
+
+def _executed_by(step: Step) -> frozenset[str]:
+    """Who executed an adopted step in the run that finished it."""
+    adopted = None if step.note is None else step.note.adopted
+    return NOBODY if adopted is None else frozenset(adopted.executors)
 
 
 def _completed_by(step: Step) -> frozenset[str]:

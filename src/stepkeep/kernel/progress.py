@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import ExpressionError
+from stepkeep.kernel.adoption import adopted_steps, is_adopted
 from stepkeep.kernel.decision import Need
 from stepkeep.kernel.definition import Approval
 from stepkeep.kernel.draft import Draft, Missing
@@ -35,6 +36,16 @@ def begin(draft: Draft) -> None:
         step = draft.step(no)
         if step.state is StepState.PENDING:
             settle(draft, open_step(draft, step))
+    if any(is_adopted(draft.step(no)) for no in draft.plan.roots):
+        _begin_after(draft)
+
+
+def _begin_after(draft: Draft) -> None:
+    """Open what follows the adopted steps. A run that adopted all its steps has nothing left but its end."""
+    for settled in adopted_steps(draft):
+        settle(draft, settled)
+    if draft.open == 0 and draft.state is RunState.QUEUED:
+        draft.move_run(RunTrigger.PROGRESSED)
 
 
 def settle(draft: Draft, settled: Settled | None) -> None:

@@ -115,6 +115,25 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     ballots: tuple[Ballot, ...] = ()
 
 
+class Adopted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Where the result of an adopted step comes from: the run that executed it, the step there, the fence of the
+    attempt that succeeded (0: no attempt), and the digest of its output.
+
+    `place` orders the adopted steps of a run as they were completed. `skipped`: the earlier run skipped it. `owned`:
+    this run undoes it in a rollback; at most one run owns the undo of a step. `executors` are the owners of the workers
+    that executed it.
+    """
+
+    run: str
+    step: str
+    place: int
+    fence: int = 0
+    digest: str | None = None
+    skipped: bool = False
+    owned: bool = False
+    executors: tuple[str, ...] = ()
+
+
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Data that few steps need, kept as one JSON column so that the hot row stays narrow. Payloads are JSON.
 
@@ -128,6 +147,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     person whose decision about this step counted. `terms`: the gate of a step that a policy
     holds. `permit`: the rule that holds it, or that people have approved for it. `gathered`: the payloads that a wait
     for several messages has taken so far. `takes`: which messages a waiting handler takes, if not any of its event.
+    `adopted`: an earlier run finished this step, and this run takes the result; the undo step of it has the same.
     """
 
     event: str | None = None
@@ -148,6 +168,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     permit: str | None = None
     gathered: tuple[str, ...] = ()
     takes: Wait | None = None
+    adopted: Adopted | None = None
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):

@@ -97,6 +97,8 @@ class StepTrigger(StrEnum):
     CHILDREN_FAILED = "children_failed"
     CHILDREN_FAILED_TOLERATED = "children_failed_tolerated"
     TOKEN_REISSUED = "token_reissued"  # noqa: S105 - a word, not a token
+    ADOPTED = "adopted"
+    ADOPTED_SKIPPED = "adopted_skipped"
     CANCELLED = "cancelled"
 
 
@@ -198,6 +200,8 @@ RUN: Machine[RunState, RunTrigger] = Machine("run", RunState, RunTrigger, [
 
 STEP: Machine[StepState, StepTrigger] = Machine("step", StepState, StepTrigger, [
     Row(None,                   ST.PLANNED,                     S_.PENDING,             "002 start flow: all steps are inserted at start"),
+    Row(None,                   ST.ADOPTED,                     S_.SUCCEEDED,           "design part 2 §6: an earlier run finished it; taken by reference"),
+    Row(None,                   ST.ADOPTED_SKIPPED,             S_.SKIPPED,             "design part 2 §6: an earlier run skipped it; taken by reference"),
     Row(S_.PENDING,             ST.DEPENDENCIES_MET,            S_.READY,               "002 PENDING → READY; 004 pending → queued"),
     Row(S_.PENDING,             ST.GATE_OPENED,                 S_.AWAITING_APPROVAL,   "001 PENDING → WAITING_APPROVAL"),
     Row(S_.PENDING,             ST.HELD,                        S_.AWAITING_APPROVAL,   "000 §3.1 governance: block and escalate"),

@@ -58,7 +58,7 @@ class Scope(StrEnum):
 
 SCOPES: dict[Scope, str] = {
     Scope.READ: "read runs, definitions, workers, logs and people",
-    Scope.START: "start runs of published workflows, and rerun them",
+    Scope.START: "start runs of published workflows, rerun, retry and fork them",
     Scope.DECIDE: "approve, reject, decide about held steps, delegate one's own authority",
     Scope.COMPLETE: "complete manual steps, reissue their tokens, send messages",
     Scope.OPERATE: "publish, cancel, pause, resume, quarantine, release, prune, drop messages, redrive and drop events",
@@ -80,6 +80,8 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     "rollback_preview": R,
     **dict.fromkeys(("log", "certify", "evidence", "quarantined", "schemas", "schema"), R),
     **dict.fromkeys(("start", "start_idle", "rerun"), S),
+    **dict.fromkeys(("continuations.retry", "continuations.rerun", "continuations.fork"), S),
+    "continuations.preview": R,
     **dict.fromkeys(("approve", "reject", "decide"), D),
     **dict.fromkeys(("complete", "reissue_token", "send"), C),
     "mailbox.list": R,

@@ -52,12 +52,12 @@ async def rerun(
             priority=found.run.priority,
             rerun_of=run_id,
             labels=found.details.labels,
-            asked_before=_requesters(found.details),
+            asked_before=requesters_of(found.details),
         )
     )
 
 
-def _requesters(old: Details) -> bytes:
+def requesters_of(old: Details) -> bytes:
     """The people who asked for a run and for those that it repeats. The new run keeps them, because retention may
     delete the old one."""
     return msgspec.json.encode(sorted({old.created_by, *asked_names(old.asked_before)}))

@@ -17,6 +17,7 @@ from uuid_utils import uuid7
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_input, is_declared
 from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused, QuotaExceeded, StoreUnavailable
+from stepkeep.kernel.adoption import Continuation
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Reply
 from stepkeep.kernel.draft import Missing
@@ -28,6 +29,7 @@ from stepkeep.kernel.rows import Details
 from stepkeep.kernel.start_template import StartTemplate, start_template
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
+from stepkeep.operations.adopting import Continuations, adopted_runs, adoption_rows, continued_runs
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.declared_hooks import hook_cursors
 from stepkeep.operations.first_messages import delivered, kept_event, with_messages
@@ -88,6 +90,12 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     plain_fingerprint: str = ""
     """The fingerprint of the request before its input was sealed."""
 
+    continuation: Continuation | None = None
+    """The finished steps that it takes from the run `rerun_of`."""
+
+    adopted_payloads: tuple[Payload, ...] = ()
+    """The outputs of adopted steps that are kept outside their rows, as its own."""
+
     @property
     def is_delayed(self) -> bool:
         return self.start_at is not None or self.start_delay is not None
@@ -109,6 +117,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
             None if self.labels is None else msgspec.json.decode(self.labels),
             *((self.start_at, self.start_delay) if self.is_delayed else ()),
             *((self.webhook_url, self.webhook_secret) if self.webhook_url is not None else ()),
+            *(() if self.continuation is None else (self.continuation.start or "",)),
         )
         return hashlib.sha256(_canonical(parts)).hexdigest()
 
@@ -284,7 +293,8 @@ class Starter:
     def _unread(self, requests: list[StartRequest]) -> Unlocked | None:
         """Nothing is read if no key can name an existing run: one round trip instead of four."""
         now = self._transactor.clock.now()
-        if now is None or any(request.idempotency_key or request.business_key for request in requests):
+        is_named = any(request.idempotency_key or request.business_key or request.continuation for request in requests)
+        if now is None or is_named:
             return None
         return Unlocked(Basis.NEW, Loaded(now=now + self._transactor.store.clock_offset))
 
@@ -359,7 +369,8 @@ class StartBatch:
         self._creates = False
 
     def wants(self) -> list[Want]:
-        return [Want(tenant=request.tenant, run_id=request.run_id) for request in self._requests] if self._again else []
+        made = [Want(tenant=request.tenant, run_id=request.run_id) for request in self._requests] if self._again else []
+        return [*made, *continued_runs(self._requests)]
 
     def is_certain(self) -> bool:
         return self._creates
@@ -376,7 +387,8 @@ class StartBatch:
                     for tenant, key in sorted({(r.tenant, r.business_key) for r in self._requests if r.business_key})
                 ),
             )
-            if more.idempotency or more.keys:
+            more = msgspec.structs.replace(more, adoptions=adopted_runs(self._requests))
+            if more.idempotency or more.keys or more.adoptions:
                 return more
         tenants = [request.tenant for request in self._requests]
         if stale := self._live.stale(tenants, loaded):
@@ -448,6 +460,7 @@ class Starting:
         self.write = Write()
         self.replies: dict[str, Reply] = {}
         self._loaded, self._template, self._live = loaded, template, live
+        self._continuations = Continuations(loaded)
         self._made = dict(loaded.idempotency)
         self._held = {key: mailbox.holder for key, mailbox in loaded.mailboxes.items() if mailbox.holder is not None}
         self._kept = {
@@ -474,12 +487,16 @@ class Starting:
                 f"run {holder} is live under the business key {request.business_key!r}; only one may be.",
                 {"run_id": holder},
             )
-        is_alike = not request.is_delayed and not self._live.concerns_start(request.tenant, request.plan)
+        self._continuations.check(request)
+        is_alike = not (request.is_delayed or request.continuation is not None)
+        is_alike = is_alike and not self._live.concerns_start(request.tenant, request.plan)
         made_alike = self._template(request.plan, request.start_now) if is_alike else None
         created = _create(request, self._loaded, key, made_alike, self._live)
         if place is not None:
             created = self._deliver(request, created, place, messages)
         self.write.new_runs.append(created)
+        self._continuations.take(request, self.write)
+        self.write.payloads += request.adopted_payloads
         if request.payload is not None:
             self.write.payloads.append(request.payload)
         if key is not None:
@@ -557,6 +574,7 @@ def _create(
             *run_webhook(request, decision.run, loaded.now),
             *hook_cursors(definition, decision.run, loaded.now),
         ),
+        adoptions=adoption_rows(request.continuation, request.tenant, request.run_id),
         idempotency=key,
     )
 
@@ -615,6 +633,7 @@ def _decide(
         pin=pin,
         authorities=loaded.authorities,
         asked_before=request.asked_before,
+        continuation=request.continuation,
     )
 
 

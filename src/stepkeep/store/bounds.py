@@ -110,6 +110,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
         "due_at": TIME,
         "closed_at": TIME,
     },
+    "adoptions": {"no": STEP_NO, "owned": Bounds(0, 1, 1)},
     "decisions": {"no": STEP_NO, "activation": SEQ, "level": COUNT, "at": TIME},
     "workers": {
         "no": ID,
@@ -232,6 +233,8 @@ def _check_rest(what: Write) -> None:
         _check_row("gates", gate)
     for vote in what.votes:
         _check_row("decisions", vote)
+    for adoption in (one for new in what.new_runs for one in new.adoptions):
+        _check_row("adoptions", adoption)
     for change in what.triggers:
         _check_row("triggers", change.row)
     for firing in what.firings:

@@ -16,6 +16,7 @@ from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, Origin, OutboxEntry, Run, Step, Vote
 from stepkeep.kernel.states import RunState
+from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
 from stepkeep.store.triggers import Backfill, Firing, TriggerChange, TriggerKey, TriggerRow
@@ -152,6 +153,8 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
     revisions: tuple[tuple[str, int], ...] = ()
     """Revisions of policies that runs are pinned to: (tenant, number)."""
     spend: tuple[SpendWindow, ...] = ()
+    adoptions: tuple[RunKey, ...] = ()
+    """Runs from which steps were adopted: by which runs, and which of them owns the undo."""
 
 
 class Loaded(msgspec.Struct, kw_only=True):
@@ -164,7 +167,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     `origins` comes with `inputs`, and `costs` has what each ended attempt reported. `seen` has the ids of messages
     asked for by `Want.messages` that are in the inbox already (consumed or not). `proposed` is in claim order; its runs
     and steps are locked and loaded. `authorities` has what the callers of `Want.people` bring. `mailboxes` has what was
-    found under the locks of `More.keys`, after which `now` is read again. `barred` has existing runs that must not be
+    found under the locks of `More.keys`, after which `now` is read again. `adoptions` has what was adopted from the
+    runs of `More.adoptions`. `barred` has existing runs that must not be
     changed, with the reason: Unreadable or Quarantined. `passed_over` counts claimable steps that are not proposed
     because their run is barred.
     """
@@ -191,6 +195,7 @@ class Loaded(msgspec.Struct, kw_only=True):
     proposed: list[tuple[str, str, int]] = []
     authorities: dict[Caller, Authority] = {}
     triggers: dict[TriggerKey, TriggerRow] = {}
+    adoptions: dict[RunKey, tuple[AdoptionRow, ...]] = {}
     barred: dict[RunKey, Unreadable | Quarantined] = {}
     passed_over: int = 0
 
@@ -213,7 +218,8 @@ class Basis(StrEnum):
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     """A new run with all its steps. `entries` begin its journal: its creation, and the claim of its first steps if the
-    same transaction made one. `deliveries` are cursors for a destination of its own."""
+    same transaction made one. `deliveries` are cursors for a destination of its own. `adoptions` are the steps that it
+    takes from earlier runs."""
 
     run: Run
     details: Details
@@ -223,6 +229,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     outbox: tuple[OutboxEntry, ...] = ()
     gates: tuple[Gate, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
+    adoptions: tuple[AdoptionRow, ...] = ()
     idempotency: IdempotencyKey | None = None
 
 
@@ -267,6 +274,8 @@ class Write(msgspec.Struct, kw_only=True):
     gate_changes: list[GateChange] = []
     votes: list[Vote] = []
     released_keys: list[BusinessKey] = []
+    released_undo: list[RunKey] = []
+    """Runs that no longer own the undo of what they adopted: new runs of this write take it."""
     mailbox: list[MailboxMessage] = []
     payloads: list[Payload] = []
     triggers: list[TriggerChange] = []
@@ -304,7 +313,13 @@ class Write(msgspec.Struct, kw_only=True):
         if self.has_hot_rows or self._has_rare_rows:
             return False
         return bool(self.new_runs) and not any(
-            new.messages or new.outbox or new.gates or new.deliveries or new.idempotency or new.run.business_key
+            new.messages
+            or new.outbox
+            or new.gates
+            or new.deliveries
+            or new.adoptions
+            or new.idempotency
+            or new.run.business_key
             for new in self.new_runs
         )
 

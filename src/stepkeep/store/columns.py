@@ -19,6 +19,7 @@ from stepkeep.errors import Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, Note, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState
+from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.audit_rows import AuditRow
 from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.delivery_rows import Delivery, SinkRow
@@ -49,6 +50,7 @@ DELETE_ORDER = (
     "delete_outbox",
     "delete_deliveries",
     "delete_gates",
+    "delete_adoptions",
     "delete_decisions",
     "delete_signed_heads",
     "delete_run_details",
@@ -67,6 +69,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "outbox": OutboxEntry,
     "gates": Gate,
     "decisions": Vote,
+    "adoptions": AdoptionRow,
     "signed_heads": SignedHead,
     "workers": Worker,
     "definitions": StoredDefinition,
@@ -115,7 +118,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 KINDS = {int: Kind.NUMBER, str: Kind.TEXT, bytes: Kind.BYTES, Note: Kind.NOTE, tuple: Kind.LIST}
-NAMED = {"tenant": Kind.TENANT, "run_id": Kind.RUN, "rerun_of": Kind.RUN}
+NAMED = {"tenant": Kind.TENANT, "run_id": Kind.RUN, "rerun_of": Kind.RUN, "source_run": Kind.RUN}
 
 
 @cache
@@ -176,6 +179,7 @@ mailbox_from = reader(MailboxMessage)
 outbox_from = reader(OutboxEntry)
 gate_from = reader(Gate)
 vote_from = reader(Vote)
+adoption_from = reader(AdoptionRow)
 signed_head_from = reader(SignedHead)
 idempotency_from = reader(IdempotencyKey)
 unchecked_definition = reader(StoredDefinition)

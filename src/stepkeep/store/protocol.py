@@ -20,6 +20,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Step, Vote, Worker
 from stepkeep.kernel.states import RunState
+from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.audit import AuditStore
 from stepkeep.store.change import (
     Basis,
@@ -297,6 +298,14 @@ class Store(Protocol):
         ...
 
     async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]: ...
+    async def read_adoptions(self, tenant: str, run_ids: Sequence[str]) -> list[AdoptionRow]:
+        """What was adopted from these runs: by which runs, and which of them owns the undo."""
+        ...
+
+    async def find_reruns(self, tenant: str, run_id: str, limit: int = 100) -> list[str]:
+        """Runs that repeat or continue a run, newest first."""
+        ...
+
     async def read_gates(self, tenant: str, run_id: str) -> list[Gate]:
         """Every opening of a gate of a run."""
         ...

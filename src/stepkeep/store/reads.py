@@ -19,6 +19,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Gate, Message, OutboxEntry, Vote, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store import columns
+from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.change import RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.reading import read_queues
@@ -57,6 +58,10 @@ class SharedReads(ABC):
     @abstractmethod
     def _numbers(self, some: Collection[int]) -> object:
         """A parameter that holds several numbers."""
+
+    @abstractmethod
+    def _keys(self, some: Sequence[RunKey]) -> tuple[object, ...]:
+        """The parameters that hold the keys of several runs."""
 
     @abstractmethod
     def _can_exist(self, run_id: str) -> bool:
@@ -145,6 +150,15 @@ class SharedReads(ABC):
 
     async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
         return await self._read_of_run("outbox", columns.outbox_from, self.sql.read_outbox, tenant, run_id)
+
+    async def read_adoptions(self, tenant: str, run_ids: Sequence[str]) -> list[AdoptionRow]:
+        known = [(tenant, run_id) for run_id in run_ids if self._can_exist(run_id)]
+        return await self._read(columns.adoption_from, self.sql.load_adoptions, *self._keys(known)) if known else []
+
+    async def find_reruns(self, tenant: str, run_id: str, limit: int = 100) -> list[str]:
+        if not self._can_exist(run_id):
+            return []
+        return await self._find(lambda row: str(row[0]), self.sql.find_reruns, tenant, run_id, limit)
 
     async def read_gates(self, tenant: str, run_id: str) -> list[Gate]:
         return await self._read_of_run("gates", columns.gate_from, self.sql.read_gates, tenant, run_id)

@@ -118,6 +118,7 @@ class Context:
         "correlation_id",
         "deadline",
         "deadline_at",
+        "effect_of",
         "idempotency_key",
         "outputs",
         "run_id",
@@ -154,11 +155,14 @@ class Context:
         shared: Mapping[str, Any] | None = None,
         progressed: Callable[[], None] | None = None,
         trace: str | None = None,
+        effect_of: str | None = None,
     ) -> None:
         self.trace = trace
         self.run_id, self.workflow, self.version, self.tenant = run_id, workflow, version, tenant
         self.step, self.attempt, self.undoing = step, attempt, undoing
-        self.idempotency_key = f"{run_id}:{step}:compensate" if undoing else f"{run_id}:{step}"
+        # What an adopted step did has one undo, whichever run executes it: its key is that of the run that did it.
+        self.effect_of = effect_of
+        self.idempotency_key = f"{effect_of or run_id}:{step}:compensate" if undoing else f"{run_id}:{step}"
         self._input = input
         self.outputs: Mapping[str, Any] = {} if outputs is None else outputs
         self.correlation_id, self.business_key = correlation_id, business_key

@@ -269,8 +269,15 @@ class Job(msgspec.Struct, eq=False):
             shared=shared,
             progressed=self.progressed,
             trace=self.trace,
+            effect_of=self._effect_of,
         )
         return self.context
+
+    @property
+    def _effect_of(self) -> str | None:
+        """The run that did what an undo step undoes, if that is another one."""
+        note = self.claim.step.note
+        return None if note is None or note.adopted is None else note.adopted.run
 
 
 def rules_job(job: Job, rules: Prepared) -> Job:

@@ -67,6 +67,8 @@ LEG = MachineView(
         Extension("planned", "dropped", "skipped or cancelled before it began"),
         Extension("travelling", "dropped", "skipped or cancelled on its way"),
         Extension("planned", "broken", "refused before it began"),
+        Extension(None, "done", "an earlier journey brought it", when=("adopted",)),
+        Extension(None, "dropped", "an earlier journey left it out", when=("adopted_skipped",)),
     ),
 )
 

@@ -22,6 +22,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState, WorkerState
+from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.bounds import check_revision, check_version, check_worker
 from stepkeep.store.change import (
     Basis,
@@ -209,6 +210,8 @@ class _Change:
             await self._ask("load", lambda: self._session.load(more.wants, self.loaded))
         if more.definitions or more.idempotency or more.business_keys or more.policies or more.revisions or more.spend:
             await self._ask("look up", lambda: self._session.look_up(more, self.loaded))
+        if more.adoptions:
+            await self._ask("load adoptions", lambda: self._session.load_adoptions(more.adoptions, self.loaded))
         if more.triggers:
             await self._wait("lock triggers", lambda: self._session.lock_triggers(more, self.loaded))
         if more.keys:
@@ -551,6 +554,19 @@ class ModelStore:
 
     async def tail_position(self) -> str:
         return await self._read("read", lambda: str(len(self._tables.positions)))
+
+    async def read_adoptions(self, tenant: str, run_ids: Sequence[str]) -> list[AdoptionRow]:
+        wanted = [(tenant, run_id) for run_id in run_ids]
+        return await self.wire.ask(
+            "read adoptions", lambda: [row for key in wanted for row in self._tables.adopted_from(key)]
+        )
+
+    async def find_reruns(self, tenant: str, run_id: str, limit: int = 100) -> list[str]:
+        def find() -> list[str]:
+            found = [key[1] for key, one in self._tables.details.items() if key[0] == tenant and one.rerun_of == run_id]
+            return sorted(found, reverse=True)[:limit]
+
+        return await self.wire.ask("find reruns", find)
 
     async def read_gates(self, tenant: str, run_id: str) -> list[Gate]:
         rows = self._tables.gates

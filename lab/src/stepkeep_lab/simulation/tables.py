@@ -14,6 +14,7 @@ from stepkeep.kernel.decision import asked_names
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
+from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.bounds import check_write
 from stepkeep.store.change import (
     IdempotencyKey,
@@ -55,6 +56,7 @@ class Tables:
         self.outbox: dict[RunKey, dict[tuple[int, int], OutboxEntry]] = {}
         self.gates: dict[RunKey, dict[tuple[int, int], Gate]] = {}
         self.votes: dict[RunKey, dict[tuple[int, int, str], Vote]] = {}
+        self.adoptions: dict[RunKey, tuple[AdoptionRow, ...]] = {}
         self.idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
         self.business: dict[BusinessKey, str] = {}
         self.mailbox: dict[tuple[str, str, str], MailboxMessage] = {}
@@ -173,7 +175,7 @@ class Tables:
         check_write(what)
         released = set(what.released_keys)
         for new in what.new_runs:
-            self._check_new(new, released)
+            self._check_new(new, released, set(what.released_undo))
         for change in what.runs:
             before = self.runs.get((change.run.tenant, change.run.id))
             if before is None or before.seq != change.was or self.is_quarantined((before.tenant, before.id)):
@@ -192,7 +194,7 @@ class Tables:
             refuse_step(step, old)
         self._check_record(what)
 
-    def _check_new(self, new: NewRun, released: set[tuple[str, str]]) -> None:
+    def _check_new(self, new: NewRun, released: set[tuple[str, str]], given_up: set[RunKey]) -> None:
         run, promise = new.run, new.idempotency
         if (run.tenant, run.id) in self.runs:
             raise Contended(MET)
@@ -205,6 +207,20 @@ class Tables:
         refuse_run(run)
         for step in new.steps:
             refuse_step(step)
+        for one in new.adoptions:
+            taken = (owner for owner in self.adopted_from((one.tenant, one.source_run)) if owner.owned)
+            rivals = [owner for owner in taken if owner.source_step == one.source_step]
+            if one.owned and any((owner.tenant, owner.run_id) not in given_up for owner in rivals):
+                raise Contended(MET)
+
+    def adopted_from(self, key: RunKey) -> tuple[AdoptionRow, ...]:
+        """What runs adopted from this one."""
+        rows = (row for mine in self.adoptions.values() for row in mine)
+        return tuple(row for row in rows if (row.tenant, row.source_run) == key)
+
+    def is_referred(self, key: RunKey) -> bool:
+        """Whether a live run adopted from this one."""
+        return any(self.runs[row.tenant, row.run_id].ended_at is None for row in self.adopted_from(key))
 
     def _check_record(self, what: Write) -> None:
         self.triggers.check(what)
@@ -240,6 +256,8 @@ class Tables:
         """Make it so; it was checked."""
         for key in what.released_keys:
             self.business.pop(key, None)
+        for run_key in what.released_undo:
+            self.adoptions[run_key] = tuple(replace(one, owned=0) for one in self.adoptions.get(run_key, ()))
         for new in what.new_runs:
             self._write_new(new)
         for change in what.runs:
@@ -299,6 +317,7 @@ class Tables:
         self.outbox[key] = {(told.seq, told.number): told for told in new.outbox}
         self.gates[key] = {(gate.no, gate.activation): gate for gate in new.gates}
         self.votes[key] = {}
+        self.adoptions[key] = new.adoptions
         if new.idempotency is not None:
             promise = new.idempotency
             self.idempotency[promise.tenant, promise.operation, promise.key] = promise
@@ -313,6 +332,7 @@ class Tables:
         for rows in (self.runs, self.details, self.steps, self.attempts, self.journal, self.messages, self.outbox):
             rows.pop(key)
         self.gates.pop(key)
+        self.adoptions.pop(key)
         self.signed_heads.pop(key, None)
         self.votes.pop(key)
         self.evidence.pop(key, None)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from stepkeep.cli.arguments import Apps, By, Capabilities, Concurrency, Input, RunId
+from stepkeep.cli.commands.continuing import Asked, DryRun, Place, go_on, preview
 from stepkeep.cli.commands.run import conclude
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import quiet_stdout
@@ -31,9 +32,18 @@ def rerun(
     concurrency: Concurrency = 16,
     by: By = None,
     capability: Capabilities = None,
+    from_step: Annotated[
+        str | None,
+        typer.Option("--from", metavar="STEP", help="Run only this step and what depends on it; adopt the rest."),
+    ] = None,
+    dry_run: DryRun = False,
 ) -> int:
     """Run a finished run again, as a new run that names the old one."""
     given = json_value(input, "--input")
+    if dry_run or from_step is not None:
+        asked = Asked(how="rerun", run=run, start=from_step, given=given, key=key, by=by)
+        place = Place(apps=app or [], wait=wait, concurrency=concurrency, capabilities=capability or [])
+        return preview(settings, asked) if dry_run else go_on(settings, policies, asked, place)
     with quiet_stdout(settings.json):
         load_handlers(app or [])
         worked = asyncio.run(_rerun(settings, policies, run, given, key, wait, concurrency, by, capability or []))

@@ -79,6 +79,8 @@ STEP = MachineView(
             "WaitingForManualCompletion", "Cancelled",
             "The run was cancelled or failed, or a failure is tolerated: a run that ends leaves no action waiting.",
         ),
+        Extension(None, "Succeeded", "An earlier run ran it and it Succeeded there; this run takes its result by reference.", when=("adopted",)),
+        Extension(None, "Cancelled", "An earlier run left it out, and this one takes that over.", when=("adopted_skipped",)),
     ),
 )
 

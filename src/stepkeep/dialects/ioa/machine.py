@@ -83,6 +83,11 @@ RUN = MachineView(
         Extension(
             "queued", "failed", "the workflow's timeout counts from its start, and no worker came in time (§3.4)"
         ),
+        Extension(
+            "queued",
+            "compensating",
+            "it retries an earlier workflow and stops before its first step: it undoes that one's",
+        ),
         Extension("executing", "failed", "the policy says compensate and nothing is to be undone, or a rule failed"),
         Extension("executing", "compensating", "cancelled with compensation, or a rule of the workflow failed"),
         Extension(
@@ -129,6 +134,15 @@ STEP = MachineView(
         Extension("pending", "failed", "a policy denied it, or its condition could not be evaluated, before it began"),
         Extension("pending", "cancelled", "the workflow stopped or was cancelled before it began"),
         Extension("running", "cancelled", "the workflow stopped or was cancelled while it ran or waited"),
+        Extension(
+            None,
+            "completed",
+            "an earlier run finished it, and this one takes its result by reference",
+            when=("adopted",),
+        ),
+        Extension(
+            None, "skipped", "an earlier run left it out, and this one takes that over", when=("adopted_skipped",)
+        ),
     ),
     # A retry does not go back: from its first claim, or its gate's opening, a step shows running until it ends.
     sticky={"running": frozenset({"pending"})},

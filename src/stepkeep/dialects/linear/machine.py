@@ -148,6 +148,12 @@ STEP = MachineView(
             "its leases were lost too often, its rules or its children failed; no handler returned Dead",
         ),
         Extension("WAITING", "READY", "a held step was approved, or a person retries it; no event came"),
+        Extension(
+            None, "DONE", "an earlier run finished it, and this one takes its result by reference", when=("adopted",)
+        ),
+        Extension(
+            None, "SKIPPED", "an earlier run left it out, and this one takes that over", when=("adopted_skipped",)
+        ),
     ),
     # A timed-out WAITING step is claimed directly; the seed does not show that our row is READY for a moment.
     quiet=frozenset({"deadline_handed_over"}),

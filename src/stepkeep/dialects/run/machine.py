@@ -190,6 +190,15 @@ STEP = MachineView(
         ),
         Extension("RUNNING", "FAILED", "its worker was lost, and policy denied another attempt", when=("denied",)),
         Extension("RUNNING", "RUNNING", "its handler is done and another worker takes over its rules alone"),
+        Extension(
+            None,
+            "SUCCEEDED",
+            "an earlier run finished it, and this one takes its result by reference",
+            when=("adopted",),
+        ),
+        Extension(
+            None, "SKIPPED", "an earlier run left it out, and this one takes that over", when=("adopted_skipped",)
+        ),
         *(
             Extension(
                 state,

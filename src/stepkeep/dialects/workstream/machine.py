@@ -67,6 +67,8 @@ STEP = MachineView(
         Extension("retrying",   "failed",    "A live policy denied another attempt, or held it and people refused it."),
         Extension("retrying",   "completed", "In other formats only: policy held another attempt; a hold shows what was shown before it."),
         Extension("running",    "completed", "In other formats only: a wait shows what was shown before it, so where that was running, its message completes it."),
+        Extension(None,         "completed", "An earlier workstream completed it, and this one takes its result by reference.", when=("adopted",)),
+        Extension(None,         "cancelled", "In other formats only: an earlier run left it out, and this one takes that over.", when=("adopted_skipped",)),
     ),
 )
 

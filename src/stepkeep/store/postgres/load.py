@@ -110,6 +110,10 @@ class Loading:
             asked = zip(*more.business_keys, strict=True)
             for tenant, key, run_id in await fetch(self.connection, SQL.load_business_keys, *asked):
                 loaded.business_keys[tenant, key] = run_id
+        if more.adoptions:
+            loaded.adoptions.update(dict.fromkeys(more.adoptions, ()))
+            for row in await self._fetch(SQL.load_adoptions, more.adoptions):
+                loaded.adoptions[row[0], row[3]] += (columns.adoption_from(row),)
         if more.triggers:
             asked = zip(*more.triggers, strict=True)
             for row in await fetch(self.connection, SQL.lock_triggers, *asked):

@@ -122,7 +122,7 @@ class PostgresStore(SharedReads):
         self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
         self.audit = AuditTables(SQL, self._find, self._transact)
         self.quotas = QuotaTables(SQL, self._transact)
-        self.triggers = TriggerTables(SQL, self._find, self._transact, self)
+        self.triggers = TriggerTables(SQL, self._find, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self.clock_offset, self._can_exist)
         self.jobs = JobTables(SQL, self._find, self._transact, lambda: self.clock_offset)
         self._is_open = False
@@ -537,6 +537,9 @@ class PostgresStore(SharedReads):
 
     def _numbers(self, some: Collection[int]) -> str:
         return numbers(list(some))
+
+    def _keys(self, some: Sequence[RunKey]) -> tuple[object, ...]:
+        return names([key[0] for key in some]), ids([key[1] for key in some])
 
     def _can_exist(self, run_id: str) -> bool:
         return is_run_id(run_id) is not None

@@ -34,6 +34,9 @@ async def write(connection: Connection, what: Write, clock_offset: int) -> None:
     """Write everything, in an order that respects foreign keys."""
     if what.released_keys:
         await _release_keys(connection, what)
+    if what.released_undo:
+        tenants, run_ids = zip(*what.released_undo, strict=True)
+        await execute(connection, SQL.release_adoptions, names(tenants), ids(run_ids))
     if what.new_runs:
         await _insert_runs(connection, what.new_runs, clock_offset=clock_offset)
     if what.has_hot_rows:
@@ -73,6 +76,8 @@ async def _write_rest(connection: Connection, what: Write, clock_offset: int) ->
         await execute(connection, SQL.emit_deliveries, *given)
     if gates := [*(one for new in what.new_runs for one in new.gates), *what.gates]:
         await _insert(connection, SQL.insert_gates, gates)
+    if adopted := [one for new in what.new_runs for one in new.adoptions]:
+        await execute(connection, SQL.insert_adoptions, *parameters.arrays_of(adopted, Bytes()))
     if cursors := [one for new in what.new_runs for one in new.deliveries]:
         await _insert(connection, SQL.insert_deliveries, cursors)
     if what.gate_changes:

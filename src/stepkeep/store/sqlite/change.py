@@ -24,7 +24,7 @@ from stepkeep.store.columns import json_text
 from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.sqlite import rows
-from stepkeep.store.sqlite.deliveries import advance, begin, emit, note_endings
+from stepkeep.store.sqlite.deliveries import advance, begin, emit
 from stepkeep.store.sqlite.people import load_authorities
 from stepkeep.store.sqlite.rows import Row
 from stepkeep.store.statements import load_statements
@@ -189,6 +189,10 @@ def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
     if more.business_keys:
         for tenant, key, run_id in _read(connection, SQL.load_business_keys, more.business_keys):
             loaded.business_keys[tenant, key] = run_id
+    if more.adoptions:
+        loaded.adoptions.update(dict.fromkeys(more.adoptions, ()))
+        for row in _read(connection, SQL.load_adoptions, more.adoptions):
+            loaded.adoptions[row[0], row[3]] += (columns.adoption_from(row),)
     if more.triggers:
         for row in _read(connection, SQL.lock_triggers, more.triggers):
             loaded.triggers[row[0], row[1]] = columns.trigger_from(row)
@@ -281,7 +285,6 @@ def record(connection: apsw.Connection, now: int, what: Write, known: Loaded) ->
         raise Contended("the start of a run is in the future: load again with locks")
     _write_runs(connection, what.runs, known)
     advance(connection, what.runs, now)
-    note_endings(connection, [change.run for change in what.runs], now)
     hot, others = _in_two(what, known)
     found = _count(connection, SQL.update_step_hot_columns, [(*rows.step_hot_columns(step), now) for step in hot])
     found += _count(connection, SQL.update_standing_steps, [(*rows.step_row(step), now) for step in others])
@@ -295,12 +298,13 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
     many = connection.executemany
     if what.released_keys:
         many(SQL.release_business_keys, what.released_keys)
+    if what.released_undo:
+        many(SQL.release_adoptions, what.released_undo)
     if what.new_runs:
         _write_new_runs(connection, what, loaded.now)
     if what.runs:
         _write_runs(connection, what.runs, loaded)
         advance(connection, what.runs, loaded.now)
-        note_endings(connection, [change.run for change in what.runs], loaded.now)
     if what.new_steps:
         many(SQL.insert_steps, map(rows.step_row, what.new_steps))
     if what.steps:
@@ -388,9 +392,9 @@ def _write_new_runs(connection: apsw.Connection, what: Write, now: int) -> None:
     many(SQL.insert_messages, (rows.row_of(message) for one in new for message in one.messages))
     many(SQL.insert_outbox, (rows.row_of(entry) for one in new for entry in one.outbox))
     many(SQL.insert_gates, (rows.row_of(gate) for one in new for gate in one.gates))
+    many(SQL.insert_adoptions, (rows.row_of(adoption) for one in new for adoption in one.adoptions))
     many(SQL.insert_deliveries, (rows.row_of(cursor) for one in new for cursor in one.deliveries))
     begin(connection, new, now)
-    note_endings(connection, [one.run for one in new], now)
     emit(connection, [entry for one in new for entry in one.outbox], now)
     keys = (one.idempotency for one in new if one.idempotency is not None)
     many(SQL.insert_idempotency_keys, map(rows.row_of, keys))

@@ -148,6 +148,7 @@ def _portable(context: Context) -> dict[str, Any]:
         "deadline_at": context.deadline_at,
         "completion_token": context.completion_token,
         "trace": context.trace,
+        "effect_of": context.effect_of,
     }
 
 

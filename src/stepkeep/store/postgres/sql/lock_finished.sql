@@ -1,4 +1,5 @@
--- Lock those of the given runs that are finished, not locked, and have nothing left to deliver.
+-- Lock those of the given runs that are finished, not locked, have nothing left to deliver, and have no live run
+-- that adopted from them.
 select run.id::text
 from unnest($2::text::uuid[]) as wanted (run_id)
 cross join lateral (
@@ -7,13 +8,13 @@ cross join lateral (
     where runs.tenant = $1 and runs.id = wanted.run_id and runs.ended_at is not null
         and (runs.tenant, runs.id) not in (select tenant, run_id from quarantine where released_at is null)
         and not exists (
+            select 1 from adoptions a join runs r on r.tenant = a.tenant and r.id = a.run_id
+            where a.tenant = runs.tenant and a.source_run = runs.id and r.ended_at is null)
+        and not exists (
             select 1 from deliveries c
             where c.tenant = runs.tenant and c.run_id = runs.id and (c.ready_at is not null or c.dead_at is not null)
                 and (
                     c.sink = 'webhook_url' or substr(c.sink, 1, 5) = 'hook:'
                     or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
-        and not exists (
-            select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
-            where f.tenant = runs.tenant and f.source = runs.id::text and f.state = 'awaiting' and t.removed_at is null)
     for update skip locked
 ) as run

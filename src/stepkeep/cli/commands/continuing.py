@@ -1,0 +1,159 @@
+"""`stepkeep retry` and `stepkeep fork`: a new run that goes on with a finished one, and the preview of it.
+
+`rerun --from` uses the same functions. It calls the engine and prints; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from stepkeep.cli.arguments import LARGEST, Apps, By, Capabilities, Concurrency, Input, RunId
+from stepkeep.cli.commands.run import conclude
+from stepkeep.cli.policies import Policies
+from stepkeep.cli.printer import answer, quiet_stdout, say
+from stepkeep.cli.screens import screen_for
+from stepkeep.cli.session import find_run, json_value, load_handlers, open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import SUCCEEDED
+from stepkeep.cli.working import Worked, work_on
+from stepkeep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run again and what would be adopted.")]
+Version = Annotated[
+    int | None,
+    typer.Option(
+        "--version", metavar="N", min=1, max=LARGEST, help="Another version of the workflow, where it is safe."
+    ),
+]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Execute it here, or leave it to the workers.")]
+Key = Annotated[
+    str | None, typer.Option("--key", metavar="KEY", help="Idempotency key: the same key never makes a second run.")
+]
+
+
+class Asked(NamedTuple):
+    """How to go on, with which run and from which step."""
+
+    how: str
+    run: str
+    start: str | None = None
+    given: Any = None
+    version: int | None = None
+    key: str | None = None
+    by: str | None = None
+
+
+class Place(NamedTuple):
+    """Where the new run is executed: here, with this code, or by workers elsewhere."""
+
+    apps: list[str]
+    wait: bool
+    concurrency: int
+    capabilities: list[str]
+
+
+def retry(
+    settings: Settings,
+    policies: Policies,
+    run: RunId,
+    app: Apps = None,
+    version: Version = None,
+    dry_run: DryRun = False,
+    wait: Wait = True,
+    key: Key = None,
+    concurrency: Concurrency = 16,
+    by: By = None,
+    capability: Capabilities = None,
+) -> int:
+    """Continue a run that did not succeed: adopt its finished steps in a new run, and run the others."""
+    asked = Asked(how="retry", run=run, version=version, key=key, by=by)
+    place = Place(apps=app or [], wait=wait, concurrency=concurrency, capabilities=capability or [])
+    return preview(settings, asked) if dry_run else go_on(settings, policies, asked, place)
+
+
+def fork(
+    settings: Settings,
+    policies: Policies,
+    run: RunId,
+    at: Annotated[str, typer.Option("--at", metavar="STEP", help="The step from which the new run takes its course.")],
+    app: Apps = None,
+    input: Input = None,  # noqa: A002 - the option's name
+    version: Version = None,
+    dry_run: DryRun = False,
+    wait: Wait = True,
+    key: Key = None,
+    concurrency: Concurrency = 16,
+    by: By = None,
+    capability: Capabilities = None,
+) -> int:
+    """Take another course from a step of a finished run, with another input if one is given."""
+    given = json_value(input, "--input")
+    asked = Asked(how="fork", run=run, start=at, given=given, version=version, key=key, by=by)
+    place = Place(apps=app or [], wait=wait, concurrency=concurrency, capabilities=capability or [])
+    return preview(settings, asked) if dry_run else go_on(settings, policies, asked, place)
+
+
+def go_on(settings: Settings, policies: Policies, asked: Asked, place: Place) -> int:
+    """Start the new run, and execute it here or leave it to the workers."""
+    with quiet_stdout(settings.json):
+        load_handlers(place.apps)
+        worked = asyncio.run(_go_on(settings, policies, asked, place))
+    return conclude(settings, worked, place.apps)
+
+
+async def _go_on(settings: Settings, policies: Policies, asked: Asked, place: Place) -> Worked:
+    async with open_engine(settings, policies, operation="run" if place.wait else None) as engine:
+        run_id = await _started(engine, asked)
+        if not place.wait:
+            return Worked(await engine.show(run_id), {}, interrupted=False)
+        screen = screen_for(json=settings.json)
+        return await work_on(engine, run_id, screen, concurrency=place.concurrency, capabilities=place.capabilities)
+
+
+async def _started(engine: AsyncEngine, asked: Asked) -> str:
+    run_id = await find_run(engine, asked.run)
+    common: dict[str, Any] = {"version": asked.version, "idempotency_key": asked.key, "by": asked.by}
+    if asked.start is None:
+        return (await engine.continuations.retry(run_id, **common)).run_id
+    method = engine.continuations.rerun if asked.how == "rerun" else engine.continuations.fork
+    return (await method(run_id, asked.start, input=asked.given, **common)).run_id
+
+
+def preview(settings: Settings, asked: Asked) -> int:
+    """Say what would happen, and write nothing."""
+    if asked.how == "rerun" and asked.start is None:
+        raise InvalidInput("--dry-run goes with --from: without it every step runs again.")
+    found = asyncio.run(_preview(settings, asked))
+    if settings.json:
+        answer({"continuation": found})
+    else:
+        for line in _lines(found, settings, asked):
+            say(line)
+    return SUCCEEDED
+
+
+async def _preview(settings: Settings, asked: Asked) -> dict[str, Any]:
+    async with open_engine(settings, operation="continuations.preview") as engine:
+        run_id = await find_run(engine, asked.run)
+        return await engine.continuations.preview(
+            run_id, asked.how, start=asked.start, input=asked.given, version=asked.version, by=asked.by
+        )
+
+
+def _lines(found: dict[str, Any], settings: Settings, asked: Asked) -> Iterator[str]:
+    for step in found["steps"]:
+        said = f"{step['step']} is adopted: " if step["adopted"] else f"{step['step']} runs again: "
+        repeat = f"; its effect ({step['effect']}) may happen twice" if step["may_repeat"] else ""
+        yield said + step["says"] + repeat
+    if found["owns_undo"]:
+        yield f"a rollback of the new run would also undo {', '.join(found['owns_undo'])}"
+    option = {"rerun": "--from", "fork": "--at"}.get(asked.how)
+    words = [] if option is None or asked.start is None else [option, asked.start]
+    yield f"Do it: {settings.command(asked.how, found['run_id'], *words)}"

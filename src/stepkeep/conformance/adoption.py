@@ -1,0 +1,148 @@
+"""Checks what a run adopted from an earlier one: the reference in its creation, each adopted step, and the original.
+
+A run that continues another one says in the detail of its creation which steps it takes, from which run, under which
+fence and with which output. It reads logs alone. `reenact.py` follows one run by it; `check_originals` compares with
+the journals of the runs that executed the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stepkeep.conformance.line import Line
+from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.schema import Shape, digest, misfits, text, whole
+from stepkeep.conformance.steps import Step
+
+Problem = tuple[Code, str]
+
+ADOPTING = frozenset({"adopted", "adopted_skipped"})
+"""Triggers by which a run takes the result of an earlier one."""
+
+WAYS = frozenset({"retry", "rerun", "fork"})
+
+
+def _flag(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(text(name) for name in value)
+
+
+def _way(value: Any) -> bool:
+    return isinstance(value, str) and value in WAYS
+
+
+def _references(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) and not list(misfits(one, ITEM, "")) for one in value)
+
+
+ITEM = Shape(
+    {"step": text, "run": text, "fence": whole, "undo": _flag},
+    {"its_step": text, "digest": digest, "executors": _names},
+)
+WHOLE = Shape({"run": text, "as": _way, "adopted": _references}, {"from": text})
+
+
+def is_continuation(value: Any) -> bool:
+    """Whether this is what the creation of a run may say about the run that it continues."""
+    return isinstance(value, dict) and not list(misfits(value, WHOLE, ""))
+
+
+class Adoption:
+    """What one run said that it adopts, and what it has adopted so far."""
+
+    def __init__(self, told: Any) -> None:
+        known: Mapping[str, Any] = told if is_continuation(told) else {"adopted": [], "as": ""}
+        self._told: list[dict[str, Any]] = known["adopted"]
+        self._by_name = {item["step"]: item for item in self._told}
+        self._is_retry = known["as"] == "retry"
+        self._taken = 0
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the run has adopted a step."""
+        return self._taken > 0
+
+    def take(self, line: Line) -> Iterator[Problem]:
+        """Check the line of an adopted step against what the creation of the run says."""
+        item = self._by_name.get(line.step or "")
+        if item is None:
+            yield Code.ADOPTION, "it is adopted, but the creation of the run does not name it"
+            return
+        place, self._taken = self._taken, self._taken + 1
+        if place >= len(self._told) or self._told[place]["step"] != line.step:
+            yield Code.ADOPTION, "it is adopted out of the order that the creation of the run gives"
+        if item.get("digest") != line.digest:
+            yield Code.ADOPTION, f"metadata.digest is {quoted(line.digest)}, expected {quoted(item.get('digest'))}"
+        if item["undo"] and not self._is_retry:
+            yield Code.ADOPTION, "the run owns its undo, which only a retry takes over"
+        if item["undo"] and line.trigger != "adopted":
+            yield Code.ADOPTION, "the run owns the undo of a step that was skipped"
+
+    def unsaid(self) -> list[str]:
+        """Steps that the creation names and the run did not adopt; each is told once."""
+        left = [item["step"] for item in self._told[self._taken :]]
+        self._taken = len(self._told)
+        return left
+
+    def is_anothers(self, step: Step) -> bool:
+        """Whether this step was adopted, and its effect is not for this run to undo."""
+        item = self._by_name.get(step.name)
+        return step.ended_as in ADOPTING and item is not None and not item["undo"]
+
+
+def references_in(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What a canonical log says that its run adopted."""
+    for line in lines:
+        detail = line["metadata"].get("detail")
+        told: Any = detail.get("continues") if isinstance(detail, dict) else None
+        if is_continuation(told):
+            return list(told["adopted"])
+    return []
+
+
+def check_originals(
+    references: Sequence[Mapping[str, Any]], originals: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> Iterator[tuple[str, str | None]]:
+    """Each reference with what is wrong with it: None if the original journal has the step as it says.
+
+    `originals` has the canonical logs of the runs that executed the steps; a step of another run is left out.
+    """
+    for item in references:
+        if item["run"] in originals:
+            yield item["step"], _difference(item, originals[item["run"]])
+
+
+def _difference(item: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> str | None:
+    name = item.get("its_step", item["step"])
+    moves = [line for line in lines if line["metadata"].get("step") == name]
+    ends = [line for line in moves if line["to_state"] in ("succeeded", "skipped")]
+    if not ends:
+        return f"run {item['run']} never finished step {quoted(name)}"
+    fence, output = _ended_with(lines, name)
+    if fence != item["fence"]:
+        return f"its fence is {item['fence']}, and run {item['run']} finished it under {fence}"
+    if output != item.get("digest"):
+        return f"its digest is {quoted(item.get('digest'))}, and run {item['run']} has {quoted(output)}"
+    if item["undo"] and any(_undoes(line, name) for line in lines):
+        return f"run {item['run']} undid it"
+    return None
+
+
+def _ended_with(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[int, str | None]:
+    """The fence and the digest under which a step ended; of several digests the last is that of its output."""
+    fence, output = 0, None
+    for line in lines:
+        said = line["metadata"]
+        if said.get("step") != name or line["trigger"] in ("gate_opened", "held"):
+            continue
+        fence = said.get("fence", fence)
+        output = said.get("digest", output)
+    return fence, output
+
+
+def _undoes(line: Mapping[str, Any], name: str) -> bool:
+    return bool(line["metadata"].get("step") == f"undo:{name}" and line["to_state"] == "succeeded")

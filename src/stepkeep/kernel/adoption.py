@@ -1,0 +1,226 @@
+"""Adoption: a new run takes the finished steps of an earlier one instead of running them again.
+
+`choose` says which steps are taken and why the others run again; `adopt_all` adds their rows to the new run. It reads
+no store. `operations/going_on.py` chooses and previews, `create.py` adopts, `progress.py` goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.kernel.definition import Effect
+from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.failure import Settled
+from stepkeep.kernel.plan import Plan, PlannedStep
+from stepkeep.kernel.rows import Adopted, Note, Step
+from stepkeep.kernel.states import StepState
+from stepkeep.kernel.stopping import may_have_run
+from stepkeep.kernel.tables import StepTrigger
+
+
+class GoingOn(StrEnum):
+    """How a new run goes on with an earlier one."""
+
+    RETRY = "retry"
+    """After a fix: what did not finish runs again, and the new run is responsible for the undo of the rest."""
+    RERUN = "rerun"
+    """From a named step: it and everything after it runs again."""
+    FORK = "fork"
+    """Another course from a named step, with another input if one is given."""
+
+
+class Why(StrEnum):
+    """Why a step is adopted, or runs again."""
+
+    SUCCEEDED = "succeeded"
+    SKIPPED = "skipped"
+    CHOSEN = "chosen"
+    """It is the named step."""
+    FOLLOWS = "follows"
+    """A step that it depends on runs again."""
+    NOT_FINISHED = "not_finished"
+    """It failed, was cancelled, or did not begin."""
+    UNDONE = "undone"
+    """The earlier run undid it, or began to."""
+    INPUT_DIFFERS = "input_differs"
+    """People decided, or a condition was evaluated, on another input."""
+    OWN_DECISION = "own_decision"
+    """The person that asks for the new run decided about it, and may not do both."""
+    ADDED = "added"
+    """The newer version adds it."""
+
+
+ADOPTING = frozenset({Why.SUCCEEDED, Why.SKIPPED})
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of one step. `of` is the step that it follows; `may_repeat`: its effect happened, or may have
+    happened, and it runs again."""
+
+    name: str
+    why: Why
+    of: str | None = None
+    may_repeat: bool = False
+
+    @property
+    def adopted(self) -> bool:
+        return self.why in ADOPTING
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person asks for: how to go on, from which step, whether the input is the same, and who asks."""
+
+    how: GoingOn
+    start: str | None = None
+    same_input: bool = True
+    actor: str = ""
+
+
+class Continuation(msgspec.Struct, frozen=True, kw_only=True):
+    """The finished steps that a new run takes: their notes by step number of the new plan."""
+
+    how: GoingOn
+    run_id: str
+    start: str | None = None
+    notes: Mapping[int, Note] = {}
+
+    def told(self, plan: Plan) -> dict[str, Any]:
+        """What the journal says about it, the adopted steps in the order of their completion."""
+        start = {} if self.start is None else {"from": self.start}
+        taken = [_told(plan.steps[no].name, reference) for no, _, reference in self.in_order()]
+        return {"run": self.run_id, "as": str(self.how), **start, "adopted": taken}
+
+    def in_order(self) -> list[tuple[int, Note, Adopted]]:
+        """Number, note and reference of each adopted step, in the order of their completion."""
+        taken = [(no, note, note.adopted) for no, note in self.notes.items() if note.adopted is not None]
+        return sorted(taken, key=lambda one: one[2].place)
+
+
+def _told(name: str, reference: Adopted) -> dict[str, Any]:
+    said: dict[str, Any] = {"step": name, "run": reference.run, "fence": reference.fence}
+    said |= {} if reference.step == name else {"its_step": reference.step}
+    said |= {} if reference.digest is None else {"digest": reference.digest}
+    said |= {"executors": list(reference.executors)} if reference.executors else {}
+    return said | {"undo": reference.owned}
+
+
+def choose(old: Plan, rows: Mapping[int, Step], new: Plan, asked: Asked, undone: Collection[str] = ()) -> list[Choice]:
+    """What becomes of each step of the new plan, in its order. A step is adopted only with all that it depends on.
+
+    `undone` are steps that another run has undone, which took over their undo.
+    """
+    found: dict[str, Choice] = {}
+    for no in _by_dependency(new):
+        planned = new.steps[no]
+        found[planned.name] = _choice(old, rows, planned, asked, undone, found)
+    return [found[planned.name] for planned in new.steps]
+
+
+def _by_dependency(plan: Plan) -> Iterator[int]:
+    """Every step after those that it depends on."""
+    unmet = {planned.no: planned.unmet for planned in plan.steps}
+    queue = [planned.no for planned in plan.steps if not planned.unmet]
+    for no in queue:  # grows during the loop
+        yield no
+        for follower, _ in plan.steps[no].dependents:
+            unmet[follower] -= 1
+            if not unmet[follower]:
+                queue.append(follower)
+
+
+def _choice(
+    old: Plan,
+    rows: Mapping[int, Step],
+    planned: PlannedStep,
+    asked: Asked,
+    undone: Collection[str],
+    found: Mapping[str, Choice],
+) -> Choice:
+    name, no = planned.name, old.number(planned.name)
+    if no is None:
+        return Choice(name=name, why=Why.ADDED)
+    row = rows[no]
+    undo = rows.get(no + old.size)
+    repeats = _had_effect(row, old.steps[no]) and not _is_undone(undo) and name not in undone
+
+    def again(why: Why, of: str | None = None) -> Choice:
+        return Choice(name=name, why=why, of=of, may_repeat=repeats)
+
+    if name == asked.start:
+        return again(Why.CHOSEN)
+    for edge in planned.definition.depends_on:
+        if not found[edge.step].adopted:
+            return again(Why.FOLLOWS, edge.step)
+    if row.state not in (StepState.SUCCEEDED, StepState.SKIPPED):
+        return again(Why.NOT_FINISHED)
+    if name in undone or (undo is not None and undo.fence):
+        return again(Why.UNDONE)
+    if (reason := _decided_anew(row, old.steps[no], asked)) is not None:
+        return again(reason)
+    return Choice(name=name, why=Why.SUCCEEDED if row.state is StepState.SUCCEEDED else Why.SKIPPED)
+
+
+def _decided_anew(row: Step, planned: PlannedStep, asked: Asked) -> Why | None:
+    """Why people, or a condition, must decide about a finished step once more."""
+    note = row.note or Note()
+    is_decided = planned.gate is not None or note.held or note.permit is not None or bool(note.deciders)
+    skips = row.state is StepState.SKIPPED
+    if is_decided and skips:
+        return Why.NOT_FINISHED
+    if is_decided and asked.actor in note.deciders:
+        return Why.OWN_DECISION
+    reads = skips and planned.condition is not None and planned.condition.reads_input
+    return Why.INPUT_DIFFERS if not asked.same_input and (is_decided or reads) else None
+
+
+def _had_effect(row: Step, planned: PlannedStep) -> bool:
+    """Whether the earlier run did something by this step that is more than reading, or may have."""
+    happened = row.state is StepState.SUCCEEDED or may_have_run(row)
+    definition = planned.definition
+    return happened and (definition.undo is not None or definition.effect is not Effect.READ)
+
+
+def _is_undone(undo: Step | None) -> bool:
+    return undo is not None and undo.state is StepState.SUCCEEDED
+
+
+def is_adopted(step: Step) -> bool:
+    """Whether this step takes the result of an earlier run."""
+    return step.note is not None and step.note.adopted is not None
+
+
+def adopt_all(draft: Draft, continuation: Continuation, plan: Plan, priority: int) -> None:
+    """Add the rows of the adopted steps, in the order of their completion."""
+    run = draft.snapshot.run
+    for no, note, reference in continuation.in_order():
+        trigger = StepTrigger.ADOPTED_SKIPPED if reference.skipped else StepTrigger.ADOPTED
+        row = Step(tenant=run.tenant, run_id=run.id, no=no, queue=plan.steps[no].queue, priority=priority, note=note)
+        draft.add_settled(row, trigger, reference.digest)
+
+
+def adopted_steps(draft: Draft) -> list[Settled]:
+    """The steps that the run adopted, in the order of their completion."""
+    taken = sorted((step.settled or 0, step.no, step.state) for step in draft.every_step() if is_adopted(step))
+    return [Settled(no, state) for _, no, state in taken]
+
+
+def reference_to(run_id: str, step: str, row: Step, place: int, owned: bool, executors: Collection[str]) -> Adopted:
+    """The reference to a finished step; what the earlier run adopted itself keeps the run that executed it."""
+    before = None if row.note is None else row.note.adopted
+    if before is not None:
+        return replace(before, place=place, owned=owned and before.owned)
+    fence = row.fence if row.note is None or row.note.checked is None else row.note.checked
+    return Adopted(
+        run=run_id,
+        step=step,
+        place=place,
+        fence=fence,
+        skipped=row.state is StepState.SKIPPED,
+        owned=owned and row.state is StepState.SUCCEEDED,
+        executors=tuple(sorted(executors)),
+    )

@@ -1,0 +1,277 @@
+"""Goes on with a finished run in a new one: retry, rerun from a step, fork. Finished steps are adopted by reference.
+
+It reads the earlier run, asks the kernel which steps are adopted and starts the new run. A preview does everything but
+the start. Terminal runs never change, so that what is read here still holds when the new run starts. The engine, the
+command line and the service call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+from uuid_utils import uuid7
+
+from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.kernel.adoption import Asked, Choice, Continuation, GoingOn, Why, choose, reference_to
+from stepkeep.kernel.journal import payload_digest
+from stepkeep.kernel.payloads import read_reference
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Note, Step
+from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState, StepState
+from stepkeep.kernel.versions import obstacles
+from stepkeep.operations.adopting import refuse_second_owner
+from stepkeep.operations.plans import plan_for
+from stepkeep.operations.publish import find_plan
+from stepkeep.operations.rerun import requesters_of
+from stepkeep.operations.start import Started, Starter, StartRequest
+from stepkeep.operations.transact import Transactor
+from stepkeep.operations.views import read_snapshot
+from stepkeep.store.change import Payload
+from stepkeep.store.records import WholeRun
+
+MAX_ADOPTED_BYTES = 64 * 1024 * 1024
+"""How large the outputs of all adopted steps may be together."""
+
+SAYS: Mapping[Why, str] = {
+    Why.SUCCEEDED: "it succeeded",
+    Why.SKIPPED: "it was skipped",
+    Why.CHOSEN: "it is the step to go on from",
+    Why.FOLLOWS: "a step that it depends on runs again",
+    Why.NOT_FINISHED: "it did not finish",
+    Why.UNDONE: "it was undone, or its undo began",
+    Why.INPUT_DIFFERS: "it was decided on another input",
+    Why.OWN_DECISION: "you decided about it in the earlier run, and would now ask for it",
+    Why.ADDED: "the other version adds it",
+}
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller asks for. `given` is another input, as JSON; `version` another version of the workflow."""
+
+    how: GoingOn
+    start: str | None = None
+    given: bytes | None = None
+    version: int | None = None
+
+
+class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """The earlier run, the plan of the new one, what becomes of its steps, and the outputs to copy."""
+
+    whole: WholeRun
+    plan: Plan
+    input: bytes
+    choices: tuple[Choice, ...]
+    continuation: Continuation
+    references: tuple[str, ...]
+
+
+async def go_on(
+    transactor: Transactor,
+    starter: Starter,
+    run_id: str,
+    wanted: Wanted,
+    *,
+    tenant: str,
+    actor: str,
+    vouched_by: str | None = None,
+    key: str | None = None,
+    idempotency_key: str | None = None,
+) -> Started:
+    """Start a run that goes on with a finished one, and adopts what that one finished."""
+    found = await _prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
+    details, new_id = found.whole.record.details, str(uuid7())
+    return await starter.start(
+        StartRequest(
+            plan=found.plan,
+            tenant=tenant,
+            actor=actor,
+            vouched_by=vouched_by,
+            key=key,
+            input=found.input,
+            run_id=new_id,
+            operation=str(wanted.how),
+            idempotency_key=idempotency_key,
+            business_key=None if wanted.how is GoingOn.FORK else details.business_key,
+            correlation_id=details.correlation_id,
+            priority=found.whole.record.run.priority,
+            rerun_of=run_id,
+            labels=details.labels,
+            asked_before=requesters_of(details),
+            continuation=found.continuation,
+            adopted_payloads=await _copies(transactor, found, tenant, run_id, new_id),
+        )
+    )
+
+
+async def preview(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant: str, actor: str) -> dict[str, Any]:
+    """What would run again, what would be adopted, and which effects may happen twice. It writes nothing."""
+    found = await _prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
+    old = await plan_for(transactor, found.whole.record.run)
+    rows = {step.no: step for step in found.whole.steps}
+    steps = [_told(choice, old, rows, found.plan) for choice in found.choices]
+    adopted = [step["step"] for step in steps if step["adopted"]]
+    return {
+        "run_id": run_id,
+        "as": str(wanted.how),
+        "from": wanted.start,
+        "version": found.plan.definition.version,
+        "adopted": adopted,
+        "runs_again": [step["step"] for step in steps if not step["adopted"]],
+        "may_repeat": [step["step"] for step in steps if step["may_repeat"]],
+        "owns_undo": [step["step"] for step in steps if step["adopted"] and step["undo"] and _is_retry(wanted)],
+        "steps": steps,
+    }
+
+
+def _is_retry(wanted: Wanted) -> bool:
+    return wanted.how is GoingOn.RETRY
+
+
+def _told(choice: Choice, old: Plan, rows: Mapping[int, Step], new: Plan) -> dict[str, Any]:
+    definition = new.steps[new.numbers[choice.name]].definition
+    no = old.number(choice.name)
+    row = None if no is None else rows[no]
+    says = SAYS[choice.why] + (f" ({choice.of})" if choice.of else "")
+    return {
+        "step": choice.name,
+        "adopted": choice.adopted,
+        "reason": choice.why.value,
+        "says": says,
+        "was": None if row is None else row.state.value,
+        "effect": definition.effect.value,
+        "undo": definition.undo is not None,
+        "may_repeat": choice.may_repeat,
+    }
+
+
+# -- the earlier run -------------------------------------------------------------------------------------------------
+async def _prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant: str, actor: str) -> _Prepared:
+    whole = await read_snapshot(transactor, run_id, tenant=tenant)
+    run = whole.record.run
+    _check_state(run_id, run.state, wanted.how)
+    old = await plan_for(transactor, run)
+    plan = (
+        old
+        if wanted.version is None
+        else await find_plan(transactor, old.definition.name, wanted.version, tenant=tenant)
+    )
+    if wanted.start is not None and plan.number(wanted.start) is None:
+        raise NotFound(f"{plan.definition.name} has no step {wanted.start}. It has: {', '.join(sorted(plan.numbers))}.")
+    before = (await transactor.payloads.detail(whole.record.details)).input
+    given = before if wanted.given is None else wanted.given
+    asked = Asked(how=wanted.how, start=wanted.start, same_input=_is_same(before, given), actor=actor)
+    undone = await _undone_elsewhere(transactor, whole, old, tenant)
+    choices = choose(old, {step.no: step for step in whole.steps}, plan, asked, undone)
+    adopted = [choice.name for choice in choices if choice.adopted]
+    if plan is not old and (found := list(obstacles(old.definition, plan.definition, adopted))):
+        raise Conflict(
+            f"run {run_id} cannot go on under version {plan.definition.version}: {found[0]}.", {"reasons": found}
+        )
+    continuation, references = await _continuation(transactor, whole, old, plan, wanted, adopted)
+    if wanted.how is GoingOn.RETRY:
+        sources = sorted({one.run for _, _, one in continuation.in_order()})
+        refuse_second_owner(continuation, tenant, await transactor.store.read_adoptions(tenant, sources))
+    return _Prepared(
+        whole=whole,
+        plan=plan,
+        input=given,
+        choices=tuple(choices),
+        continuation=continuation,
+        references=references,
+    )
+
+
+def _check_state(run_id: str, state: RunState, how: GoingOn) -> None:
+    if state not in RUN_TERMINAL:
+        raise Conflict(f"run {run_id} is still {state}; cancel it or wait for its end before a {how}.")
+    if how is GoingOn.RETRY and state is RunState.SUCCEEDED:
+        raise Conflict(f"run {run_id} has succeeded; nothing of it is left to retry. Rerun it from a step, or fork it.")
+
+
+def _is_same(before: bytes, given: bytes) -> bool:
+    return bool(msgspec.json.decode(before) == msgspec.json.decode(given))
+
+
+async def _undone_elsewhere(transactor: Transactor, whole: WholeRun, plan: Plan, tenant: str) -> frozenset[str]:
+    """Steps whose effect another run has undone, or began to: one that took over their undo."""
+    run_id = whole.record.run.id
+    sources = {run_id, *(step.note.adopted.run for step in whole.steps if step.note and step.note.adopted)}
+    rows = await transactor.store.read_adoptions(tenant, sorted(sources))
+    others = sorted({row.run_id for row in rows if row.run_id != run_id})
+    begun: set[tuple[str, str]] = set()
+    for other in await transactor.store.read_whole(tenant, others, [], with_messages=False) if others else ():
+        size = (await plan_for(transactor, other.record.run)).size
+        tried = {step.no - size for step in other.steps if size <= step.no < 2 * size and step.fence}
+        begun |= {
+            (row.source_run, row.source_step) for row in rows if row.run_id == other.record.run.id and row.no in tried
+        }
+    return frozenset(
+        plan.steps[step.no].name for step in whole.steps[: plan.size] if _source(run_id, plan, step) in begun
+    )
+
+
+def _source(run_id: str, plan: Plan, step: Step) -> tuple[str, str]:
+    adopted = None if step.note is None else step.note.adopted
+    return (run_id, plan.steps[step.no].name) if adopted is None else (adopted.run, adopted.step)
+
+
+# -- what is adopted -------------------------------------------------------------------------------------------------
+async def _continuation(
+    transactor: Transactor, whole: WholeRun, old: Plan, new: Plan, wanted: Wanted, adopted: Sequence[str]
+) -> tuple[Continuation, tuple[str, ...]]:
+    """The notes of the adopted steps, and the digests of outputs that are kept outside their rows."""
+    run = whole.record.run
+    involved = (await transactor.store.read_involved([(run.tenant, run.id)])).get((run.tenant, run.id))
+    rows = sorted((whole.steps[old.numbers[name]] for name in adopted), key=lambda row: row.settled or 0)
+    outputs = {row.no: _output(whole, row) for row in rows}
+    if (size := sum(len(output or b"") for output in outputs.values())) > MAX_ADOPTED_BYTES:
+        raise InvalidInput(
+            f"the outputs of the finished steps are {size} bytes; at most {MAX_ADOPTED_BYTES} can be adopted. "
+            "Rerun the run from its beginning."
+        )
+    notes: dict[int, Note] = {}
+    for place, row in enumerate(rows):
+        name, output = old.steps[row.no].name, outputs[row.no]
+        executors: Iterable[str] = () if involved is None else involved.executors.get(row.no, ())
+        reference = reference_to(run.id, name, row, place, wanted.how is GoingOn.RETRY, tuple(executors))
+        if row.note is None or row.note.adopted is None:
+            reference = replace(reference, digest=payload_digest(output))
+        before = row.note or Note()
+        notes[new.numbers[name]] = Note(
+            output=None if output is None else output.decode(),
+            record=before.record,
+            deciders=before.deciders,
+            adopted=reference,
+        )
+    kept = [found for output in outputs.values() if (found := read_reference(output)) is not None]
+    digests = tuple(dict.fromkeys(one.digest for one in kept if one.kept == "rows"))
+    return Continuation(how=wanted.how, run_id=run.id, start=wanted.start, notes=notes), digests
+
+
+def _output(whole: WholeRun, row: Step) -> bytes | None:
+    """What a finished step produced, as it is stored."""
+    if row.note is not None and row.note.output is not None:
+        return row.note.output.encode()
+    if row.state is not StepState.SUCCEEDED:
+        return None
+    fence = row.fence if row.note is None or row.note.checked is None else row.note.checked
+    for attempt in whole.attempts:
+        if (attempt.no, attempt.fence) == (row.no, fence) and attempt.state is AttemptState.SUCCEEDED:
+            return attempt.output
+    return None
+
+
+async def _copies(
+    transactor: Transactor, found: _Prepared, tenant: str, run_id: str, new_id: str
+) -> tuple[Payload, ...]:
+    """Outputs that are kept outside their rows, for the new run: retention may delete those of the old one."""
+    copies = []
+    for digest in found.references:
+        body = await transactor.store.read_payload(tenant, run_id, digest)
+        if body is None:
+            raise NotFound(f"an output of run {run_id} is missing ({digest}); rerun the run from its beginning.")
+        copies.append(Payload(tenant, new_id, digest, body))
+    return tuple(copies)
