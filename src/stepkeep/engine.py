@@ -7,6 +7,7 @@ event loop; each of its methods calls one here.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import os
 import time
@@ -224,6 +225,21 @@ class AsyncEngine:
             lambda: self.registry.version,
         )
 
+    def _acting_for(self, tenant: str) -> Self:
+        """The same engine for another tenant, where the database keeps its role to one tenant at a time: its batches,
+        plans and waiters are its own. The service makes one per tenant."""
+        store = self.store.for_tenant(tenant)
+        if store is self.store:
+            return self
+        other = copy.copy(self)
+        other.tenant, other._credential = tenant, None
+        other._work_on(store)
+        other.transactor.payloads.use_settings_of(self.transactor.payloads)
+        other.transactor.measures = self.transactor.measures
+        other.transactor.spans = find_spans(store, other.transactor.plans)
+        other.quotas.default = self.quotas.default
+        return other
+
     async def __aenter__(self) -> Self:
         await self.open()
         return self
@@ -254,8 +270,10 @@ class AsyncEngine:
                 await self.store.migrate()
             else:
                 require_migrated(await self.store.status())
+            self.store.confine_to(self.tenant)
             await self.access.open()
             self.tenant, self.actor = self.access.tenant, self.access.actor
+            self.store.confine_to(self.tenant)
             self.transactor.spans = find_spans(self.store, self.transactor.plans)
             if self.transactor.payloads.seal.is_on:
                 await mark_sealed(self.store, self.tenant)
@@ -278,14 +296,18 @@ class AsyncEngine:
         home, self._home = self._home, None
         if home is not None:
             await home.aclose()
+        if self._exposition is not None:
+            await self._exposition.close()
+        await self._finish()
+        await self.store.close()
+
+    async def _finish(self) -> None:
+        """Stop waiting for runs, and write what waits to be written."""
         await self._waiting.close()
         if self.transactor.spans is not None:
             await self.transactor.spans.written()
-        if self._exposition is not None:
-            await self._exposition.close()
         if self.access.audit_log is not None:
             await self.access.audit_log.close()
-        await self.store.close()
 
     # -- definitions -------------------------------------------------------------------------------------------------
     @property

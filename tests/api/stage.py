@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from stepkeep.api.server import address_of, listen, make_server
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.operations.access import Scope
+from tests.confined import confine
 
 TENANT, RIVAL = "acme", "rival"
 EVERYTHING = tuple(scope.value for scope in Scope)
@@ -85,11 +87,16 @@ class Stage:
                 await host.publish(one)
 
 
-def on(url: str, act: Callable[[Stage], Awaitable[None]]) -> None:
-    """Act on a service over this database."""
+def on(url: str, act: Callable[[Stage], Awaitable[None]], *, serves_as: str | None = None) -> None:
+    """Act on a service over this database; `serves_as` is the URL that the service itself has.
+
+    With STEPKEEP_SERVE_AS=api each service on PostgreSQL has a role under row-level security.
+    """
+    if serves_as is None and url.startswith("postgres") and os.environ.get("STEPKEEP_SERVE_AS") == "api":
+        serves_as = confine(url)
 
     async def go() -> None:
-        async with AsyncEngine(url, actor="service", registry=handlers()) as engine:
+        async with AsyncEngine(serves_as or url, actor="service", registry=handlers()) as engine:
             await act(Stage(url, engine))
 
     asyncio.run(go())

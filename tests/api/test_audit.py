@@ -11,12 +11,12 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.errors import NotAllowed, StoreUnavailable
 from stepkeep.operations import audit
 from stepkeep.operations.access import key_text
-from tests.api.stage import GATED, HELLO, RIVAL, Stage, on, told
+from tests.api.stage import GATED, HELLO, RIVAL, TENANT, Stage, on, told
 from tests.suites import first_on
 
 
 async def noted(stage: Stage, query: str = "", key: str | None = None) -> list[dict[str, Any]]:
-    log = stage.engine.access.audit_log
+    log = stage.app.service.callers.engines.of(TENANT).access.audit_log
     assert log is not None
     await log.close()  # stores what waits
     async with stage.client(key or await stage.key("admin", owner="root")) as client:

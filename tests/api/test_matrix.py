@@ -68,107 +68,115 @@ class Matrix:
         return answer
 
 
-def test_every_route_refuses_every_wrong_caller(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client() as client:
-            matrix = Matrix(stage, (await client.get("/openapi.json")).json())
-        guarded = [one for one in matrix.operations if one.row != OPEN]
-        assert len(guarded) > 55
-        expired = await stage.key("read", expires_at=datetime.now(UTC) + timedelta(days=1))
-        revoked = await stage.key("read", expires_in="2d")
-        async with stage.host() as host:
-            await host.keys.revoke(revoked.split("_")[1])
-        stage.engine.store.clock_offset = 86_400 * 1_000_000
-        for operation in guarded:
-            for key in (None, expired, revoked):
-                async with stage.client(key) as client:
-                    told(await matrix.send(client, operation, MISSING), 401, "unauthenticated")
-            needed = scopes_of(operation.row)
-            if not needed:
-                continue
-            others = [scope.value for scope in Scope if scope not in needed]
-            async with stage.client(await stage.key(*others)) as client:
-                refused = told(await matrix.send(client, operation, MISSING), 403, "not_allowed")
-                assert refused["rule"] == "scope"
+async def refuse_wrong_callers(stage: Stage) -> None:
+    async with stage.client() as client:
+        matrix = Matrix(stage, (await client.get("/openapi.json")).json())
+    guarded = [one for one in matrix.operations if one.row != OPEN]
+    assert len(guarded) > 55
+    expired = await stage.key("read", expires_at=datetime.now(UTC) + timedelta(days=1))
+    revoked = await stage.key("read", expires_in="2d")
+    async with stage.host() as host:
+        await host.keys.revoke(revoked.split("_")[1])
+    stage.engine.store.clock_offset = 86_400 * 1_000_000
+    for operation in guarded:
+        for key in (None, expired, revoked):
+            async with stage.client(key) as client:
+                told(await matrix.send(client, operation, MISSING), 401, "unauthenticated")
+        needed = scopes_of(operation.row)
+        if not needed:
+            continue
+        others = [scope.value for scope in Scope if scope not in needed]
+        async with stage.client(await stage.key(*others)) as client:
+            refused = told(await matrix.send(client, operation, MISSING), 403, "not_allowed")
+            assert refused["rule"] == "scope"
 
-    on(database_url, act)
+
+def test_every_route_refuses_every_wrong_caller(database_url: str) -> None:
+    on(database_url, refuse_wrong_callers)
+
+
+async def tell_nothing_apart(stage: Stage) -> None:
+    theirs = await furnish(stage)
+    await intrude(stage, theirs, await stage.key(tenant=RIVAL, owner="eve"))
+    # Nothing of what the rival tried has changed anything.
+    async with stage.host() as host:
+        run = (await host.show(theirs["run_id"]))["run"]
+        assert (run["state"], run["quarantined"], run["journal"]["seq"]) == ("blocked", None, 1)
+
+
+async def intrude(stage: Stage, theirs: dict[str, str], key: str) -> None:
+    """Ask for everything of another tenant with this key, which has nothing itself."""
+    async with stage.client(key) as client:
+        matrix = Matrix(stage, (await client.get("/openapi.json")).json())
+        seen = 0
+        for operation in matrix.operations:
+            if "{" not in operation.path or operation.route.startswith(MAKES):
+                continue
+            foreign = await matrix.send(client, operation, theirs)
+            missing = await matrix.send(client, operation, MISSING)
+            if operation.route in OWN_TENANT:
+                assert foreign.status_code == missing.status_code == 403
+                continue
+            told(foreign, 404, "not_found")
+            assert foreign.content == missing.content, operation.route
+            assert foreign.headers == missing.headers, operation.route
+            seen += 1
+        assert seen > 30
+        for path, name in (
+            ("/runs", "runs"),
+            ("/runs?text=hello", "runs"),
+            ("/approvals", "approvals"),
+            ("/workflows", "definitions"),
+            ("/schemas", "schemas"),
+            ("/policies", "policies"),
+            ("/quarantine?history=true", "quarantined"),
+            ("/workers?live=false", "workers"),
+            ("/delegations", "delegations"),
+            ("/tenants", "tenants"),
+            ("/sinks", "sinks"),
+            ("/outbox", "deliveries"),
+            ("/outbox/history", "actions"),
+            ("/triggers", "triggers"),
+            ("/hooks", "hooks"),
+            ("/mailbox", "messages"),
+            ("/network", "allow"),
+            ("/jobs", "jobs"),
+        ):
+            assert (await client.get(path)).json()[name] == [], path
+        assert {one["owner"] for one in (await client.get("/api-keys")).json()["keys"]} == {"eve"}
+        assert [one["name"] for one in (await client.get("/users")).json()["users"]] == ["eve"]
+        assert TENANT not in (await client.get("/history")).text
 
 
 def test_what_is_another_tenants_is_not_told_from_what_is_not_there(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        theirs = await _furnish(stage)
-        async with stage.client(await stage.key(tenant=RIVAL, owner="eve")) as client:
-            matrix = Matrix(stage, (await client.get("/openapi.json")).json())
-            seen = 0
-            for operation in matrix.operations:
-                if "{" not in operation.path or operation.route.startswith(MAKES):
-                    continue
-                foreign = await matrix.send(client, operation, theirs)
-                missing = await matrix.send(client, operation, MISSING)
-                if operation.route in OWN_TENANT:
-                    assert foreign.status_code == missing.status_code == 403
-                    continue
-                told(foreign, 404, "not_found")
-                assert foreign.content == missing.content, operation.route
-                assert foreign.headers == missing.headers, operation.route
-                seen += 1
-            assert seen > 30
-            for path, name in (
-                ("/runs", "runs"),
-                ("/runs?text=hello", "runs"),
-                ("/approvals", "approvals"),
-                ("/workflows", "definitions"),
-                ("/schemas", "schemas"),
-                ("/policies", "policies"),
-                ("/quarantine?history=true", "quarantined"),
-                ("/workers?live=false", "workers"),
-                ("/delegations", "delegations"),
-                ("/tenants", "tenants"),
-                ("/sinks", "sinks"),
-                ("/outbox", "deliveries"),
-                ("/outbox/history", "actions"),
-                ("/triggers", "triggers"),
-                ("/hooks", "hooks"),
-                ("/mailbox", "messages"),
-                ("/network", "allow"),
-                ("/jobs", "jobs"),
-            ):
-                assert (await client.get(path)).json()[name] == [], path
-            assert {one["owner"] for one in (await client.get("/api-keys")).json()["keys"]} == {"eve"}
-            assert [one["name"] for one in (await client.get("/users")).json()["users"]] == ["eve"]
-            assert TENANT not in (await client.get("/history")).text
-        # Nothing of what the rival tried has changed anything.
-        async with stage.host() as host:
-            run = (await host.show(theirs["run_id"]))["run"]
-            assert (run["state"], run["quarantined"], run["journal"]["seq"]) == ("blocked", None, 1)
+    on(database_url, tell_nothing_apart)
 
-    on(database_url, act)
+
+async def refuse_the_unknown(stage: Stage) -> None:
+    async with stage.client(await stage.key()) as client:
+        matrix = Matrix(stage, (await client.get("/openapi.json")).json())
+        for operation in matrix.operations:
+            path = matrix.address(operation, MISSING)
+            extra = f"{path}{'&' if '?' in path else '?'}colour=red"
+            told(await client.request(operation.method.upper(), extra), 400, "invalid_input")
+            if not operation.takes_json:
+                continue
+            for body in (b"{", b'{"colour": "red"}', b"[]", b'{"by": 7}'):
+                answer = await matrix.send(
+                    client, operation, MISSING, content=body, headers={"Content-Type": "application/json"}
+                )
+                told(answer, 400, "invalid_input")
+            answer = await matrix.send(
+                client, operation, MISSING, content=b"{}", headers={"Content-Type": "text/plain"}
+            )
+            told(answer, 415, "unsupported_media_type")
 
 
 def test_every_route_refuses_what_it_does_not_know(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key()) as client:
-            matrix = Matrix(stage, (await client.get("/openapi.json")).json())
-            for operation in matrix.operations:
-                path = matrix.address(operation, MISSING)
-                extra = f"{path}{'&' if '?' in path else '?'}colour=red"
-                told(await client.request(operation.method.upper(), extra), 400, "invalid_input")
-                if not operation.takes_json:
-                    continue
-                for body in (b"{", b'{"colour": "red"}', b"[]", b'{"by": 7}'):
-                    answer = await matrix.send(
-                        client, operation, MISSING, content=body, headers={"Content-Type": "application/json"}
-                    )
-                    told(answer, 400, "invalid_input")
-                answer = await matrix.send(
-                    client, operation, MISSING, content=b"{}", headers={"Content-Type": "text/plain"}
-                )
-                told(answer, 415, "unsupported_media_type")
-
-    on(database_url, act)
+    on(database_url, refuse_the_unknown)
 
 
-async def _furnish(stage: Stage) -> dict[str, str]:
+async def furnish(stage: Stage) -> dict[str, str]:
     """One of everything, of another tenant."""
     async with stage.host() as host:
         await host.publish(HELLO)

@@ -233,7 +233,7 @@ def test_an_entry_that_has_overtaken_the_one_before_it_is_told_after_it(postgres
 def test_nothing_is_told_before_an_older_transaction_has_ended(postgres_dsn: str) -> None:
     async def act(stage: Stage) -> None:
         await stage.publish(HELLO)
-        store = stage.engine.store
+        store = stage.engine.store.for_tenant("acme")
         begin = await store.tail_position()
         server = await asyncpg.connect(postgres_dsn)
         older = server.transaction()

@@ -51,6 +51,7 @@ NOT_WATCHED = {
     "count_runs": "counts all runs of a tenant by its nature: campaigns and benchmarks ask it, nobody else",
     "delete_sink_deliveries": "goes through all cursors of a sink by its nature: people remove a sink, rarely",
 }
+ASKED_ACROSS = {"find_tenant_of_key", "find_tenant_of_session", "list_tenant_names"}
 
 
 def names_of(store: str) -> dict[str, str]:
@@ -118,8 +119,9 @@ def test_no_statement_on_postgresql_looks_at_more_than_the_work_at_hand(
     for name in NOT_WATCHED:
         worst.pop(name, None)
     assert {name: most for name, most in worst.items() if most[0] > MOST_ROWS or most[1] > MOST_PAGES} == {}
-    # The server explains no statement that makes a table. Tables are looked for only where there are none.
-    unseen = {"create_migrations", "extend_journal", "find_installations", *NOT_WATCHED}
+    # The server explains no statement that makes a table. Tables are looked for only where there are none. What a role
+    # under row-level security asks across tenants is one row by its key, or the names of tenants.
+    unseen = {"create_migrations", "extend_journal", "find_installations", *ASKED_ACROSS, *NOT_WATCHED}
     assert set(names.values()) - set(worst) == unseen, WATCH
 
 

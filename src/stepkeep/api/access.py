@@ -2,7 +2,7 @@
 
 A route without a row in `ROUTES` cannot be made, so that nothing is open by mistake. The OpenAPI document, the route
 matrix of the tests and the docs read the same table. An operation asks for its scopes once more (`operations.access`).
-`routing` calls it for each request. Seams: quotas are checked in `Callers.admit`, after the key is known; the pool of a
+`routing` calls it for each request. Quotas are checked in `Callers.admit`, after the key is known; the engine of a
 tenant under row-level security is chosen in `Callers.engine_for`, the only place that makes an engine for a caller.
 """
 
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
+from stepkeep.api.tenants import TenantEngines
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
@@ -236,6 +237,7 @@ class Callers:
 
     def __init__(self, engine: AsyncEngine, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._monotonic = engine, monotonic
+        self.engines = TenantEngines(engine)
         self._known: OrderedDict[str, Caller] = OrderedDict()
         self._noted: OrderedDict[str, float] = OrderedDict()
         self._buckets = RequestBuckets(monotonic)
@@ -282,7 +284,7 @@ class Callers:
         key = caller.access.key
         if key is None:
             return None
-        keeper = self._engine.quotas
+        keeper = caller.engine.quotas
         own = key.max_requests_per_min or keeper.default.max_requests_per_min
         whole = (await keeper.of_tenant(key.tenant)).max_requests_per_min
         if whole is not None:
@@ -294,15 +296,15 @@ class Callers:
     ) -> None:
         """Add a refused request to the audit log of its tenant. A key that nobody has belongs to none, and a key that
         is tried again and again is noted once a second."""
-        log = self._engine.access.audit_log
         code = problem.kind.code if isinstance(problem, ApiError) else code_of(problem)
         if caller is not None:
             tenant, actor, key = caller.access.tenant, caller.access.actor, caller.access.key
         else:
             key = await self._find_key(authorization)
             tenant, actor = ("", "") if key is None else (key.tenant, key.owner)
-        if log is None or key is None:
+        if key is None:
             return
+        log = self.engines.of(tenant).access.audit_log
         if caller is None:
             now = self._monotonic()
             if now - self._noted.get(key.id, float("-inf")) < 1:
@@ -310,7 +312,8 @@ class Callers:
             self._noted[key.id] = now
             while len(self._noted) > MOST_CALLERS:
                 self._noted.popitem(last=False)
-        log.add(entry(tenant=tenant, actor=actor, key=key.id, operation=operation, target=target, code=code))
+        if log is not None:
+            log.add(entry(tenant=tenant, actor=actor, key=key.id, operation=operation, target=target, code=code))
 
     async def _find_key(self, authorization: str | None) -> ApiKey | None:
         """The key whose id a request names, whether its secret is right or not."""
@@ -319,9 +322,9 @@ class Callers:
         except (ApiError, StepkeepError):
             return None
 
-    def engine_for(self, access: Access) -> AsyncEngine:
-        """An engine that acts for this caller and shares everything else with that of the process."""
-        bound = copy.copy(self._engine)
+    def engine_for(self, access: Access, *, keep: bool = True) -> AsyncEngine:
+        """An engine that acts for this caller and shares everything else with that of its tenant, or of the process."""
+        bound = copy.copy(self.engines.of(access.tenant, keep=keep))
         bound.access, bound.tenant, bound.actor = access, access.tenant, access.actor
         return bound
 
@@ -330,8 +333,8 @@ class Callers:
         self._known.clear()
 
     async def _learn(self, name: str, credential: Credential, access: Access) -> Caller:
-        access.audit_log = self._engine.access.audit_log
         await access.open()
+        access.audit_log = self.engines.of(access.tenant).access.audit_log
         caller = Caller(self.engine_for(access), secret_hash(credential.secret))
         self._known[name] = caller
         while len(self._known) > MOST_CALLERS:

@@ -129,8 +129,9 @@ async def receive_delivery(
     assert isinstance(request, BoundedRequest)
     body = await request.read_raw(limit=MAX_BODY)
     service = service_of(request)
-    caller = DeliveryAccess(service.engine.store, validate.key("the tenant", tenant), f"hook:{name}")
-    engine = service.callers.engine_for(caller)
+    validate.key("the tenant", tenant)
+    caller = DeliveryAccess(service.engine.store.for_tenant(tenant), tenant, f"hook:{name}")
+    engine = service.callers.engine_for(caller, keep=False)
     said = await engine.hooks.receive(name, request.headers.items(), body)
     if said["result"] == "refused":
         raise ApiError(REFUSALS[said["code"]], said["message"], rule=said["code"])

@@ -259,8 +259,9 @@ async def come_back(
     token = await provider.exchange(code, parts[2], _redirect_uri(request))
     claims = await provider.claims(token, parts[1])
     settings = provider.settings
-    access = await _session_key(service.engine.store, settings, claims, service.browsers.lifetime_us)
-    made, _ = await sign_in(service.engine.store, access, lifetime=service.browsers.lifetime_us)
+    store = service.engine.store.for_tenant(settings.tenant)
+    access = await _session_key(store, settings, claims, service.browsers.lifetime_us)
+    made, _ = await sign_in(store, access, lifetime=service.browsers.lifetime_us)
     # A page of this origin goes on, because a redirect from another site would come without the strict cookie.
     answer = HTMLResponse('<!doctype html><meta http-equiv="refresh" content="0; url=/ui"><title>Signed in</title>')
     service.browsers.set_cookie(request, answer, made)

@@ -1,7 +1,7 @@
 """What all requests of one process share: the engine, the known keys, and whether the service stops.
 
-It opens and closes nothing by itself; `app` does so in its lifespan. Seams: quotas and the pools of roles are
-attributes here, made in `create_app` and read through `routing.service_of`.
+It opens and closes nothing by itself; `app` does so in its lifespan. Quotas are made in `create_app` and read through
+`routing.service_of`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Service:
         """One-time links that sign a browser in."""
         self.callers = Callers(engine)
         self.watch = JournalWatch(engine.store)
-        self.tailer = Tailer(engine.transactor)
+        self.tailer = Tailer(engine.transactor, lambda tenant: self.callers.engines.of(tenant).transactor)
         self.measures = HttpMeasures(lambda: {"run": self.watch.readers, "tenant": self.tailer.listeners})
         self.load = Load(lambda: self.watch.readers + self.tailer.listeners)
         self.metrics = Exposition(
@@ -55,3 +55,4 @@ class Service:
         await self.metrics.close()
         await self.watch.close()
         await self.tailer.close()
+        await self.callers.engines.close()

@@ -77,7 +77,7 @@ async def create_session(request: Request, body: SignIn) -> Answer:
             browsers.attempts.failed(names)
         await service.callers.note_refusal(None, f"Bearer {body.key.strip()}", "sign_in", "", problem)
         raise
-    made, row = await sign_in(service.engine.store, caller.access, lifetime=browsers.lifetime_us)
+    made, row = await sign_in(caller.engine.store, caller.access, lifetime=browsers.lifetime_us)
     answer = Answer(session_view(caller.access, made, row), 201)
     browsers.set_cookie(request, answer, made)
     return answer
@@ -104,7 +104,7 @@ async def end_session(request: Request) -> Answer:
     service, access = service_of(request), request.state.caller.access
     if not isinstance(access, SessionAccess):
         return Answer({"ended": False})
-    await sign_out(service.engine.store, access)
+    await sign_out(request.state.caller.engine.store, access)
     service.callers.forget()
     answer = Answer({"ended": True})
     service.browsers.clear_cookie(request, answer)

@@ -83,7 +83,9 @@ class StoreGauges:
         for tenant in names:
             for read in (self._runs, self._queues, self._outbox):
                 await _merge(rows, read(tenant))
-        stuck = await store.stuck_runs(MOST_STUCK)
+        # One store, unless its role sees one tenant at a time.
+        views = list(dict.fromkeys(map(store.for_tenant, names)))
+        stuck = [run for view in views for run in await view.stuck_runs(MOST_STUCK)]
         mine = [owner for owner, _ in stuck if self._tenant in (None, owner)]
         rows["stepkeep_stuck_runs"] = {(): float(len(mine))}
         rows["stepkeep_tenants_unmeasured"] = {(): float(unmeasured)}
@@ -93,12 +95,12 @@ class StoreGauges:
     async def _tenants(self) -> tuple[list[str], int]:
         if self._tenant is not None:
             return [self._tenant], 0
-        known = {"default", *(row.name for row in await self._transactor.store.people.list_tenants(limit=1000))}
+        known = {"default", *(await self._transactor.store.people.list_tenant_names())}
         names = sorted(known)
         return names[:MOST_TENANTS], max(0, len(names) - MOST_TENANTS)
 
     async def _runs(self, tenant: str) -> Rows:
-        store = self._transactor.store
+        store = self._transactor.store.for_tenant(tenant)
         now = await store.now()
         tally = await store.tally(tenant, after=first_id_at(now), late_by=now - LATE, limit=LIMIT)
         return {
@@ -107,8 +109,9 @@ class StoreGauges:
         }
 
     async def _queues(self, tenant: str) -> Rows:
-        staff = await read_staff(self._transactor.store, tenant)
-        backlog = await self._transactor.store.read_backlog(sorted(staff.specs), LIMIT)
+        store = self._transactor.store.for_tenant(tenant)
+        staff = await read_staff(store, tenant)
+        backlog = await store.read_backlog(sorted(staff.specs), LIMIT)
         states = Counter(
             "silent" if one.is_silent(staff.now) else str(one.row.state)
             for one in staff.workers
@@ -122,7 +125,7 @@ class StoreGauges:
         }
 
     async def _outbox(self, tenant: str) -> Rows:
-        store, rows = self._transactor.store, Rows()
+        store, rows = self._transactor.store.for_tenant(tenant), Rows()
         now = await store.now()
         for place, lag in enumerate(await store.deliveries.count_cursors(tenant)):
             label = (tenant, lag.sink if place < MOST_SINKS else OTHER)

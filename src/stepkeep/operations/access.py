@@ -204,6 +204,7 @@ class Access:
         if self.tenant not in ("default", found.tenant):
             raise NotAllowed(f"key {given.id} belongs to another tenant than {self.tenant}.", "key_tenant", found.owner)
         self.tenant, self.actor, self.key = found.tenant, found.owner, found
+        self._store = self._store.for_tenant(found.tenant)
         await self._refresh()
 
     @property

@@ -78,6 +78,9 @@ class Seal:
             raise InvalidInput("the key_id of payload_codec has 1 to 100 letters, digits, dots, dashes and _.")
         self._codec = codec
 
+    def use_codec_of(self, other: Seal) -> None:
+        self._codec = other._codec
+
     def seal(self, payload: bytes) -> bytes:
         """The payload as it is stored."""
         codec = self._codec

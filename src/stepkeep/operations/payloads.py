@@ -96,6 +96,11 @@ class Payloads:
         self.seal = Seal()
         self.max_bytes = MAX_PAYLOAD_BYTES
 
+    def use_settings_of(self, other: Payloads) -> None:
+        """Keep large payloads where the other one does, and seal them in the same way."""
+        self.external, self.max_bytes = other.external, other.max_bytes
+        self.seal.use_codec_of(other.seal)
+
     # -- before a decision -------------------------------------------------------------------------------------------
     async def reduced(self, events: Iterable[E]) -> tuple[list[E], dict[int, Payload]]:
         """The events with references instead of large outputs, and what is to be written with each, by its place."""

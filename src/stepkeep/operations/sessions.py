@@ -70,6 +70,7 @@ class SessionAccess(Access):
         if key is None:
             raise NotAllowed(f"the key {found.key} of the session is gone. Sign in again.", "key_unknown", found.owner)
         self.session, self.tenant, self.actor, self.key = found, key.tenant, key.owner, key
+        self._store = self._store.for_tenant(key.tenant)
         await self._refresh()
 
     async def _refresh(self) -> None:

@@ -134,10 +134,10 @@ class TenantTail:
 
 
 class Tailer:
-    """The listeners of a process, by tenant."""
+    """The listeners of a process, by tenant. `of` tells with which transactor a tenant is read."""
 
-    def __init__(self, transactor: Transactor) -> None:
-        self._transactor, self._store = transactor, transactor.store
+    def __init__(self, transactor: Transactor, of: Callable[[str], Transactor] | None = None) -> None:
+        self._of, self._store = of or (lambda tenant: transactor), transactor.store
         self._listeners: dict[str, dict[Listener, None]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._hint = asyncio.Event()
@@ -180,7 +180,7 @@ class Tailer:
         self._hint.set()
 
     async def _follow(self, tenant: str, position: str) -> None:
-        tail, pauses = TenantTail(self._transactor, tenant, position), 0
+        tail, pauses = TenantTail(self._of(tenant), tenant, position), 0
         while True:
             self._hint.clear()
             try:

@@ -113,8 +113,8 @@ class JournalWatch:
         by_tenant: dict[str, list[RunKey]] = defaultdict(list)
         for key in self._watched:
             by_tenant[key[0]].append(key)
-        for keys in by_tenant.values():
-            found, unreadable = await readable_states(self._store, keys)
+        for tenant, keys in by_tenant.items():
+            found, unreadable = await readable_states(self._store.for_tenant(tenant), keys)
             damaged = {(problem.tenant, problem.run_id) for problem in unreadable}
             for key in keys:
                 if key not in damaged and (one := self._watched.get(key)) is not None:

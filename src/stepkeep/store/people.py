@@ -111,6 +111,9 @@ class PeopleTables:
     async def list_tenants(self, after: str = "", limit: int = 1000) -> list[TenantRow]:
         return await self._read(tenant_from, self._sql.list_tenants, after, limit)
 
+    async def list_tenant_names(self, limit: int = 1000) -> list[str]:
+        return [tenant.name for tenant in await self.list_tenants(limit=limit)]
+
     async def read_tenant(self, name: str) -> TenantRow | None:
         return first(await self._read(tenant_from, self._sql.read_tenant, name))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -152,6 +152,18 @@ class Store(Protocol):
 
     @property
     def notifier(self) -> Notifier: ...
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether the database keeps its role to one tenant at a time."""
+        ...
+
+    def confine_to(self, tenant: str) -> None:
+        """Act for this tenant from now on, where the database keeps its role to one tenant at a time."""
+
+    def for_tenant(self, tenant: str) -> Self:
+        """The same database for another tenant, where its role is kept to one at a time; else this store."""
+        ...
 
     @property
     def people(self) -> PeopleStore: ...

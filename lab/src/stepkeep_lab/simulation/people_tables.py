@@ -247,6 +247,9 @@ class ModelPeople:
             lambda: [row for name, row in sorted(self._rows.tenants.items()) if name > after][:limit]
         )
 
+    async def list_tenant_names(self, limit: int = 1000) -> list[str]:
+        return await self._read(lambda: sorted(self._rows.tenants)[:limit])
+
     async def read_tenant(self, name: str) -> TenantRow | None:
         return await self._read(lambda: self._rows.tenants.get(name))
 

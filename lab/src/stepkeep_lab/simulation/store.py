@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -267,6 +267,16 @@ class ModelStore:
         self.triggers = ModelTriggers(tables.triggers, tables.runs, tables.details, self.wire, self._clock)
         self.deliveries = ModelDeliveries(database, self.wire, self._clock)
         self.jobs = ModelJobs(database, self.wire, self._clock)
+
+    @property
+    def is_confined(self) -> bool:
+        return False
+
+    def confine_to(self, tenant: str) -> None:
+        """The model has no roles."""
+
+    def for_tenant(self, tenant: str) -> Self:
+        return self
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def open(self) -> None:

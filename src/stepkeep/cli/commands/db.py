@@ -118,6 +118,7 @@ async def _ask(settings: Settings, *, migrating: bool) -> tuple[SchemaStatus, li
     await store.open()
     try:
         found = await (store.migrate() if migrating else store.status())
+        store.confine_to(settings.tenant)
         # Promise 6 as a query: what it lists has nothing that could ever move it.
         return found, [] if found.pending else await store.stuck_runs()
     finally:

@@ -152,9 +152,12 @@ async def _serve(
 
         def told() -> None:
             if settings.json:
-                answer({"service": {"address": address, **({} if shown is None else {"metrics": f"{shown}/metrics"})}})
+                more = {} if shown is None else {"metrics": f"{shown}/metrics"}
+                answer({"service": {"address": address, "row_level_security": engine.store.is_confined, **more}})
             else:
                 say(f"the service listens on {address}")
+                if engine.store.is_confined:
+                    say("row-level security keeps each transaction to one tenant")
                 if shown is not None:
                     say(f"metrics are on {shown}/metrics")
                 say(f"make a key with: {settings.command('keys', 'create', 'NAME', '--scope', 'read')}")

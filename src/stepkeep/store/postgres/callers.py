@@ -43,7 +43,7 @@ class CallersTransaction(PostgresTransaction):
     """A change in a savepoint of the caller's transaction, which notifies workers when the caller commits."""
 
     def __init__(self, connection: Any, store: Any) -> None:
-        super().__init__(connection, lambda: store.clock_offset, store.namespace)
+        super().__init__(connection, lambda: store.clock_offset, store.namespace, store.entering)
         self._notifier = store.notifier
 
     async def change(self, wants: Sequence[Want], decide: Decide) -> None:

@@ -95,6 +95,8 @@ def translate(error: BaseException) -> Exception | None:
         )
     if isinstance(error, UNSTORABLE):
         return InvalidInput(f"PostgreSQL cannot store this value: {_said(error).partition(': ')[0]}")
+    if isinstance(error, asyncpg.InsufficientPrivilegeError) and "stepkeep.tenant" in _said(error):
+        return StoreError("a statement ran without a tenant, as a role that sees one tenant at a time; it was refused")
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
         return PermissionDenied(_said(error))
     if isinstance(error, REFUSED):

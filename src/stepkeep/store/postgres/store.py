@@ -7,9 +7,10 @@ through the protocol.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -43,11 +44,11 @@ from stepkeep.store.deliveries import DeliveryTables, Rows, Statement, worker_cu
 from stepkeep.store.jobs import JobTables
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
-from stepkeep.store.people import PeopleTables
 from stepkeep.store.positions import read_position
 from stepkeep.store.postgres import retention, schema
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.change import StartAgain, change
+from stepkeep.store.postgres.confined import PeopleOfRole, Shared, is_confined, set_tenant
 from stepkeep.store.postgres.connections import (
     ENGINE,
     SEARCH_PATH,
@@ -98,7 +99,8 @@ _encode_spec = msgspec.json.Encoder(order="sorted").encode
 class PostgresStore(SharedReads):
     """Runs in a PostgreSQL database. `open` it, `migrate` it once, `close` it.
 
-    Its pools find tables in one schema alone. Connections of user code keep the search path of their role.
+    Its pools find tables in one schema alone. Connections of user code keep the search path of their role. A role under
+    row-level security acts for `tenant` alone; `for_tenant` gives views of the same pools for other tenants.
     """
 
     sql = SQL
@@ -109,7 +111,9 @@ class PostgresStore(SharedReads):
     def __init__(self, dsn: str) -> None:
         options = read_options(dsn)
         self.url = options.shown
-        self.clock_offset = 0
+        self._shared = Shared()
+        self.tenant: str | None = None
+        self._enter = ""
         self.namespace = options.namespace or Namespace(DEFAULT)
         self._searches = options.namespace is None
         found_in = {SEARCH_PATH: self.namespace.search_path}
@@ -119,22 +123,69 @@ class PostgresStore(SharedReads):
         self._users = Pool(options, options.pool_size, {}, for_users=True)
         self._keeps_statements = options.statement_cache_size > 0
         self.notifier = PostgresNotifier(self._readers, self.url, self.namespace.channel)
-        self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
+        self._make_tables()
+
+    def _make_tables(self) -> None:
+        """The parts of the store that send their statements through it."""
+        self.people = PeopleOfRole(
+            self._shared,
+            lambda tenant: self.for_tenant(tenant)._find,
+            *(self._find, self._write_people, self._read_authorities),
+        )
         self.audit = AuditTables(SQL, self._find, self._transact)
         self.quotas = QuotaTables(SQL, self._transact)
         self.triggers = TriggerTables(SQL, self._find, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self.clock_offset, self._can_exist)
         self.jobs = JobTables(SQL, self._find, self._transact, lambda: self.clock_offset)
-        self._is_open = False
+
+    @property
+    def clock_offset(self) -> int:
+        return self._shared.clock_offset
+
+    @clock_offset.setter
+    def clock_offset(self, microseconds: int) -> None:
+        self._shared.clock_offset = microseconds
+
+    # -- tenants of a confined role --------------------------------------------------------------------------
+    @property
+    def is_confined(self) -> bool:
+        return self._shared.is_confined
+
+    def confine_to(self, tenant: str) -> None:
+        if self._shared.is_confined:
+            self.tenant, self._enter = tenant, set_tenant(tenant)
+
+    def for_tenant(self, tenant: str) -> Self:
+        if not self._shared.is_confined or tenant == self.tenant:
+            return self
+        view: Self = self._shared.view(tenant, lambda: self._view(tenant))
+        return view
+
+    def _view(self, tenant: str) -> Self:
+        view = copy.copy(self)
+        view.confine_to(tenant)
+        view._make_tables()
+        return view
+
+    @property
+    def entering(self) -> str:
+        """The statement by which a confined role names its tenant; empty for other roles."""
+        return self._enter
+
+    def _opening(self, begin: str) -> str:
+        """The statement that begins a transaction; a confined role names its tenant in the same round trip."""
+        return f"{begin}; {self._enter}" if self._enter else begin
 
     # -- life ------------------------------------------------------------------------------------------------
     async def open(self) -> None:
         """Connect to the server once; refuses a database that a newer Stepkeep has migrated."""
-        if not self._is_open:
-            self._is_open = True
+        if not self._shared.is_open:
+            self._shared.is_open = True
             try:
                 if not (await self.status()).applied and self._searches:
                     await self._locate()
+                async with self._looking() as connection:
+                    self._shared.is_confined = await is_confined(connection)
             except BaseException:
                 await self.close()
                 raise
@@ -151,7 +202,7 @@ class PostgresStore(SharedReads):
 
     async def close(self) -> None:
         await self.notifier.close()
-        self._is_open = False
+        self._shared.is_open = False
         for pool in (self._engine, self._hasty, self._readers, self._users):
             await pool.close()
 
@@ -202,7 +253,7 @@ class PostgresStore(SharedReads):
         return now
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        opened = open_transaction(self._live(self._users), lambda: self.clock_offset, self.namespace)
+        opened = open_transaction(self._live(self._users), lambda: self.clock_offset, self.namespace, self._enter)
         return notify_after_commit(opened, self.notifier)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
@@ -415,7 +466,7 @@ class PostgresStore(SharedReads):
     ) -> list[WholeRun]:
         pool = self._live(self._readers)
         async with pool.connection() as connection:
-            await execute(connection, pool.snapshot)
+            await execute(connection, self._opening(pool.snapshot))
             found = await retention.read_whole(connection, tenant, run_ids, unreadable, with_messages)
             await commit(connection)
             return found
@@ -490,7 +541,7 @@ class PostgresStore(SharedReads):
     async def _read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
         pool = self._live(self._readers)
         async with pool.connection() as connection:
-            await execute(connection, pool.snapshot)
+            await execute(connection, self._opening(pool.snapshot))
             found = await load_authorities(connection, callers)
             await commit(connection)
             return found
@@ -505,7 +556,7 @@ class PostgresStore(SharedReads):
 
     # -- the way in ------------------------------------------------------------------------------------------
     def _live(self, pool: Pool) -> Pool:
-        if not self._is_open:
+        if not self._shared.is_open:
             raise StoreUnavailable(f"{self.url} is not open")
         return pool
 
@@ -514,7 +565,7 @@ class PostgresStore(SharedReads):
         """A transaction of the engine itself; after an exception the pool rolls it back."""
         pool = self._live(pool or self._engine)
         async with pool.connection() as connection:
-            await execute(connection, pool.opening)
+            await execute(connection, self._opening(pool.opening))
             yield connection
             await commit(connection)
 
@@ -524,10 +575,10 @@ class PostgresStore(SharedReads):
         statement to the same server only inside a transaction."""
         pool = self._live(pool or self._readers)
         async with pool.connection() as connection:
-            if self._keeps_statements and not pool.local:
+            if self._keeps_statements and not pool.local and not self._enter:
                 yield connection
             else:
-                await execute(connection, pool.opening)
+                await execute(connection, self._opening(pool.opening))
                 yield connection
                 await commit(connection)
 

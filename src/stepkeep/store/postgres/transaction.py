@@ -25,8 +25,12 @@ SETTLE = "select " + ", ".join(f"set_config('{name}', ${place}, true)" for place
 class PostgresTransaction:
     """The transaction as user code and the operations see it."""
 
-    def __init__(self, connection: Connection, clock_offset: Callable[[], int], namespace: Namespace) -> None:
+    def __init__(
+        self, connection: Connection, clock_offset: Callable[[], int], namespace: Namespace, enter: str = ""
+    ) -> None:
         self._connection, self._clock_offset, self._namespace = connection, clock_offset, namespace
+        self._enter = enter
+        """The statement by which a confined role names its tenant."""
 
     @property
     def connection(self) -> Connection:
@@ -44,6 +48,8 @@ class PostgresTransaction:
             await savepoint.start()
         try:
             await fetch(self._connection, SETTLE, *PLANNER.values(), self._namespace.search_path)
+            if self._enter:
+                await execute(self._connection, self._enter)
             await change(self._connection, self._clock_offset(), wants, decide, None)
             await fetch(self._connection, SETTLE, *before)
         except BaseException as error:
@@ -59,7 +65,7 @@ class PostgresTransaction:
 
 @asynccontextmanager
 async def open_transaction(
-    pool: Pool, clock_offset: Callable[[], int], namespace: Namespace
+    pool: Pool, clock_offset: Callable[[], int], namespace: Namespace, enter: str = ""
 ) -> AsyncIterator[PostgresTransaction]:
     async with pool.connection() as connection:
         outer = connection.transaction(isolation="read_committed", readonly=False)
@@ -67,7 +73,7 @@ async def open_transaction(
             await outer.start()
             await connection.execute("set local synchronous_commit = on")
         try:
-            yield PostgresTransaction(connection, clock_offset, namespace)
+            yield PostgresTransaction(connection, clock_offset, namespace, enter)
             # A failed statement whose error the user ignored would turn COMMIT into ROLLBACK.
             await execute(connection, "select")
         except BaseException:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import apsw
 import msgspec
@@ -121,6 +121,16 @@ class SqliteStore(SharedReads):
     @clock_offset.setter
     def clock_offset(self, offset: int) -> None:
         self._clock.offset = offset
+
+    @property
+    def is_confined(self) -> bool:
+        return False
+
+    def confine_to(self, tenant: str) -> None:
+        """A file has no roles: nothing is confined."""
+
+    def for_tenant(self, tenant: str) -> Self:
+        return self
 
     # -- life ------------------------------------------------------------------------------------------------
     async def open(self) -> None:
