@@ -92,7 +92,25 @@ def play(service: dict[str, Any]) -> str:
     call(service, "POST", f"/runs/{runs[3]}/cancel", {"compensate": True, "reason": "ordered twice"})
     for run in runs[:4]:
         call(service, "GET", f"/runs/{run}/result?wait=30")
+    furnish(service)
     return str(runs[0])
+
+
+def furnish(service: dict[str, Any]) -> None:
+    """Something to see on the pages of administration."""
+    sink = {"kind": "message", "on": ["*"], "events": ["endings"]}
+    call(service, "PUT", "/sinks/shop", sink | {"options": {"key": "{run_id}" * 8, "name": "ended"}})
+    rules = [{"name": "large", "steps": ["pay*"], "then": "hold", "reason": "Large payouts need finance."}]
+    call(service, "POST", "/policies", {"policy": {"policy": "house rules", "rules": rules}})
+    for name in ("grace", "edsger"):
+        call(service, "POST", "/users", {"name": name, "display": name.title()})
+    call(service, "POST", "/api-keys", {"owner": "grace", "scopes": ["read", "decide"]})
+    for name, schedule in (("nightly", "30 2 * * *"), ("hourly", "@hourly")):
+        given = {"name": name, "workflow": "tour", "trigger": {"schedule": schedule, "zone": "Europe/Zurich"}}
+        call(service, "POST", "/triggers", given)
+    run = call(service, "POST", "/runs", {"workflow": "tour", "input": {"customer": "Ada"}})["run_id"]
+    settle(service, run)
+    call(service, "POST", f"/runs/{run}/cancel", {"reason": "only to see its event"})
 
 
 def shoot(page: Page, to: Path) -> None:

@@ -10,11 +10,11 @@ import pytest
 from tests.suites import in_proof, short_and_all
 
 from stepkeep.errors import InvalidInput
-from stepkeep_lab.bench import backlog, bound, cancelling, idle, judging, latency, throughput
+from stepkeep_lab.bench import backlog, bound, cancelling, idle, judging, latency, pages, throughput
 from stepkeep_lab.bench.campaign import Ask, Campaign, Turn, chosen, run_campaign
 from stepkeep_lab.bench.ground import STORES, Ground, fresh_ground
 from stepkeep_lab.bench.machine import DURABLE, server_facts
-from stepkeep_lab.bench.measurement import FIGURES, Figures
+from stepkeep_lab.bench.measurement import FIGURES, PAGES, Figures
 from stepkeep_lab.bench.works import WORKS
 from stepkeep_lab.postgres import PostgresServer
 
@@ -74,6 +74,11 @@ def test_a_backlog_of_copies_can_be_claimed_and_given_back(ground: Ground) -> No
 def test_the_status_is_measured_beside_many_runs(ground: Ground) -> None:
     figures = asyncio.run(backlog.status(ground, ready=120, finished=80, probes=2))
     assert sound(figures) == {"p50_ms", "p99_ms"}
+
+
+def test_every_page_is_opened_beside_many_runs(ground: Ground) -> None:
+    figures = asyncio.run(pages.first_answers(ground, runs=200, probes=1))
+    assert sound(figures) == {f"page_{name}_ms" for name in PAGES}
 
 
 def test_a_worker_works_on_a_backlog_of_copies(ground: Ground) -> None:

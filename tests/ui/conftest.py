@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.databases import migrated_file
+from tests.suites import short_and_all
 from tests.ui.stage import Reader, Site, launch
 
 Read = Callable[..., Reader]
@@ -26,12 +28,18 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    made = Site(migrated_file(tmp_path_factory.mktemp("ui") / "pages.db"))
-    made.open()
-    yield made
-    made.close()
+@pytest.fixture(scope="module", params=short_and_all(["sqlite"], ["sqlite", "postgres"]))
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """With `make test` over SQLite, with `make proof` over PostgreSQL."""
+    with ExitStack() as opened:
+        if request.param == "sqlite":
+            url = migrated_file(tmp_path_factory.mktemp("ui") / "pages.db")
+        else:
+            url = opened.enter_context(request.getfixturevalue("postgres_server").fresh_database())
+        made = Site(url)
+        made.open()
+        yield made
+        made.close()
 
 
 @pytest.fixture

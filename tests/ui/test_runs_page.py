@@ -79,6 +79,42 @@ def test_the_keyboard_goes_all_the_way(site: Site, reader: Read) -> None:
     expect(page).to_have_url(re.compile(f"/ui/runs/{run}"))
 
 
+HEADINGS = {
+    "r": "Runs", "a": "Approvals", "o": "Overview", "w": "Workflows", "k": "Workers", "t": "Triggers", "x": "Outbox",
+    "p": "Policies", "y": "API keys", "u": "Users", "d": "Audit",
+}  # fmt: skip
+"""What `g` and a key lead to."""
+
+
+def test_every_page_is_reached_by_its_keys_and_explains_them(reader: Read) -> None:
+    page = reader().page
+    for key, heading in HEADINGS.items():
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        expect(page.get_by_role("heading", name=heading, level=1)).to_be_focused()
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog", name="Keyboard")).to_contain_text("Find anything")
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(page.get_by_role("link", name=heading.removeprefix("API ").title())).to_have_attribute(
+            "aria-current", "page"
+        )
+
+
+def test_the_first_stop_of_the_keyboard_leads_past_the_menu(reader: Read) -> None:
+    page = reader().open("/users")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Register a user")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog").get_by_label("Name")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Register a user")).to_be_focused()
+
+
 def test_many_runs_are_cancelled_after_a_preview_of_what_that_touches(site: Site, reader: Read) -> None:
     live = [site.start("payment", labels={"bulk": "yes"}) for _ in range(3)]
     ended = site.start("echo", {"value": 1}, labels={"bulk": "yes"})

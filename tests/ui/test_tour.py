@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.ui.conftest import PHONE
+from tests.ui.conftest import DESKTOP, PHONE
 from tests.ui.stage import PATIENCE
 
 expect.set_options(timeout=PATIENCE)
@@ -65,3 +66,37 @@ def test_the_link_opens_the_tour_which_ends_in_a_rollback(dev: dict[str, Any], b
     page.goto(dev["pages"])
     expect(page.get_by_role("heading", name="Sign in to Stepkeep")).to_be_visible()
     other.close()
+
+
+def test_the_tour_by_keyboard_alone(dev: dict[str, Any], browser: Browser) -> None:
+    """Followed, approved, failed, rolled back and explained, without a pointer."""
+    context = browser.new_context(**DESKTOP)
+    page = context.new_page()
+    page.goto(dev["pages"])
+    expect(page.get_by_role("row", name=re.compile("tour"))).to_contain_text("Blocked")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator(".why")).to_contain_text("sign-off waits for approval")
+    page.keyboard.press("m")
+    expect(page.get_by_role("dialog", name="Approve").get_by_label("Comment")).to_be_focused()
+    page.keyboard.type("seen")
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator(".head .badge").first).to_contain_text("Rolled back")
+    expect(page.locator(".why")).to_contain_text("the carrier has no truck today")
+    panel = page.get_by_role("complementary", name="Step", exact=True)
+    for _ in range(12):
+        page.keyboard.press("j")
+        if "check-address" in panel.inner_text():
+            break
+    expect(panel).to_contain_text("the address service did not answer")
+    page.keyboard.press("Escape")
+    expect(panel).to_be_hidden()
+    page.keyboard.press("[")
+    expect(page.locator(".past")).to_contain_text("after entry")
+    page.keyboard.press("4")
+    expect(page.get_by_text(re.compile("Chain verified in this browser"))).to_be_visible()
+    page.keyboard.press("5")
+    expect(page.get_by_text("The judge says: conforms")).to_be_visible()
+    context.close()

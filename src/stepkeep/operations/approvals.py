@@ -6,7 +6,9 @@ nothing: the answer comes from the checks of the decision (`cases.py`). The engi
 
 from __future__ import annotations
 
+import asyncio
 import shlex
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -25,10 +27,12 @@ from stepkeep.operations.transact import Transactor
 from stepkeep.store.records import FIRST_GATE
 
 PAGE = 100
-MOST_READ = 5_000
+MOST_READ = 1_000
 """Gates that one call looks at; a call that stops there says so and where to go on."""
 
 MOST_LISTED = 1_000
+AT_ONCE = 25
+"""Gates whose runs are read together."""
 
 decode_json = msgspec.json.decode
 
@@ -55,17 +59,20 @@ async def list_approvals(
     aside = {one.run_id: one.reason for one in await store.list_quarantined(caller.tenant)}
     found: list[dict[str, Any]] = []
     unreadable: list[dict[str, Any]] = []
-    cases: dict[str, Case | None] = {}
+    cases: dict[str, Case | Exception | None] = {}
     read, is_complete = 0, False
     while not is_complete and len(found) < limit and read < MOST_READ:
         gates = await store.list_open_gates(caller.tenant, place, PAGE)
         is_complete = len(gates) < PAGE
         for at, gate in enumerate(gates):
+            if at % AT_ONCE == 0:
+                some = [one for one in gates[at : at + AT_ONCE] if not asking.late or is_late(one, now)]
+                cases |= await _cases(transactor, {one.run_id for one in some} - cases.keys(), caller.tenant, now)
             read, place = read + 1, (gate.run_id, gate.no)
             if asking.late and not is_late(gate, now):
                 continue
             try:
-                told = await _view(transactor, asking, gate, cases, authorities, aside, now)
+                told = _view(asking, gate, cases.get(gate.run_id), authorities, aside, now)
             except (Unreadable, DefinitionChanged) as problem:
                 unreadable.append({"run_id": gate.run_id, "message": str(problem)})
                 continue
@@ -95,22 +102,36 @@ def is_late(gate: Gate, now: int) -> bool:
     return gate.level > 0 or (gate.due_at is not None and gate.due_at <= now)
 
 
-async def _view(
-    transactor: Transactor,
+async def _cases(
+    transactor: Transactor, run_ids: Collection[str], tenant: str, now: int
+) -> dict[str, Case | Exception | None]:
+    """The runs of some gates, read together. What cannot be read is a value, so that it hides no other run."""
+
+    async def read(run_id: str) -> Case | None:
+        record = await transactor.store.read_run(tenant, run_id)
+        return None if record is None else await read_case(transactor, record, now)
+
+    ids = sorted(run_ids)
+    found = await asyncio.gather(*(read(run_id) for run_id in ids), return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException) and not isinstance(one, Unreadable | DefinitionChanged):
+            raise one
+    return dict(zip(ids, found, strict=True))  # type: ignore[arg-type]
+
+
+def _view(
     asking: Asking,
     gate: Gate,
-    cases: dict[str, Case | None],
+    case: Case | Exception | None,
     authorities: dict[Caller, Authority],
     aside: dict[str, str],
     now: int,
 ) -> dict[str, Any] | None:
     """One open gate as this person sees it; None if it has closed since the page was read."""
-    case = cases.get(gate.run_id)
+    if isinstance(case, Exception):
+        raise case
     if case is None:
-        record = await transactor.store.read_run(gate.tenant, gate.run_id)
-        if record is None:
-            return None
-        case = cases[gate.run_id] = await read_case(transactor, record, now)
+        return None
     step = case.steps.get(gate.no)
     opening = None if step is None else opening_in(step)
     if step is None or opening is None or step.state is not StepState.AWAITING_APPROVAL:

@@ -14,6 +14,7 @@ from stepkeep.errors import Unreadable
 from stepkeep.operations.retention import first_id_at
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import list_runs, summarise_all, unreadable_view
+from stepkeep.store.listing import finder
 from stepkeep.store.records import RunFilter, RunRecord
 
 PAGE = 500
@@ -35,6 +36,14 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_empty(self) -> bool:
         return self == Terms()
+
+    @property
+    def needle(self) -> str | None:
+        """Lower-case ASCII that every match has in one of its stored fields; None if there is none to rely on."""
+        for one in (self.text, self.error, *self.labels.values()):
+            if one and one.isascii() and one.isprintable() and not set(one) & set('"\\'):
+                return one.lower()
+        return None
 
     def match(self, record: RunRecord) -> bool:
         run, details = record.run, record.details
@@ -69,6 +78,7 @@ async def _walk(transactor: Transactor, which: RunFilter, terms: Terms) -> dict[
     if terms.until is not None:
         newest = first_id_at(terms.until + 1_000)
         before = newest if before is None else min(before, newest)
+    needle = terms.needle if finder(which) == "find_runs" and not which.states else None
     found: list[RunRecord] = []
     problems: list[Unreadable] = []
     total = read = 0
@@ -86,6 +96,17 @@ async def _walk(transactor: Transactor, which: RunFilter, terms: Terms) -> dict[
             is_complete = True
             break
         before = min([*(record.run.id for record in page[-1:]), *(str(one.run_id) for one in unreadable)])
+        if needle is not None:
+            # The database looks through the others, and gives only those that may match.
+            others = msgspec.structs.replace(which, before=before, limit=MOST_READ - read)
+            looked_at = await transactor.store.count_found(others)
+            worded = msgspec.structs.replace(which, before=before, words=needle, limit=MOST_COUNTED)
+            likely = await transactor.store.list_runs(worded, problems)
+            matching = [record for record in likely if record.run.id >= oldest and terms.match(record)]
+            total += len(matching)
+            found += matching[: which.limit - len(found)]
+            is_complete = looked_at < MOST_READ - read and len(likely) < MOST_COUNTED
+            break
     listed = await summarise_all(transactor, which.tenant, found)
     said: dict[str, Any] = {"runs": listed, "total": total, "is_complete": is_complete}
     return said | ({"unreadable": [unreadable_view(problem) for problem in problems]} if problems else {})

@@ -46,15 +46,15 @@ async def read_statistics(transactor: Transactor, *, tenant: str, window: int) -
         tenant, after=after, looked_at=MOST_RUNS, runs=MOST_ENDED, limit=MOST_ATTEMPTS
     )
     is_complete = len(runs) < MOST_RUNS
-    # Of a system that starts more runs in the window, the part that was looked at is shown.
-    first = since if is_complete else created_at(runs[-1])
+    # The spans of time begin with the oldest run that was looked at: a young or a busy system fills all of them.
+    first = max(since, created_at(runs[-1])) if runs else since
     ended = sorted((one for one in runs if one.ended_at is not None), key=lambda one: -(one.ended_at or 0))[:NEWEST]
     plans = await _plans(transactor, {one.definition_id for one in ended} | {one.definition_id for one in attempts})
     failed = [one for one in runs if one.state in FAILED]
     return {
         "statistics": {
             "at": instant(now),
-            "since": instant(first),
+            "since": instant(since),
             "runs": {
                 "total": len(runs),
                 "is_complete": is_complete,

@@ -18,10 +18,11 @@ TAKES = {
     "find_live_runs": 5,
     "find_troubled_runs": 5,
     "find_runs_of_workflow": 5,
+    "find_runs_by_words": 5,
     "find_runs_by_business_key": 6,
     "find_runs_by_correlation": 8,
 }
-"""How many of the arguments each statement takes; the order is the same in all."""
+"""How many of the arguments each statement takes; the order is the same in all. The fifth is a workflow, or words."""
 
 
 def finder(which: RunFilter) -> str:
@@ -31,6 +32,8 @@ def finder(which: RunFilter) -> str:
     'find_troubled_runs'
     """
     states = frozenset(which.states)
+    if which.words is not None:
+        return "find_runs_by_words"
     if which.correlation_id is not None:
         return "find_runs_by_correlation"
     if which.business_key is not None:
@@ -52,7 +55,7 @@ def arguments(which: RunFilter, own_run: str | None) -> tuple[object, ...]:
         which.before or LAST_ID,
         which.limit,
         [str(state) for state in which.states] or None,
-        which.workflow,
+        which.workflow if which.words is None else which.words,
         which.business_key,
         which.correlation_id,
         own_run,

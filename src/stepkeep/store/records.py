@@ -43,13 +43,17 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs to list, newest first; `before` is the id of the last run of the page before."""
+    """Which runs to list, newest first; `before` is the id of the last run of the page before.
+
+    `words` is lower-case ASCII that is looked for in the newest 20,000 of them; it goes with states, and with no other.
+    """
 
     tenant: str
     states: tuple[RunState, ...] = ()
     workflow: str | None = None
     business_key: str | None = None
     correlation_id: str | None = None
+    words: str | None = None
     before: str | None = None
     limit: int = 50
 

@@ -171,7 +171,9 @@ function readEvent(block) {
 /** @param {number} ms @param {AbortSignal} signal */
 export function pause(ms, signal) {
 	return new Promise((done) => {
-		const timer = setTimeout(done, ms);
-		signal.addEventListener("abort", () => { clearTimeout(timer); done(undefined); }, { once: true });
+		// A page that stays open pauses for hours: its signal must not keep a listener for each time.
+		const end = () => { clearTimeout(timer); signal.removeEventListener("abort", end); done(undefined); };
+		const timer = setTimeout(end, ms);
+		signal.addEventListener("abort", end);
 	});
 }

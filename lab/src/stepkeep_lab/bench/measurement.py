@@ -21,6 +21,23 @@ class Kind(NamedTuple):
     more_is_better: bool = False
 
 
+PAGES = (
+    "runs",
+    "runs_by_state",
+    "runs_by_workflow",
+    "runs_by_text",
+    "run",
+    "approvals",
+    "overview",
+    "workflows",
+    "workflow",
+    "workers",
+    "triggers",
+    "outbox",
+    "administration",
+)
+"""The web pages whose first answers are measured; searches on the page of runs are pages of their own here."""
+
 FIGURES: dict[str, Kind] = {
     "steps_per_second": Kind("steps", "/s", more_is_better=True),
     "runs_per_second": Kind("runs", "/s", more_is_better=True),
@@ -47,6 +64,7 @@ FIGURES: dict[str, Kind] = {
     "seconds": Kind("time", "s"),
     "added_mb": Kind("added memory", "MB"),
     "worker_mb": Kind("memory of a worker", "MB"),
+    **{f"page_{name}_ms": Kind(f"page {name.replace('_', ' ')}", "ms") for name in PAGES},
 }
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepkeep_lab.bench.measurement import Measurement
+from stepkeep_lab.bench.measurement import PAGES, Measurement
 from stepkeep_lab.bench.works import DELIVERED, THROUGH_HTTP
 
 PG, LITE = "postgres", "sqlite"
@@ -160,6 +160,15 @@ TARGETS: tuple[Target, ...] = (
             "ms",
         )
         for store, shown in ((PG, "PostgreSQL"), (LITE, "SQLite"))
+    ),
+    *(
+        _at_most(
+            f"first answer of the page {name.replace('_', ' ')} at 1,000,000 runs",
+            Figure("pages at 1,000,000 runs", PG, f"page_{name}_ms"),
+            300,
+            "ms",
+        )
+        for name in PAGES
     ),
     _at_most(
         "claim of 100 at 3 million ready runs, beside 10 thousand",

@@ -7,7 +7,18 @@ from typing import Any
 
 import msgspec
 
-from stepkeep_lab.bench import backlog, bound, cancelling, delivery, http_service, idle, judging, latency, throughput
+from stepkeep_lab.bench import (
+    backlog,
+    bound,
+    cancelling,
+    delivery,
+    http_service,
+    idle,
+    judging,
+    latency,
+    pages,
+    throughput,
+)
 from stepkeep_lab.bench.ground import STORES
 from stepkeep_lab.bench.measurement import Figures
 
@@ -173,6 +184,13 @@ WORKS: tuple[Work, ...] = (
         name="status at 1,000,000 runs",
         measure=backlog.status,
         size={"ready": 100_000, "finished": 900_000},
+        rounds=1,
+    ),
+    Work(
+        name="pages at 1,000,000 runs",
+        measure=pages.first_answers,
+        size={"runs": 1_000_000},
+        stores=SERVER,
         rounds=1,
     ),
     Work(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
-from stepkeep.kernel.rows import Run, Step, Worker
+from stepkeep.kernel.rows import Details, Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
 from stepkeep.store.change import Loaded, Propose, RunKey, StoredDefinition
 from stepkeep.store.mailbox import MailboxMessage
@@ -124,9 +124,17 @@ def runs(tables: Tables, which: RunFilter) -> list[RunRecord]:
             and which.business_key in (None, details.business_key)
             and which.correlation_id in (None, details.correlation_id)
             and (which.before is None or run.id < which.before)
+            and (which.words is None or which.words in _worded(run, details))
         ):
             found.append(RunRecord(run=run, details=details))
     return found[: which.limit]
+
+
+def _worded(run: Run, details: Details) -> str:
+    """Everything of a run that is searched for words."""
+    parts = (run.id, details.workflow, details.business_key, details.correlation_id, details.created_by, run.error)
+    payloads = (one.decode(errors="replace") for one in (details.input, details.labels) if one is not None)
+    return "\n".join([*(one for one in parts if one is not None), *payloads]).lower()
 
 
 def counts(tables: Tables, tenant: str) -> Mapping[RunState, int]:

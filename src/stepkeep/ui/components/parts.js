@@ -118,7 +118,7 @@ export function tabbed(tabs, chosen, changed, label = "Parts") {
 	} };
 }
 
-/** A plain table. @param {string} name @param {string[]} columns @param {Child[][]} rows */
+/** A plain table; on a phone each row is a card, whose cells have the names of their columns. Roles are written out, because such a display would lose them. @param {string} name @param {string[]} columns @param {Child[][]} rows */
 export const table = (name, columns, rows) => h("div.table-box", { tabindex: "0", role: "region", "aria-label": name },
-	h("table.table", h("thead", h("tr", columns.map((one) => h("th", { scope: "col" }, one || h("span.offscreen", "Actions"))))),
-		h("tbody", rows.map((row) => h("tr", row.map((cell) => h("td", cell)))))));
+	h("table.table", { role: "table" }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map((one) => h("th", { scope: "col", role: "columnheader" }, one || h("span.offscreen", "Actions"))))),
+		h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row" }, row.map((cell, at) => h("td", { role: "cell", data: { label: columns[at] } }, h("div", cell))))))));

@@ -29,7 +29,7 @@ export function runsPage(context) {
 	const filters = readFilters(context.query);
 	const store = createStore({ runs: ([]), next: (null), total: (null), complete: true, problem: "", loaded: false });
 	const health = createHealth(signal, () => table.refresh());
-	let isLoadingMore = false, generation = 0;
+	let isLoadingMore = false, generation = 0, asked = 0;
 
 	const columns = [
 		{ id: "state", label: "State", width: "8.25rem", cell: (run) => badge(run.state) },
@@ -75,6 +75,7 @@ export function runsPage(context) {
 		setQuery(Object.fromEntries(FILTERS.map((name) => [name, filters[name]])));
 		if (document.activeElement !== search) search.value = filters.text ?? "";
 		generation += 1;
+		asked = 0;
 		store.set({ runs: [], next: null, loaded: false });
 		table.scroller.scrollTop = 0;
 		drawFilters();
@@ -145,8 +146,9 @@ export function runsPage(context) {
 			const before = store.get().runs, fresh = new Map(found.runs.map((run) => [run.id, run]));
 			// The first page is read again; what was read behind it stays, unless it moved to the first page.
 			const oldest = found.runs.at(-1)?.id;
-			const behind = found.next && oldest ? before.filter((run) => run.id < oldest && !fresh.has(run.id)) : [];
-			store.set({ runs: [...found.runs, ...behind], next: behind.length ? store.get().next : found.next, total: found.total, complete: found.is_complete, problem: "", loaded: true });
+			// Rows that new runs have pushed off the first page go: only as many stay as the reader has asked for.
+			const older = found.next && oldest ? before.filter((run) => run.id < oldest && !fresh.has(run.id)) : [], behind = older.slice(0, asked);
+			store.set({ runs: [...found.runs, ...behind], next: !behind.length ? found.next : behind.length < older.length ? behind.at(-1).id : store.get().next, total: found.total, complete: found.is_complete, problem: "", loaded: true });
 		} catch (error) {
 			if (signal.aborted) return;
 			if (!(error instanceof Problem)) throw error;
@@ -160,7 +162,9 @@ export function runsPage(context) {
 		const mine = generation;
 		try {
 			const found = await get("/runs", { ...query(), cursor: next, limit: 200 }, signal);
-			if (mine === generation) store.set({ runs: [...store.get().runs, ...found.runs], next: found.next });
+			if (mine !== generation) return;
+			asked = store.get().runs.length + found.runs.length - PAGE;
+			store.set({ runs: [...store.get().runs, ...found.runs], next: found.next });
 		} catch (error) {
 			if (!signal.aborted && !(error instanceof Problem)) throw error;
 		} finally {
