@@ -150,3 +150,19 @@ def test_the_filter_dialog_writes_the_address_and_its_chips_take_it_back(site: S
     page.get_by_role("button", name="show all runs").click()
     expect(page.locator(f"#row-{wanted}")).to_be_visible()
     assert "?" not in page.url
+
+
+def test_a_run_is_paused_and_resumed(site: Site, reader: Read) -> None:
+    run = site.start("payment")
+    site.settle(run)
+    page = reader().open(f"/runs/{run}")
+    expect(page.locator(".why")).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("dialog").get_by_label("Reason").fill("the shop is closed")
+    page.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    expect(page.locator(".head .badge").first).to_contain_text("Paused")
+    expect(page.locator(".why")).to_contain_text("paused by ann")
+    expect(page.locator(".why")).to_contain_text("the shop is closed")
+    page.locator(".why").get_by_role("button", name="Resume").click()
+    page.get_by_role("dialog").get_by_role("button", name="Resume").click()
+    expect(page.locator(".head .badge").first).to_contain_text("Blocked")

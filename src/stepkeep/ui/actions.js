@@ -104,6 +104,14 @@ export function rerunDialog(view, done) {
 		} });
 }
 
+/** Pause a run, or go on with it. @param {string} run @param {"pause" | "resume"} what @param {() => void} done */
+export function pauseDialog(run, what, done) {
+	const reason = input({ autofocus: true, placeholder: "Why, for the record" }), isPause = what === "pause";
+	openDialog({ title: isPause ? "Pause the run" : "Go on with the run", label: isPause ? "Pause" : "Resume", done: isPause ? "Paused" : "Resumed",
+		body: [h("p", isPause ? "Nothing more of it is claimed. What is under way ends by itself; deadlines and the timeout go on." : "Its steps can be claimed again."), field("Reason", reason)],
+		act: async () => { await post(`/runs/${run}/${what}`, { reason: reason.value }); done(); } });
+}
+
 /** @param {string} run @param {"quarantine" | "release"} what @param {() => void} done */
 export function quarantineDialog(run, what, done) {
 	const reason = input({ autofocus: true });
@@ -132,6 +140,7 @@ export function moves(cause, view, done) {
 			return may("complete") ? [{ label: "Send the message", kind: "primary", icon: "send", act: () => sendDialog(run, waits?.event ?? "", done) }] : [];
 		}
 		case "not_started": case "scheduled": return may("start") ? [{ label: "Start now", kind: "primary", icon: "play", act: async () => { await post(`/runs/${run}/start`, {}); toast("ok", "Started"); done(); } }] : [];
+		case "paused": return may("operate") ? [{ label: "Resume", kind: "primary", icon: "play", act: () => pauseDialog(run, "resume", done) }] : [];
 		case "quarantined": return may("operate") ? [{ label: "Release", kind: "primary", icon: "shield", act: () => quarantineDialog(run, "release", done) }] : [];
 		case "stuck": return may("operate") ? [{ label: "Cancel the run", kind: "danger", icon: "slash", act: () => cancelDialog(view, done) }] : [];
 		default: return [];

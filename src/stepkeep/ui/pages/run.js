@@ -4,7 +4,7 @@
  * @module
  */
 import { address, follow, get, may, named, Problem, refused } from "../api.js";
-import { cancelDialog, completeDialog, gateDialog, holdDialog, moves, quarantineDialog, rerunDialog, sendDialog } from "../actions.js";
+import { cancelDialog, completeDialog, gateDialog, holdDialog, moves, pauseDialog, quarantineDialog, rerunDialog, sendDialog } from "../actions.js";
 import { attempt } from "../components/dialog.js";
 import { createGraph } from "../components/graph.js";
 import { jsonView } from "../components/json.js";
@@ -113,6 +113,7 @@ export function runPage(context) {
 				h("div.row", select([["", "Stepkeep's words"], ...DIALECTS.map((one) => ([one, `as ${one}`]))], as, (next) => { store.set({ as: next, told: null }); setQuery({ as: next }); reloader.ask(); journal.reset(); }, "Words of"),
 					isLive && may("complete") && button("Send", () => sendDialog(id, "", done), { icon: "send" }),
 					!isLive && may("start") && button("Run again", () => rerunDialog(view, done), { icon: "retry", kind: "primary" }),
+					isLive && may("operate") && (run.state === "paused" ? button("Resume", () => pauseDialog(id, "resume", done), { icon: "play" }) : run.state !== "idle" && button("Pause", () => pauseDialog(id, "pause", done), { icon: "pause" })),
 					isLive && may("operate") && button("Cancel", () => cancelDialog(view, done), { icon: "slash", kind: "danger" }))),
 			h("div.meta", meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", `${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`),
 				run.business_key && meta("Business key", said(run.business_key, 80)), run.correlation_id !== run.id && meta("Correlation", said(run.correlation_id, 80)), run.rerun_of && meta("Rerun of", runLink(run.rerun_of)),
@@ -185,6 +186,7 @@ export function runPage(context) {
 		keys: {
 			j: { say: "Next step", act: () => move(1) }, k: { say: "Step before", act: () => move(-1) }, escape: { say: "Close the step", act: () => store.get().step && choose(store.get().step) },
 			m: { say: "Move it: the action that the page proposes", act: () => firstMove("") }, a: { say: "Approve", act: () => firstMove("Approve") }, r: { say: "Reject", act: () => firstMove("Reject") },
+			p: { say: "Pause the run, or go on with it", act: () => { const { view } = store.get(); if (view && !view.run.ended_at && may("operate")) pauseDialog(id, view.run.state === "paused" ? "resume" : "pause", done); } },
 			c: { say: "Cancel the run", act: () => { const { view } = store.get(); if (view && !view.run.ended_at && may("operate")) cancelDialog(view, done); } },
 			R: { say: "Run again", act: () => { const { view } = store.get(); if (view?.run.ended_at && may("start")) rerunDialog(view, done); } },
 			"[": { say: "One entry back in time", act: () => travel.move(-1) }, "]": { say: "One entry on in time", act: () => travel.move(1) },
