@@ -22,7 +22,7 @@ from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, StepDefinition, Undo, Wait
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState
-from stepkeep.kernel.triggers import Overlap, Schedule, TriggerKind, TriggerSpec
+from stepkeep.kernel.triggers import Ending, Overlap, Schedule, TriggerKind, TriggerSpec
 from stepkeep.operations import jobs, people, policies, sinks, views, workers
 from stepkeep.operations.access import Acting
 from stepkeep.operations.expire import sweep
@@ -271,6 +271,9 @@ async def _triggers(bench: Bench) -> None:
     spec = TriggerSpec(name="minutely", schedule=checked(Schedule(cron="* * * * *")), overlap=Overlap.QUEUE)
     sweeper = TriggerSweep(bench.transactor, bench.starter)
     await manage.add_trigger(sweeper.firer, spec, "work", tenant=TENANT, actor=ACTOR)
+    rare = Ending(workflow="work", states=(RunState.ROLLED_BACK,))
+    after = TriggerSpec(name="after", ended=rare)
+    await manage.add_trigger(sweeper.firer, after, "work", tenant=TENANT, actor=ACTOR)
     for _ in range(AGAIN):
         bench.store.clock_offset += 60 * SECOND
         await sweeper.sweep()
@@ -290,6 +293,7 @@ async def _triggers(bench: Bench) -> None:
         await triggers.find_unseen(TENANT, "minutely", "work", FIRST_ID, limit=1)
         started = next(one["run_id"] for one in shown["firings"] if one["run_id"])
         assert await triggers.find_firing_of(TENANT, started)
+        await triggers.forget_firings(TENANT, await bench.store.now() - 86_400 * SECOND, 10)
     await manage.pause_trigger(sweeper.firer, "minutely", tenant=TENANT, actor=ACTOR)
 
 

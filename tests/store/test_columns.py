@@ -232,6 +232,8 @@ def test_rows_are_inserted_in_the_described_order(store: str) -> None:
         if row is Delivery and name != "insert_deliveries":
             left_out = {"attempts", "fence", "lease_until", "holder", "dead_at", "error"}
             left_out |= set() if name == "emit_worker_deliveries" else {"target"}
+        if row is Firing and name != "save_firing":
+            left_out = {"run_id", "backfill", "reason", "given"}
         in_order = [one for one in names(row) if one not in left_out]
         if row is StoredDefinition:
             assert set(columns) == set(in_order), name

@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.store.triggers import backfill, firing, locked, trigger, write_triggers
-from tests.store.values import TENANT, new_run, run_id
+from tests.store.values import TENANT, a_run, an_entry, details, new_run, run_id
 
 from stepkeep.errors import Contended, InvalidInput, InvariantBroken
 from stepkeep.kernel.states import RunState
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.store.bounds import INTEGERS
-from stepkeep.store.change import Loaded, More, Write
+from stepkeep.store.change import Loaded, More, RunChange, Want, Write
 from stepkeep.store.protocol import Store
+from stepkeep.store.records import FinishedFilter
 from stepkeep.store.triggers import BackfillState, FiringState, TriggerChange
 
 KEY = (TENANT, "nightly")
+WORKFLOW = details(1).workflow
 STARTED, WAITING, AWAITING = FiringState.STARTED, FiringState.WAITING, FiringState.AWAITING
 
 
@@ -186,6 +188,47 @@ async def test_runs_without_a_firing_are_found_by_workflow(store: Store) -> None
     assert await store.triggers.find_unseen(*KEY, workflow, run_id(1)) == [run_id(3)]
     assert await store.triggers.find_unseen(*KEY, "another", first) == []
     assert await store.triggers.find_unseen(TENANT, "weekly", workflow, first, limit=1) == [run_id(1)]
+
+
+async def test_the_end_of_a_run_is_noted_for_the_triggers_about_its_workflow(store: Store) -> None:
+    ended = {"kind": TriggerKind.ENDED, "topic": WORKFLOW}
+    await write_triggers(
+        store,
+        trigger("nightly", **ended),
+        trigger("paused", **ended, paused_at=1, paused_by="ann"),
+        trigger("removed", **ended, removed_at=2),
+        trigger("other", kind=TriggerKind.ENDED, topic="another"),
+        trigger("event", kind=TriggerKind.EVENT, topic=WORKFLOW),
+    )
+    await store.change([], lambda loaded: Write(new_runs=[new_run(number) for number in (1, 2)]))
+    assert await store.triggers.list_firings(*KEY) == []
+    ended_run = a_run(1, RunState.CANCELLED, seq=2, ended_at=9)
+    change = Write(runs=[RunChange(was=1, run=ended_run)], entries=[an_entry(run_id(1), 2)])
+    await store.change([Want(tenant=TENANT, run_id=run_id(1))], lambda loaded: change)
+    for name, expected in (("nightly", 1), ("paused", 1), ("removed", 0), ("other", 0), ("event", 0)):
+        found = await store.triggers.list_firings(TENANT, name)
+        assert [(one.moment, one.source, one.state, one.watched) for one in found] == [
+            (run_id(1), run_id(1), AWAITING, 1)
+        ] * expected, name
+    assert await store.delete_runs(TENANT, [run_id(1)]) == []
+    assert await store.find_finished(FinishedFilter(tenant=TENANT, limit=9)) == []
+    for name in ("nightly", "paused"):
+        await write_triggers(store, firings=[firing(run_id(1), source=run_id(1), trigger_name=name)])
+    assert await store.find_finished(FinishedFilter(tenant=TENANT, limit=9)) == [run_id(1)]
+    assert await store.triggers.forget_firings(TENANT, 2**60, 9) == 0, "the run is kept"
+    assert await store.delete_runs(TENANT, [run_id(1)]) == [run_id(1)]
+    assert await store.triggers.forget_firings("another", 2**60, 9) == 0
+    assert await store.triggers.forget_firings(TENANT, 0, 9) == 0
+    assert await store.triggers.forget_firings(TENANT, 2**60, 1) == 1
+    assert await store.triggers.forget_firings(TENANT, 2**60, 9) == 1
+
+
+async def test_a_run_that_ends_at_once_is_noted(store: Store) -> None:
+    await write_triggers(store, trigger("nightly", kind=TriggerKind.ENDED, topic=WORKFLOW))
+    new = new_run(1)
+    run = replace(new.run, state=RunState.SUCCEEDED, ended_at=9)
+    await store.change([], lambda loaded: Write(new_runs=[new_run(2), replace(new, run=run)]))
+    assert [one.moment for one in await store.triggers.list_firings(*KEY)] == [run_id(1)]
 
 
 ROWS: dict[str, Any] = {

@@ -42,7 +42,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     `older_than` (microseconds) counts from a run's end; `keep` excludes the newest; `workflow` excludes all others.
     Idempotency keys outlive their runs: forever, or until `forget_keys` (microseconds) after the run was started.
-    Entries of the audit log stay forever, or until `forget_audit` (microseconds); it may be the only limit.
+    Entries of the audit log stay forever, or until `forget_audit` (microseconds); it may be the only limit. So do
+    firings of triggers, or until `forget_firings`; those of kept runs stay.
     """
 
     older_than: int | None = None
@@ -50,6 +51,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str | None = None
     forget_keys: int | None = None
     forget_audit: int | None = None
+    forget_firings: int | None = None
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +64,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     deleted: int = 0
     keys: int = 0
     audit: int = 0
+    firings: int = 0
     archives: tuple[str, ...] = ()
     flawed: tuple[Flaw, ...] = ()
 
@@ -70,10 +73,14 @@ Told = Callable[[Pruned], None]
 
 MOST_KEPT = 2_147_483_647
 
+DAY = 24 * 3600 * 1_000_000
+"""Firings are kept at least so long: an event that is sent again meanwhile fires nothing again."""
+
 
 def accept(policy: Policy) -> Policy:
     """Refuse a policy without limits, or with senseless ones."""
-    if policy.older_than is None and policy.keep is None and policy.forget_audit is None:
+    limits = (policy.older_than, policy.keep, policy.forget_audit, policy.forget_firings)
+    if all(limit is None for limit in limits):
         raise InvalidInput("say which finished runs go: those older than a time, all but the newest N, or both")
     if policy.older_than is not None and policy.older_than < 0:
         raise InvalidInput("the age of runs to delete is never negative")
@@ -81,6 +88,8 @@ def accept(policy: Policy) -> Policy:
         raise InvalidInput(f"the number of runs to keep is a whole number from 0 to {MOST_KEPT}")
     if policy.workflow is not None:
         validate.key("the workflow", policy.workflow)
+    if policy.forget_firings is not None and policy.forget_firings < DAY:
+        raise InvalidInput("firings are kept for at least a day (1d), so that an event sent again fires nothing again")
     return policy
 
 
@@ -124,6 +133,8 @@ async def prune(
             await work.forget_keys(first_id_at(await transactor.store.now() - policy.forget_keys), batch)
         if policy.forget_audit is not None and not dry_run:
             await work.forget_audit(await transactor.store.now() - policy.forget_audit, batch)
+        if policy.forget_firings is not None and not dry_run:
+            await work.forget_firings(await transactor.store.now() - policy.forget_firings, batch)
     finally:
         work.close()
     if work.pruned.deleted:
@@ -244,6 +255,11 @@ class _Pass:
     async def forget_audit(self, before: int, batch: int) -> None:
         while gone := await again_if_contended(lambda: self._store.audit.forget(self._tenant, before, batch)):
             self._tell(audit=self.pruned.audit + gone)
+
+    async def forget_firings(self, before: int, batch: int) -> None:
+        forget = self._store.triggers.forget_firings
+        while gone := await again_if_contended(lambda: forget(self._tenant, before, batch)):
+            self._tell(firings=self.pruned.firings + gone)
 
     async def forget_keys(self, before: str, batch: int) -> None:
         while forgotten := await again_if_contended(lambda: self._store.forget_keys(self._tenant, before, batch)):

@@ -9,6 +9,7 @@ from typing import Any
 from stepkeep.kernel.states import RunState
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.store.columns import FIRING_WIDTH, backfill_from, firing_from, json_text, trigger_from
+from stepkeep.store.deliveries import Transact
 from stepkeep.store.people import Read
 from stepkeep.store.reads import SharedReads, first, only
 from stepkeep.store.triggers import FIRST_FIRING, Backfill, Firing, TriggerKey, TriggerRow, Watched
@@ -17,8 +18,8 @@ from stepkeep.store.triggers import FIRST_FIRING, Backfill, Firing, TriggerKey, 
 class TriggerTables:
     """`TriggerStore` by the statements of one store."""
 
-    def __init__(self, statements: SimpleNamespace, read: Read, store: SharedReads) -> None:
-        self._sql, self._read, self._store = statements, read, store
+    def __init__(self, statements: SimpleNamespace, read: Read, transact: Transact, store: SharedReads) -> None:
+        self._sql, self._read, self._transact, self._store = statements, read, transact, store
 
     async def find_due(self, limit: int) -> list[TriggerKey]:
         return await self._read(
@@ -67,6 +68,10 @@ class TriggerTables:
 
     async def list_all_backfills(self, tenant: str, before: str = "~", limit: int = 100) -> list[Backfill]:
         return await self._read(backfill_from, self._sql.list_backfills_of_tenant, tenant, before, limit)
+
+    async def forget_firings(self, tenant: str, before: int, limit: int) -> int:
+        [gone] = await self._transact([(self._sql.forget_firings, (tenant, before, limit))])
+        return len(gone)
 
 
 def _watched(row: Sequence[Any]) -> Watched:

@@ -1,7 +1,8 @@
 """The rows of triggers: triggers, their firings, and backfills; and the reads that a store offers.
 
 A row of a trigger is the lock of all that belongs to it: every change of its firings and backfills is written with a
-new sequence number of that row, as part of a `Write`. It decides nothing; `operations.triggers` does.
+new sequence number of that row, as part of a `Write`. Only the transaction that ends a run adds an awaiting firing
+without it, for each trigger about its workflow. It decides nothing; `operations.triggers` does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TriggerKey = tuple[str, str]
 
 class FiringState(StrEnum):
     AWAITING = "awaiting"
-    """The run whose end it is about has not ended."""
+    """The run whose end it is about has not ended, or its end is noted and no sweep has decided about it."""
     WAITING = "waiting"
     """It starts its run when earlier runs of the trigger have ended."""
     STARTED = "started"
@@ -39,7 +40,8 @@ class BackfillState(StrEnum):
 class TriggerRow(msgspec.Struct, frozen=True, kw_only=True):
     """A trigger. `version` is that of the definition that declares it; None: it starts the newest one. `topic` is the
     name of its event, or of the workflow whose endings it is about. `next_at` is its next scheduled moment, `due_at`
-    the time of its next sweep. `cursor_at` is the time up to which runs of its topic were found."""
+    the time of its next sweep. `cursor_at` is the time since which the unfinished runs of its topic are to be noted;
+    None: they were."""
 
     tenant: str
     name: str
@@ -119,7 +121,7 @@ FIRST_FIRING = 2**62
 
 
 class TriggerStore(Protocol):
-    """The reads of triggers. Rows that were removed are left out, except by `read`."""
+    """The reads of triggers, and retention. Rows that were removed are left out, except by `read`."""
 
     async def find_due(self, limit: int) -> list[TriggerKey]:
         """Triggers of all tenants that a sweep must look at, the longest due first."""
@@ -141,7 +143,7 @@ class TriggerStore(Protocol):
         ...
 
     async def find_unseen(self, tenant: str, name: str, topic: str, after: str, limit: int = 500) -> list[str]:
-        """Runs of a workflow with ids after a given one for which the trigger has no firing, oldest first."""
+        """Unfinished runs of a workflow after an id for which the trigger has no firing, oldest first."""
         ...
 
     async def list_firings(
@@ -162,4 +164,9 @@ class TriggerStore(Protocol):
 
     async def list_backfills(self, tenant: str, name: str, limit: int = 100) -> list[Backfill]:
         """Backfills of a trigger, newest first."""
+        ...
+
+    async def forget_firings(self, tenant: str, before: int, limit: int) -> int:
+        """Delete the oldest decided firings from before a moment, up to a number; returns how many. One stays while the
+        run that it started, or the run that it is about, is kept."""
         ...

@@ -21,6 +21,7 @@ from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.mailbox import KeyWant
 from stepkeep.store.protocol import Notification
 from stepkeep.store.records import Quarantine
+from stepkeep.store.triggers import Firing
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.delivery_tables import key_of
 from stepkeep_lab.simulation.locks import Locks, Owner
@@ -78,6 +79,7 @@ class Session(Owner):
         self._notes: list[str] = []
         self._deleted: list[RunKey] = []
         self._cursors: list[Delivery] = []
+        self._noted: list[Firing] = []
         self._recorded_at: int | None = None
         self.state = "open"
         self.waiting: asyncio.Task[object] | None = None
@@ -103,6 +105,7 @@ class Session(Owner):
             self._database.before_commit(what, self._recorded_at)
             tables.write(what)
         tables.deliveries.cursors.update({key_of(cursor): cursor for cursor in self._cursors})
+        tables.triggers.note(self._noted)
         for key in self._deleted:
             tables.delete(key)
         tables.notes += self._notes
@@ -273,7 +276,9 @@ class Session(Owner):
         for kept in sorted((sent.tenant, sent.key, sent.id) for sent in what.mailbox):
             await take(self, ("mail", kept))
         await self._move_cursors(what, offset)
-        self._live().check(what)
+        tables = self._live()
+        self._noted += tables.triggers.noted_by(what, tables.details, self._database.clock() + offset)
+        tables.check(what)
         self._writes.append(what)
 
     async def _move_cursors(self, what: Write, offset: int) -> None:
@@ -329,6 +334,7 @@ class Session(Owner):
             and tables.runs[key].ended_at is not None
             and not tables.is_quarantined(key)
             and not tables.deliveries.holds_back(key)
+            and not tables.triggers.holds_back(key)
             and not tables.is_referred(key)
         ]
         self._deleted = [key for key in finished if self._database.locks.try_take(self, ("run", key))]

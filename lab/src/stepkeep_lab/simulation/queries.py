@@ -210,6 +210,10 @@ def _is_stuck(run: Run, rows: Mapping[int, Step]) -> bool:
     )
 
 
+def _is_held_back(tables: Tables, key: RunKey) -> bool:
+    return tables.is_quarantined(key) or tables.deliveries.holds_back(key) or tables.triggers.holds_back(key)
+
+
 def finished(tables: Tables, which: FinishedFilter, *, also_quarantined: bool = False) -> list[str]:
     """Oldest first."""
     found = [
@@ -220,7 +224,7 @@ def finished(tables: Tables, which: FinishedFilter, *, also_quarantined: bool = 
         and run.ended_at <= which.ended_by
         and which.after < run.id < which.before
         and which.workflow in (None, tables.details[key].workflow)
-        and (also_quarantined or not (tables.is_quarantined(key) or tables.deliveries.holds_back(key)))
+        and (also_quarantined or not _is_held_back(tables, key))
     ]
     return sorted(found)[: which.limit]
 

@@ -63,6 +63,44 @@ class TriggerRows:
         for one in what.backfills:
             self.backfills[one.tenant, one.id] = one
 
+    def holds_back(self, key: RunKey) -> bool:
+        """Whether a trigger has yet to decide about the end of this run."""
+        return any(
+            firing.source == key[1] and firing.state is FiringState.AWAITING
+            for (tenant, name), mine in self.firings.items()
+            if tenant == key[0] and self.triggers[tenant, name].removed_at is None
+            for firing in mine.values()
+        )
+
+    def noted_by(self, what: Write, details: Mapping[RunKey, Details], now: int) -> list[Firing]:
+        """The ends of runs that this write notes, for the triggers that it sees."""
+        ended = [(new.run, new.details.workflow) for new in what.new_runs if new.run.ended_at is not None]
+        ended += [
+            (change.run, details[change.run.tenant, change.run.id].workflow)
+            for change in what.runs
+            if change.run.ended_at is not None
+        ]
+        return [
+            Firing(
+                tenant=run.tenant,
+                trigger_name=row.name,
+                moment=run.id,
+                due_at=now,
+                state=FiringState.AWAITING,
+                watched=1,
+                made_at=now,
+                depth=0,
+                source=run.id,
+            )
+            for run, workflow in ended
+            for row in self.triggers.values()
+            if (row.tenant, row.topic, row.removed_at) == (run.tenant, workflow, None) and row.kind is TriggerKind.ENDED
+        ]
+
+    def note(self, noted: Sequence[Firing]) -> None:
+        for one in noted:
+            self.firings.setdefault((one.tenant, one.trigger_name), {}).setdefault(one.moment, one)
+
 
 class ModelTriggers:
     """`TriggerStore` on the rows of a model database."""
@@ -118,7 +156,11 @@ class ModelTriggers:
             mine = [
                 run_id
                 for (owner, run_id), details in self._details.items()
-                if owner == tenant and details.workflow == topic and run_id > after and run_id not in seen
+                if owner == tenant
+                and details.workflow == topic
+                and run_id > after
+                and run_id not in seen
+                and self._lives(tenant, run_id)
             ]
             return sorted(mine)[:limit]
 
@@ -165,6 +207,24 @@ class ModelTriggers:
             return sorted(rows, key=lambda one: one.id, reverse=True)[:limit]
 
         return await self._read(look)
+
+    async def forget_firings(self, tenant: str, before: int, limit: int) -> int:
+        def forget() -> int:
+            old = [
+                (one.made_at, key, one.moment)
+                for key, mine in self._rows.firings.items()
+                if key[0] == tenant
+                for one in mine.values()
+                if not one.watched and one.made_at < before and not self._is_kept(tenant, one)
+            ]
+            for _, key, moment in sorted(old)[:limit]:
+                del self._rows.firings[key][moment]
+            return len(old[:limit])
+
+        return await self._wire.ask("forget firings", forget)
+
+    def _is_kept(self, tenant: str, one: Firing) -> bool:
+        return any((tenant, run_id) in self._runs for run_id in (one.run_id, one.source) if run_id is not None)
 
     def _watched(self, tenant: str, name: str) -> list[Firing]:
         rows = self._rows.firings.get((tenant, name), {}).values()

@@ -40,6 +40,7 @@ from stepkeep_lab.storecheck.invalid_writes import INVALID_WRITES, LAST_INVALID_
 from stepkeep_lab.storecheck.material import DEFINITIONS, OUTCOMES, QUEUES, TOKEN
 from stepkeep_lab.storecheck.people_changes import PeopleChanges, read_people, write_change
 from stepkeep_lab.storecheck.reading import SILENCE, difference, plain, queue_names, read_everything
+from stepkeep_lab.storecheck.trigger_changes import TriggerChanges, read_triggers
 
 TENANTS = ("acme", "acne")
 LEASE = 30 * SECOND
@@ -142,8 +143,11 @@ class Comparison:
         self.is_aged = is_aged(seed)
         self.people = PeopleChanges(seed)
         self.deliveries = DeliveryChanges(seed)
+        self.triggers = TriggerChanges(seed)
 
     async def begin(self) -> None:
+        for tenancy in self.tenancies:
+            await self.triggers.begin([bench.store for bench in self.benches], tenancy.name)
         for tenancy in self.tenancies:
             async for what, said in self.deliveries.begin([bench.store for bench in self.benches], tenancy.name):
                 self._alike(what, said)
@@ -192,6 +196,7 @@ class Comparison:
         if self.count % EVERY == 0:
             await self.change_people()
             await self.change_deliveries()
+            await self.change_triggers()
             await self.compare()
 
     async def change_people(self) -> None:
@@ -216,6 +221,16 @@ class Comparison:
             runs = self.tenancy.runs[-self.window :]
             seen = [plain(await _answered(read_deliveries(store, self.tenancy.name, runs)), {}) for store in stores]
             self._alike("deliveries", seen)
+
+    async def change_triggers(self) -> None:
+        """What is done to triggers on the ends of runs, on both, and every firing."""
+        stores = [bench.store for bench in self.benches]
+        for store in stores:
+            store.clock_offset = self.offset
+        async for what, said in self.triggers.go_on(stores, self.tenancy.name):
+            self._alike(f"triggers: {what}", said)
+        for tenancy in self.tenancies:
+            self._alike("firings", [await read_triggers(store, tenancy.name) for store in stores])
 
     def _alike(self, what: str, said: list[Any]) -> None:
         if found := difference(plain(said[0], {}), plain(said[1], {})):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from stepkeep_lab.storecheck.delivery_mutants import DELIVERY_MUTANTS
 from stepkeep_lab.storecheck.planting import SqlMutant
+from stepkeep_lab.storecheck.trigger_mutants import TRIGGER_MUTANTS
 
 POSTGRES, SQLITE = "postgres", "sqlite"
 CORE = "0001_core"
@@ -1047,4 +1048,5 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     # -- sinks and delivery cursors
     *DELIVERY_MUTANTS,
+    *TRIGGER_MUTANTS,
 )

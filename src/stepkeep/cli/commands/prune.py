@@ -48,6 +48,12 @@ def prune(
         str | None,
         typer.Option("--forget-audit", metavar="DURATION", help="Also entries of the audit log, so old: 400d."),
     ] = None,
+    forget_firings: Annotated[
+        str | None,
+        typer.Option(
+            "--forget-firings", metavar="DURATION", help="Also firings of triggers whose runs are gone, so old: 90d."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
     batch: Annotated[
         int, typer.Option("--batch", min=1, max=10_000, help="How many runs are deleted in one transaction.")
@@ -67,6 +73,7 @@ def prune(
         "archive": archive,
         "forget_keys": forget_keys,
         "forget_audit": forget_audit,
+        "forget_firings": forget_firings,
         "dry_run": dry_run,
         "batch": batch,
     }
@@ -96,6 +103,7 @@ def _plain(pruned: Pruned) -> dict[str, Any]:
         "deleted": pruned.deleted,
         "keys": pruned.keys,
         "audit": pruned.audit,
+        "firings": pruned.firings,
         "archives": list(pruned.archives),
         "flawed": flawed,
     }
@@ -107,6 +115,7 @@ def _summary(pruned: Pruned, *, dry_run: bool) -> str:
         return f"{pruned.found:,} finished runs would go{kept}"
     keys = f", {pruned.keys:,} idempotency keys forgotten" if pruned.keys else ""
     keys += f", {pruned.audit:,} audit entries forgotten" if pruned.audit else ""
+    keys += f", {pruned.firings:,} firings forgotten" if pruned.firings else ""
     noun = "run" if pruned.archived == 1 else "runs"
     return f"{pruned.archived:,} {noun} archived, {pruned.deleted:,} deleted{keys}{kept}"
 

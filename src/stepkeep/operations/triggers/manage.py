@@ -25,6 +25,7 @@ from stepkeep.operations.publish import find_plan
 from stepkeep.operations.sinks import add_sink
 from stepkeep.operations.transact import MAX_CONFLICT_RETRIES, Transactor
 from stepkeep.operations.triggers import views
+from stepkeep.operations.triggers.endings import leave_out_pause, note_living
 from stepkeep.operations.triggers.firing import Caused, Firer, encode_spec, spec_of
 from stepkeep.operations.triggers.plan import (
     MOST_COUNTED,
@@ -121,6 +122,8 @@ async def add_trigger(firer: Firer, spec: TriggerSpec, workflow: str, *, tenant:
     done = await _change(firer, tenant, name, plan)
     if spec.event is not None:
         await listen(firer, tenant, actor)
+    if spec.ended is not None:
+        await note_living(firer, (tenant, name))
     return views.trigger_view(done, spec)
 
 
@@ -162,6 +165,8 @@ async def install(firer: Firer, definition: Definition, *, tenant: str, actor: s
             return Planned(row=_renewed(row, spec, definition.name, version, tenant, actor, now, name=name))
 
         await _change(firer, tenant, name, plan)
+        if spec.ended is not None:
+            await note_living(firer, (tenant, name))
     if any(spec.event is not None for spec in declared.values()):
         await listen(firer, tenant, actor)
 
@@ -191,7 +196,7 @@ def _renewed(
             spec=encoded,
             next_at=None,
             due_at=None,
-            cursor_at=now,
+            cursor_at=now if spec.ended is not None else None,
             paused_at=None,
             paused_by=None,
             created_at=now,
@@ -200,7 +205,7 @@ def _renewed(
         )
         return first_times(fresh, spec, now)
     was_removed, old = row.removed_at is not None, spec_of(row)
-    same = old.schedule == spec.schedule and row.kind is spec.kind and not was_removed
+    same = old.schedule == spec.schedule and (row.kind, row.topic) == (spec.kind, topic) and not was_removed
     changed = replace(
         row,
         seq=row.seq + 1,
@@ -212,7 +217,7 @@ def _renewed(
         removed_at=None,
         created_at=now if was_removed else row.created_at,
         created_by=actor if was_removed else row.created_by,
-        cursor_at=row.cursor_at if same else now,
+        cursor_at=None if spec.ended is None else row.cursor_at if same else now,
         paused_at=None if was_removed else row.paused_at,
         paused_by=None if was_removed else row.paused_by,
     )
@@ -261,7 +266,8 @@ async def pause_trigger(firer: Firer, name: str, *, tenant: str, actor: str) -> 
 
 async def resume_trigger(firer: Firer, name: str, *, tenant: str) -> dict[str, Any]:
     """Let a paused trigger fire again, from its next moment on."""
-    await _row(firer.transactor, name, tenant)
+    row = await _row(firer.transactor, name, tenant)
+    await leave_out_pause(firer, (tenant, row.name))
 
     def plan(row: TriggerRow | None, now: int) -> Planned:
         assert row is not None

@@ -33,7 +33,7 @@ FIRST_RECHECK, LAST_RECHECK = SECOND, 10 * SECOND
 """A sweep looks after so long whether the run that a firing waits for has ended; later for one that waits longer."""
 
 ENDINGS = 2 * SECOND
-"""How often the runs that a trigger is about are looked at."""
+"""How often the ends that were noted for a trigger are looked at."""
 
 
 class Fire(msgspec.Struct, frozen=True):
@@ -293,7 +293,7 @@ def _next_sweep(
         times.append(now + max(FIRST_RECHECK, min(LAST_RECHECK, age // 10)))
     if job is not None and job.state is BackfillState.RUNNING:
         times.append(now + FIRST_RECHECK)
-    if spec.ended is not None and row.removed_at is None and row.paused_at is None:
+    if spec.ended is not None and row.removed_at is None:
         times.append(now + ENDINGS)
     return min(times, default=None)
 

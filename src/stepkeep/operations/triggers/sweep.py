@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stepkeep.errors import StoreError
 from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.triggers.events import endings
+from stepkeep.operations.triggers.endings import endings, note_living
 from stepkeep.operations.triggers.firing import Firer, spec_of
 from stepkeep.operations.triggers.plan import Planned, backfill_batch, moment_text, plan_sweep
 from stepkeep.store.triggers import Backfill, BackfillState, FiringState, TriggerKey, TriggerRow
@@ -50,6 +50,7 @@ class TriggerSweep:
     async def fire_due(self, key: TriggerKey) -> int:
         """Sweep one trigger. Returns how many runs it started; 0 if another process came first."""
         triggers = self._store.triggers
+        await note_living(self.firer, key)
         row = await triggers.read(*key)
         now = await self._store.now()
         if row is None or row.due_at is None or row.due_at > now:
@@ -63,11 +64,12 @@ class TriggerSweep:
             there = await triggers.read_firings(*key, batch)
             fired = frozenset(one.moment for one in there if one.run_id is not None)
         found = await endings(self.firer, row, spec, now)
-        looked = row if found.cursor_at is None else replace(row, cursor_at=found.cursor_at)
-        planned = plan_sweep(looked, spec, now, watched, job, fired, found.arrived, found.noted)
+        planned = plan_sweep(row, spec, now, watched, job, fired, found.arrived, found.noted)
         if await self.firer.cancel(planned):
             watched = await triggers.read_watched(*key)
-            planned = plan_sweep(looked, spec, now, watched, job, fired, found.arrived, found.noted)
+            planned = plan_sweep(row, spec, now, watched, job, fired, found.arrived, found.noted)
+        if found.has_more:
+            planned = replace(planned, row=replace(planned.row, due_at=now))
         done = await self.firer.carry_out(row, planned)
         if done is None:
             return 0

@@ -134,7 +134,7 @@ class PostgresStore(SharedReads):
         )
         self.audit = AuditTables(SQL, self._find, self._transact)
         self.quotas = QuotaTables(SQL, self._transact)
-        self.triggers = TriggerTables(SQL, self._find, self)
+        self.triggers = TriggerTables(SQL, self._find, self._transact, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self.clock_offset, self._can_exist)
         self.jobs = JobTables(SQL, self._find, self._transact, lambda: self.clock_offset)
 

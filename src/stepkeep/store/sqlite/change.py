@@ -24,7 +24,7 @@ from stepkeep.store.columns import json_text
 from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.sqlite import rows
-from stepkeep.store.sqlite.deliveries import advance, begin, emit
+from stepkeep.store.sqlite.deliveries import advance, begin, emit, note_endings
 from stepkeep.store.sqlite.people import load_authorities
 from stepkeep.store.sqlite.rows import Row
 from stepkeep.store.statements import load_statements
@@ -285,6 +285,7 @@ def record(connection: apsw.Connection, now: int, what: Write, known: Loaded) ->
         raise Contended("the start of a run is in the future: load again with locks")
     _write_runs(connection, what.runs, known)
     advance(connection, what.runs, now)
+    note_endings(connection, [change.run for change in what.runs], now)
     hot, others = _in_two(what, known)
     found = _count(connection, SQL.update_step_hot_columns, [(*rows.step_hot_columns(step), now) for step in hot])
     found += _count(connection, SQL.update_standing_steps, [(*rows.step_row(step), now) for step in others])
@@ -305,6 +306,7 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
     if what.runs:
         _write_runs(connection, what.runs, loaded)
         advance(connection, what.runs, loaded.now)
+        note_endings(connection, [change.run for change in what.runs], loaded.now)
     if what.new_steps:
         many(SQL.insert_steps, map(rows.step_row, what.new_steps))
     if what.steps:
@@ -395,6 +397,7 @@ def _write_new_runs(connection: apsw.Connection, what: Write, now: int) -> None:
     many(SQL.insert_adoptions, (rows.row_of(adoption) for one in new for adoption in one.adoptions))
     many(SQL.insert_deliveries, (rows.row_of(cursor) for one in new for cursor in one.deliveries))
     begin(connection, new, now)
+    note_endings(connection, [one.run for one in new], now)
     emit(connection, [entry for one in new for entry in one.outbox], now)
     keys = (one.idempotency for one in new if one.idempotency is not None)
     many(SQL.insert_idempotency_keys, map(rows.row_of, keys))

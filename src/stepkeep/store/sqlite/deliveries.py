@@ -1,7 +1,7 @@
-"""Creates and advances delivery cursors inside the transaction of a change. `change` calls it after the rows of runs,
-and the store for the journals of workers.
+"""Creates and advances delivery cursors, and notes ends of runs for triggers, inside the transaction of a change.
+`change` calls it after the rows of runs, and the store for the journals of workers.
 
-A run without a sink costs one look at an empty index for each batch, and nothing is written.
+A run without a sink or such a trigger costs one look at an empty index for each batch, and nothing is written.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import apsw
 
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import OutboxEntry
+from stepkeep.kernel.rows import OutboxEntry, Run
 from stepkeep.store.change import NewRun, RunChange
 from stepkeep.store.deliveries import worker_cursor, worker_target
 from stepkeep.store.sqlite import rows
@@ -39,6 +39,13 @@ def emit(connection: apsw.Connection, entries: Sequence[OutboxEntry], now: int) 
     """Advance or create the cursors of runs that emitted events."""
     given = [(entry.tenant, entry.run_id, entry.seq, entry.name, now) for entry in entries]
     connection.executemany(SQL.emit_deliveries, given)
+
+
+def note_endings(connection: apsw.Connection, runs: Sequence[Run], now: int) -> None:
+    """Note runs that end for the triggers that are about their workflow."""
+    ended = [(run.tenant, run.id, now) for run in runs if run.ended_at is not None]
+    if ended and connection.execute(SQL.has_ended_triggers).get:
+        connection.executemany(SQL.note_endings, ended)
 
 
 def extend_worker(connection: apsw.Connection, entry: SealedEntry, now: int) -> None:

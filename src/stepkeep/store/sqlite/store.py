@@ -107,7 +107,7 @@ class SqliteStore(SharedReads):
         self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
         self.audit = AuditTables(SQL, self._find, self._transact)
         self.quotas = QuotaTables(SQL, self._transact)
-        self.triggers = TriggerTables(SQL, self._find, self)
+        self.triggers = TriggerTables(SQL, self._find, self._transact, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self._clock.now(), self._can_exist)
         self.jobs = JobTables(SQL, self._find, self._transact, lambda: self._clock.now())
         self._writer: Writer | None = None

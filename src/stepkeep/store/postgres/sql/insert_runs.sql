@@ -1,5 +1,5 @@
 -- Insert new runs with their details, all their steps, the first entries of their journal, and the delivery cursors of
--- sinks that take more than what a run emits. The parameters are like
+-- sinks that take more than what a run emits; and note those that end at once for triggers. The parameters are like
 -- those of `write_hot`. On a basis without locks, $9 is their start time, which must not be in the future. The
 -- notification $12, if there is one, is sent with it on the channel $11.
 with new_details as (
@@ -50,6 +50,24 @@ new_deliveries as (
     cross join generate_series(0, cardinality(n) - 1, 22) as i
     cross join sinks
     where sinks.tenant = $2::text and sinks.takes & 14 <> 0
+),
+noted as (
+    insert into firings (tenant, trigger_name, moment, due_at, state, watched, made_at, depth, source)
+    select triggers.tenant, triggers.name, ended.run_id::text, now, 'awaiting', 1, now, 0, ended.run_id::text
+    from (
+        select run[n[i + 1]] as run_id, stepkeep_text($1, m[(i / 22) * 13 + 2]) as workflow,
+            stepkeep_now() + $10::bigint as now
+        from (
+            select $3::text::uuid[] as run, $5::text::bigint[] as n, $6::text::bigint[] as m offset 0
+        ) as given
+        cross join generate_series(0, cardinality(n) - 1, 22) as i
+        where n[i + 20] <> -1
+        offset 0
+    ) as ended
+    join triggers on triggers.tenant = $2::text and triggers.topic = ended.workflow
+    where triggers.kind = 'ended' and triggers.removed_at is null
+    order by ended.run_id, triggers.name
+    on conflict (tenant, trigger_name, moment) do nothing
 )
 select now, stepkeep_met(now < $9::bigint), case when $12::text is not null then pg_notify($11::text, $12::text) end
 from (select stepkeep_now() + $10::bigint as now offset 0) as clock

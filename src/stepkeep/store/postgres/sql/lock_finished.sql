@@ -16,5 +16,8 @@ cross join lateral (
                 and (
                     c.sink = 'webhook_url' or substr(c.sink, 1, 5) = 'hook:'
                     or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
+        and not exists (
+            select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
+            where f.tenant = runs.tenant and f.source = runs.id::text and f.state = 'awaiting' and t.removed_at is null)
     for update skip locked
 ) as run

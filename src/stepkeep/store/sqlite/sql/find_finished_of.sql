@@ -12,5 +12,8 @@ where d.tenant = ?1 and d.workflow = ?6 and d.run_id > ?2 and d.run_id < ?3 and 
             and (
                 c.sink = 'webhook_url' or substr(c.sink, 1, 5) = 'hook:'
                 or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
+    and not exists (
+        select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
+        where f.tenant = d.tenant and f.source = d.run_id and f.state = 'awaiting' and t.removed_at is null)
 order by d.run_id
 limit ?5

@@ -14,3 +14,6 @@ where tenant = ?1 and id in (select value from json_each(?2)) and ended_at is no
             and (
                 c.sink = 'webhook_url' or substr(c.sink, 1, 5) = 'hook:'
                 or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
+    and not exists (
+        select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
+        where f.tenant = runs.tenant and f.source = runs.id and f.state = 'awaiting' and t.removed_at is null)

@@ -1,0 +1,7 @@
+-- Ends of runs are noted for triggers by the transaction that ends a run; old firings are deleted by retention.
+
+create index triggers_ended on triggers (tenant, topic, name) where kind = 'ended' and removed_at is null;
+create index firings_awaiting on firings (tenant, source) where state = 'awaiting';
+create index firings_made on firings (tenant, made_at) where watched = 0;
+
+comment on column triggers.cursor_at is 'Since when the unfinished runs of its topic are to be noted; null: they were';
