@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tests.kernel import audit
 
 from stepkeep.definition.compiled_policy import policies_of
+from stepkeep.definition.elements import compile_growth
 from stepkeep.definition.message_tests import compile_test
 from stepkeep.errors import Refused
 from stepkeep.kernel.authority import Authority, Caller, OnlyVouched
@@ -145,6 +146,7 @@ def plan_of(definition: Definition, conditions: Mapping[str, When] | None = None
         compile_test=compile_test,
         **({} if facts is None else {"compile_facts": lambda written, _: facts}),
         compile_policies=policies_of,
+        compile_growth=compile_growth,
         document=encode_definition(definition),
     )
 
@@ -299,7 +301,7 @@ class World:
             waiting=True,
             inbox=self.inbox(),
             seen=self._seen(events),
-            outputs={no: self.output_of(no) for no in range(self.plan.size)},
+            outputs={no: self.output_of(no) for no in {*range(self.plan.size), *self.rows}},
             input=self.given,
             authorities=self.authorities(),
             involved=self.involved(),
@@ -383,7 +385,9 @@ class World:
 
     # -- looking -----------------------------------------------------------------------------------------------------
     def no(self, name: str) -> int:
-        return self.plan.numbers[name]
+        found = self.plan.number(name)
+        assert found is not None, name
+        return found
 
     def row(self, name: str) -> Step:
         return self.rows[self.no(name)]

@@ -65,8 +65,8 @@ def test_the_engine_refines_all_three_machines_and_every_extension_is_needed() -
         "task": [
             ("pending", "cancelled"), ("queued", "cancelled"), ("retrying", "cancelled"), ("validating", "cancelled"),
             ("running", "queued"), ("running", "failed"), ("running", "failed"), ("running", "cancelled"),
-            ("running", "validating"), ("validating", "failed"), ("pending", "validating"), ("pending", "queued"),
-                ("pending", "completed"),
+            ("running", "validating"), ("validating", "failed"), ("queued", "validating"), ("queued", "failed"),
+            ("pending", "validating"), ("pending", "queued"), ("pending", "completed"),
             ("pending", "failed"), ("retrying", "failed"), ("retrying", "completed"), ("running", "completed"),
                 (None, "completed"), (None, "cancelled"),
         ],

@@ -47,7 +47,7 @@ STEP: Mapping[tuple[str, str], str] = {
     ("children_failed", "failed"): "awaiting_children",
     ("children_failed_tolerated", "skipped"): "awaiting_children",
     ("children_settled", "ready"): "awaiting_children",
-    ("children_started", "awaiting_children"): "pending running",
+    ("children_started", "awaiting_children"): "pending ready running",
     ("children_succeeded", "validating"): "awaiting_children",
     ("claimed", "running"): "ready",
     ("claimed", "validating"): "validating",

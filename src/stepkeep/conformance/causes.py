@@ -10,6 +10,7 @@ import json
 
 from stepkeep.conformance.adoption import ADOPTING
 from stepkeep.conformance.arrows import RUN, STEP
+from stepkeep.conformance.contract import is_element_name
 from stepkeep.conformance.dialect_line import DialectLine
 from stepkeep.conformance.enabled import CATEGORIES, EVENTS, wrong_field
 from stepkeep.conformance.line import Line
@@ -223,4 +224,5 @@ def _is_continued(before: tuple[str, Line, int] | None, line: Line) -> bool:
 
 
 def _is_created(line: Line) -> bool:
-    return line.trigger == "planned" and not (line.step or "").startswith(("undo:", "check:"))
+    is_later = (line.step or "").startswith(("undo:", "check:")) or is_element_name(line.step)
+    return line.trigger == "planned" and not is_later

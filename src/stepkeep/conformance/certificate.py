@@ -288,6 +288,8 @@ def _projected(judged: Judged, canonical: Sequence[Doc], moves: Sequence[Doc]) -
             limit=step.get("max_attempts"),
             category=said.get("category"),
             policy=step.get("on_failure"),
+            step=said.get("step"),
+            of=said.get("of"),
         )
         seen = Seen(kind, name, line["from_state"], line["trigger"], line["to_state"], phase, fact)
         for shown in projection.feed(seen):

@@ -7,9 +7,11 @@ problem, never an exception. `reenact.py` asks it what a step may do.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -146,6 +148,19 @@ class WaitRule(msgspec.Struct, frozen=True):
     enough: str | None = None
 
 
+class GrowthRule(msgspec.Struct, frozen=True):
+    """How a step owns elements: a `map` over a list, or a `loop`."""
+
+    kind: str
+    max: int
+    in_flight: int = 1
+    tolerate: int = 0
+    tolerate_share: float | None = None
+    early_stop: bool = True
+    deadline: int | None = None
+    pause: int = 0
+
+
 class Executor(msgspec.Struct, frozen=True):
     kind: str
 
@@ -176,6 +191,7 @@ class StepRule(msgspec.Struct, frozen=True):
     pre: tuple[msgspec.Raw, ...] = ()
     completion_deadline: int | None = None
     on_exhausted: str = "fail"
+    growth: GrowthRule | None = None
 
 
 class PolicyRow(msgspec.Struct, frozen=True):
@@ -248,6 +264,94 @@ class Place(msgspec.Struct, frozen=True):
     """Triggers that the definition rules out for this step."""
     rules: Mapping[str, str] = {}
     """The effects of the rules of the definition's own policy that concern this step."""
+    owner: int | None = None
+    index: int | None = None
+    """Of an element: the number of the step that owns it, and its place."""
+
+
+class Places(dict[int, Place]):
+    """Places by number. Those of elements are made when they are asked for; only the others are listed."""
+
+    def __init__(self, known: Mapping[int, Place], size: int) -> None:
+        super().__init__(known)
+        self._size, self._segments = size, list[tuple[int, int, int]]()
+        first = 2 * size + 1
+        for no in range(size):
+            rule = known[no].rule
+            if rule is not None and rule.growth is not None:
+                self._segments.append((first, rule.growth.max, no))
+                first += 2 * rule.growth.max
+
+    def __missing__(self, no: int) -> Place:
+        found: Place | None = self.get(no)
+        if found is None:
+            raise KeyError(no)
+        return found
+
+    def get(self, no: int, default: Any = None) -> Any:
+        if no <= 2 * self._size:
+            return super().get(no, default)
+        for first, width, owner in self._segments:
+            if first <= no < first + 2 * width:
+                return _element(self[owner], no, no - first, width) or default
+        return default
+
+    def number(self, name: str) -> int | None:
+        """The number of an element, or of its undo step, by name."""
+        found = _ELEMENT.fullmatch(name)
+        for first, width, owner in self._segments if found is not None else ():
+            index = int(found[3]) if found is not None else 0
+            if found is not None and self[owner].name == found[2] and index < width:
+                return first + index + (width if found[1] else 0)
+        return None
+
+    def undo_no(self, no: int) -> int:
+        """The number of the undo step of this step."""
+        if no < self._size:
+            return no + self._size
+        return next(no + width for first, width, _ in self._segments if first <= no < first + width)
+
+
+class Names(dict[str, int]):
+    """Numbers by name, those of elements included."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__({place.name: no for no, place in places.items()})
+        self._places = places
+
+    def __missing__(self, name: str) -> int:
+        found = self._places.number(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        known = super().get(name)
+        found = self._places.number(name) if known is None else known
+        return default if found is None else found
+
+
+def is_element_name(name: str | None) -> bool:
+    """Whether this is the name of an element: that of its owner, and its place."""
+    return name is not None and not name.startswith("undo:") and _ELEMENT.fullmatch(name) is not None
+
+
+_ELEMENT = re.compile(r"(undo:)?(.+)\[(0|[1-9][0-9]{0,6})\]")
+
+
+def _element(owner: Place, no: int, offset: int, width: int) -> Place | None:
+    """The place of an element, or of its undo step."""
+    rule, is_undo = owner.rule, offset >= width
+    index = offset - width if is_undo else offset
+    assert rule is not None
+    if is_undo:
+        if rule.undo is None:
+            return None
+        name = f"undo:{owner.name}[{index}]"
+        return Place(no, name, "undo", rule, rule.undo.retry, never=HOOKS_NEVER, owner=owner.no, index=index)
+    own = msgspec.structs.replace(rule, on_failure="continue", growth=None, condition=None, hold=None)
+    place = _main(no, own, (), owner.rules)
+    return msgspec.structs.replace(place, name=f"{owner.name}[{index}]", needs=0, owner=owner.no, index=index)
 
 
 class Contract(msgspec.Struct, frozen=True):
@@ -255,8 +359,8 @@ class Contract(msgspec.Struct, frozen=True):
 
     document: Document
     digest: str
-    places: dict[int, Place]
-    numbers: dict[str, int]
+    places: Places
+    numbers: Names
     size: int
 
 
@@ -277,9 +381,8 @@ def read_contract(document: bytes) -> Contract | str:
     strangers = [edge.step for step in ordered for edge in step.depends_on if edge.step not in numbers]
     if strangers:
         return f"the definition names a step that it does not have: {strangers[0]!r}"
-    places = _places(found, ordered, numbers)
-    names = {place.name: no for no, place in places.items()}
-    return Contract(found, hashlib.sha256(document).hexdigest(), places, names, len(ordered))
+    places = Places(_places(found, ordered, numbers), len(ordered))
+    return Contract(found, hashlib.sha256(document).hexdigest(), places, Names(places), len(ordered))
 
 
 OPENINGS = frozenset({"dependencies_met", "gate_opened", "held", "wait_opened", "children_started"})
@@ -308,17 +411,23 @@ def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]
         no: _main(no, step, tuple(dependents[no]), document.rules_about(step.name)) for no, step in enumerate(ordered)
     }
     for no, step in enumerate(ordered):
-        if step.undo is not None:
+        if step.undo is not None and step.growth is None:
             places[size + no] = Place(size + no, f"undo:{step.name}", "undo", step, step.undo.retry, never=HOOKS_NEVER)
     if document.rules:
         places[2 * size] = Place(2 * size, "check:run", "check", None, HOOK_RETRY, is_checked=True)
     return places
 
 
+def _of_owners(step: StepRule) -> tuple[str, ...]:
+    return () if step.growth is None else ("children_started",)
+
+
 def _main(
     no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]], ...], rules: Mapping[str, str]
 ) -> Place:
     opening, waits = "dependencies_met", None
+    if step.growth is not None:
+        opening, waits = "children_started", step.growth.deadline
     for word, found in (("held", step.hold), ("wait_opened", step.wait), ("gate_opened", step.approval)):
         if found is not None:
             opening, waits = word, found.deadline
@@ -335,7 +444,7 @@ def _main(
         needs=len(step.depends_on),
         dependents=dependents,
         is_tolerant=step.on_failure == "skip",
-        is_checked=bool(step.rules),
+        is_checked=bool(step.rules) and step.growth is None,
         is_manual=step.completion == "manual",
         is_held=is_held,
         is_asleep=sleep is not None,
@@ -343,7 +452,8 @@ def _main(
         is_length_open=sleep is not None and sleep.length is not None,
         gate=step.approval or step.hold,
         rules=rules,
-        never=(OPENINGS - {opening, *(() if step.executor is None else ("held",))})
+        never=(OPENINGS - {opening, *(() if step.executor is None else ("held",)), *_of_owners(step)})
+        | (frozenset() if step.growth is None else frozenset({"claimed"}))
         | {"completed" if step.completion == "manual" else "completion_requested"}
         | (frozenset() if is_held else HOLDS)
         | (frozenset({"operator_skipped"}) if step.on_exhausted == "hold_required" else frozenset())

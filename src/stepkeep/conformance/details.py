@@ -105,8 +105,10 @@ whose line has the detail."""
 def check_detail(line: Line, asked: Mapping[str, Any]) -> Iterator[str]:
     """Every reason why the event of this line did not bring this detail."""
     shape = SHAPES.get(line.event, _NOTHING)
-    if line.event in JUDGED and _verdicts(asked.get("policy")):
-        asked = {name: value for name, value in asked.items() if name != "policy"}
+    if line.event in JUDGED:
+        # Any of them may open steps: policies judge these, and some add elements to the plan.
+        told = {name for name in ("policy", "plan_grown") if _verdicts(asked.get(name))}
+        asked = {name: value for name, value in asked.items() if name not in told}
     if not asked and not shape.required:
         return
     for said in misfits(dict(asked), shape, "metadata.detail."):

@@ -72,12 +72,14 @@ def wrong_field(name: str, found: object, expected: object, why: str) -> str:
 def check_enabled(hop: Hop) -> Iterator[Problem]:
     """Every reason why this hop of a step cannot have happened like this."""
     line = hop.line
-    events = EVENTS.get(line.trigger)
+    owns = hop.rule is not None and hop.rule.growth is not None
+    # The owner of elements ends with one of them, whatever ended that.
+    events = None if owns else EVENTS.get(line.trigger)
     if events is not None and line.event not in events:
         said = wrong_field("event", line.event, " or ".join(events), f"only that leads to {quoted(line.trigger)}")
         yield Code.CAUSE, said
     is_own = line.trigger in REPORTED or (line.trigger == "cancelled" and line.took is not None)
-    if line.event == "step_reported" and is_own and hop.step.holder not in (None, line.actor):
+    if line.event == "step_reported" and is_own and not owns and hop.step.holder not in (None, line.actor):
         yield Code.CAUSE, wrong_field("actor", line.actor, hop.step.holder, "only the worker that claimed it reports")
     if line.of is not None and line.trigger not in WITH_OF:
         yield Code.CONTRADICTION, wrong_field("of", line.of, None, "no other step leads to this")
@@ -165,6 +167,12 @@ def _opens(hop: Hop) -> Iterator[Problem]:
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, expected {quoted(hop.place.opens_by)}: its kind"
 
 
+def _starts(hop: Hop) -> Iterator[Problem]:
+    """The owner of elements begins with them; after an approved hold it was ready for a moment."""
+    if hop.line.source != "ready" or hop.rule is None or hop.rule.growth is None:
+        yield from _opens(hop)
+
+
 def _by_condition(hop: Hop) -> Iterator[Problem]:
     if hop.line.trigger == "condition_broken" and hop.place.is_length_open:
         return
@@ -174,8 +182,8 @@ def _by_condition(hop: Hop) -> Iterator[Problem]:
 
 
 def _claimed(hop: Hop) -> Iterator[Problem]:
-    if hop.rule is not None and (hop.rule.approval or hop.rule.wait):
-        yield Code.CLAIM, "it is claimed, but no worker runs a gate or a wait"
+    if hop.rule is not None and (hop.rule.approval or hop.rule.wait or hop.rule.growth):
+        yield Code.CLAIM, "it is claimed, but no worker runs a gate, a wait or the owner of elements"
     if hop.is_budget_known and hop.step.attempt - (hop.step.spent or 0) > hop.place.retry.max_attempts:
         said = f"attempt {hop.step.attempt} is claimed, but the definition allows {hop.place.retry.max_attempts}"
         yield Code.ATTEMPT, said
@@ -428,6 +436,8 @@ def _due_at(hop: Hop) -> object:
     line = hop.line
     if line.trigger in OPEN_DUE:
         return FREE
+    if line.trigger == "children_started" and hop.rule is not None and hop.rule.growth is not None:
+        return _after(line.at, hop.rule.growth.deadline)
     if line.trigger == hop.place.opens_by and hop.place.is_length_open:
         # Its length follows from values that the log has digests of alone.
         return FREE if line.due_at is not None and line.due_at >= line.at else "a moment that is not past"
@@ -613,6 +623,7 @@ GUARDS: Mapping[str, Guard] = {
     "gate_opened": _opens,
     "held": _opens,
     "wait_opened": _opens,
+    "children_started": _starts,
     "condition_false": _by_condition,
     "condition_broken": _by_condition,
     "claimed": _claimed,

@@ -44,8 +44,13 @@ def grounds_of_step(hop: Line, place: Place, step: Step, stop: str | None) -> tu
         known = step.was_lost
         return (None, "reclaimed") if known is None else (("reclaimed" if known else None),)
     if hop.trigger == "cancelled":
-        return _of_cancelled(hop, stop)
+        return ("owner_stopped",) if is_cancelled_by_owner(hop, place) else _of_cancelled(hop, stop)
     return (None,)
+
+
+def is_cancelled_by_owner(hop: Line, place: Place) -> bool:
+    """Whether a cancelled element names its owner as the reason: then its owner stopped, and not its run."""
+    return place.owner is not None and place.phase == "main" and hop.of == place.name.rsplit("[", 1)[0]
 
 
 def _of_cancelled(hop: Line, stop: str | None) -> tuple[str | None, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from stepkeep.conformance.contract import Contract
+from stepkeep.conformance.contract import Contract, is_element_name
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import UNKNOWN, Machines, Say, check_hop
 from stepkeep.conformance.reenact import Reenactment
@@ -28,6 +28,9 @@ PHASES = {"idle": "main", "compensating": "undo", "validating": "check"}
 
 CREATING = frozenset({"planned", "adopted", "adopted_skipped"})
 """Triggers that add a step to its run."""
+
+GROWING = ("queued", "running", "blocked", "paused")
+"""Run states in which elements are planned."""
 
 QUIET = {
     "idle": frozenset({"cancelled"}),
@@ -103,6 +106,7 @@ class RunHistory(History):
         self.leased = 0
         self.settled = 0
         self._next_planned = 0
+        self.size = 0
         self.rollback = Rollback()
         self.reenactment = None if contract is None else Reenactment(contract, self.steps)
 
@@ -150,13 +154,19 @@ class RunHistory(History):
             self.counts[phase, step.state] += 1
         if not self.partial:
             self._check_permission(step, line, say)
-            self.rollback.check(step, line, self.steps, self.counts["main", "all"], say)
+            self.rollback.check(step, line, self.steps, self._undone_by(step), say)
             if self.reenactment is not None:
                 self.reenactment.step_hop(step, line, self.state or "", say)
         leased = step.leased
         check_step(step, line, self.partial, say)
         self.leased += step.leased - leased
         self._count(step, line)
+
+    def _undone_by(self, hook: Step) -> int:
+        """The number of the step that a hook undoes; the numbers of elements follow from their names."""
+        if hook.phase == "undo" and hook.no > 2 * self.size:
+            return self.numbers.get(hook.name.removeprefix("undo:"), -1)
+        return hook.no - self.size
 
     def _count(self, step: Step, line: Line) -> None:
         self.counts[step.phase, step.state] -= 1
@@ -170,9 +180,13 @@ class RunHistory(History):
     # -- what the run's state allows its steps -----------------------------------------------------------------------
     def _check_permission(self, step: Step, line: Line, say: Say) -> None:
         state = self.state or ""
-        if line.trigger in CREATING:
+        is_element = line.trigger == "planned" and state in GROWING and is_element_name(line.step)
+        if is_element:
+            allowed = True
+        elif line.trigger in CREATING:
             allowed = state == "idle" or (line.trigger == "planned" and state in PHASES)
             if step.phase == "main":
+                self.size += 1
                 self._check_order(step, line, say)
         elif state in QUIET:
             allowed = line.trigger in QUIET[state]

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from stepkeep.conformance.adoption import ADOPTING, Adoption
 from stepkeep.conformance.ballots import People
-from stepkeep.conformance.contract import Contract, Place, WaitRule
+from stepkeep.conformance.contract import Contract, Place, WaitRule, is_element_name
 from stepkeep.conformance.details import check_detail
+from stepkeep.conformance.elements import Elements
 from stepkeep.conformance.enabled import Hop, check_enabled, wrong_field
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
@@ -129,6 +132,7 @@ class Reenactment:
         self.message_ids: dict[str, tuple[int, int]] = {}
         self.asked: Mapping[str, Any] = {}
         self.people = People(contract)
+        self.elements = Elements(contract)
         self.verdicts: Mapping[str, Any] = {}
         self.adoption = Adoption(None)
         self._cause: tuple[object, ...] = ()
@@ -147,7 +151,7 @@ class Reenactment:
         self._check_asked(line, say)
         begins = BEGINNINGS.get(line.event)
         if line.about != "note" and (
-            (line.about, line.trigger) in FOLLOWING and line.source != "retrying"
+            (line.about, line.trigger) in FOLLOWING and line.source != "retrying" and not _ends_pause(line)
             if begins is None
             else line.trigger not in begins
         ):
@@ -211,7 +215,7 @@ class Reenactment:
     # -- steps -------------------------------------------------------------------------------------------------------
     def step_hop(self, step: Step, line: Line, run_state: str, say: Say) -> None:
         """Check a hop of a step before it is recorded."""
-        place = self.contract.places.get(line.no)
+        place = self.place(line.no)
         if place is None or place.name != line.step:
             known = "no step" if place is None else f"step {quoted(place.name)}"
             say(Code.DEFINITION, f"{step.title} has number {line.no}, where the definition has {known}")
@@ -234,12 +238,12 @@ class Reenactment:
         for problem in check_enabled(Hop(line, step, place, self.contract, self.asked, verdict)):
             tell(*problem)
         if line.trigger == "planned":
-            self._plan(place, run_state, tell)
+            self._plan(place, line, tell)
         elif line.trigger in ADOPTING:
             self.planned += 1
             for problem in self.adoption.take(line):
                 tell(*problem)
-        elif line.trigger in OPENINGS and line.source not in ("retrying", "running"):
+        elif line.trigger in OPENINGS and line.source not in ("retrying", "running", "ready"):
             self._open(place, line, tell)
         elif line.trigger == "dependency_unmet":
             self._skip(place, line, tell)
@@ -249,6 +253,8 @@ class Reenactment:
             self._cancel(place, step, line, run_state, tell)
         elif line.trigger in ("failed", "failed_tolerated"):
             self._fail(place, line, run_state, tell)
+        for problem in self._grow(place, line):
+            tell(*problem)
         for problem in self.people.check(step, place, line, self.asked, self.steps):
             tell(*problem)
         self._follow_gate(step, place, line)
@@ -267,8 +273,30 @@ class Reenactment:
             deadline = gate.levels[step.level].deadline
             step.gate_due_at = None if deadline is None else line.at + deadline
 
-    def _plan(self, place: Place, run_state: str, tell: Say) -> None:
-        if place.phase == "main":
+    def place(self, no: int) -> Place | None:
+        """The place of a step; whether the failure of an element is tolerated depends on those before it."""
+        place: Place | None = self.contract.places.get(no)
+        if place is None or place.owner is None or place.phase != "main":
+            return place
+        return replace(place, is_tolerant=self.elements.is_tolerant(place))
+
+    def _grow(self, place: Place, line: Line) -> Iterator[tuple[Code, str]]:
+        """What a hop of an owner says about its elements."""
+        if place.rule is None or place.rule.growth is None or place.phase != "main":
+            return
+        if line.trigger == "children_started":
+            yield from self.elements.opened(place, line, self.verdicts)
+        elif line.source == "awaiting_children" or (line.trigger == "rules_passed" and self._derives):
+            yield from self.elements.owner_ends(place, line) if line.trigger != "cancelled" else ()
+
+    def _plan(self, place: Place, line: Line, tell: Say) -> None:
+        if place.owner is not None and place.phase == "main":
+            if self._derives:
+                self.elements.begin_unseen(place, line, self.verdicts)
+            for problem in self.elements.plan(place, line):
+                tell(*problem)
+            self.to_open[place.no] = place.owner
+        elif place.phase == "main":
             self.planned += 1
         elif place.phase == "check":
             self.to_open[place.no] = None
@@ -328,7 +356,23 @@ class Reenactment:
         if place.is_held and line.source == "running" and goes_on and self.asked.get("final") is not True:
             tell(Code.POLICY, "it fails, but the definition says that it holds when no attempt is left")
 
+    def _is_cancelled_by_owner(self, place: Place, step: Step, line: Line, run_state: str, tell: Say) -> bool:
+        """Whether an element is cancelled because its owner stops, and not its run."""
+        if place.owner is None or place.phase != "main" or run_state in ("stopping", "compensating"):
+            return False
+        if line.of != self._name(place.owner):
+            return False
+        grace = self.contract.document.grace
+        found = self.elements.cancels(place, line, leased=step.leased, grace_us=grace)
+        if isinstance(found, str):
+            tell(Code.TIMER, found)
+        if found:
+            self.to_open.pop(place.no, None)
+        return bool(found)
+
     def _cancel(self, place: Place, step: Step, line: Line, run_state: str, tell: Say) -> None:
+        if self._is_cancelled_by_owner(place, step, line, run_state, tell):
+            return
         now_stopping = self.stopped_in == line.seq and not step.leased
         if now_stopping:
             self._check_together(line, self.stopped_by, tell)
@@ -417,6 +461,9 @@ class Reenactment:
             self.to_open[self.hooks[0]] = place.no
 
     def _main_ended(self, place: Place, step: Step, line: Line, run_state: str) -> None:
+        if place.owner is not None:
+            self.elements.ended(place, line)
+            return
         if run_state == "stopping" or line.trigger == "cancelled":
             if line.target == "failed" and place.rule is not None and place.rule.on_failure == "compensate":
                 # Of several failures the stronger policy counts.
@@ -606,9 +653,10 @@ class Reenactment:
         if self.policy != "compensate" and not self.contract.document.compensate_always:
             return []
         undone: list[Step] = []
-        for no in range(self.contract.size):
-            step, rule = self.steps.get(no), self.contract.places[no].rule
-            if step is None or rule is None or self.adoption.is_anothers(step):
+        for no, step in sorted(self.steps.items()):
+            place = self.contract.places.get(no)
+            rule = None if place is None or place.phase != "main" else place.rule
+            if rule is None or rule.growth is not None or self.adoption.is_anothers(step):
                 continue
             ran = step.fence > 1 or (step.fence == 1 and not (step.error or "").startswith(NOT_RUN))
             if step.state != "succeeded" and not (ran and rule.compensate_when == "attempted"):
@@ -620,7 +668,8 @@ class Reenactment:
                 undone.append(step)
             elif rule.effect != "read":
                 self.is_partial = True
-        return [step.no + self.contract.size for step in sorted(undone, key=lambda one: one.settled, reverse=True)]
+        undo_no = self.contract.places.undo_no
+        return [undo_no(step.no) for step in sorted(undone, key=lambda one: one.settled, reverse=True)]
 
     def _check_blame(self, line: Line, say: Say) -> None:
         if self.is_stop_unseen:
@@ -647,12 +696,21 @@ class Reenactment:
             say(Code.POLICY, "steps are cancelled, but the run neither stops nor is cancelled")
         if self.must_stir:
             say(Code.ENDING, f"the run is {quoted(self.must_stir)}, but nothing in it moves")
+        if state not in (*RUN_ENDED, "stopping", "compensating"):
+            for problem in self.elements.entry_ended(self.steps):
+                say(*problem)
+        self.elements.due.clear()
         if state not in RUN_ENDED:
             for no in (*self.to_open, *self.to_skip):
                 say(Code.DEPENDENCY, f"step {quoted(self._name(no))} must move on here: what it depends on has ended")
         self.must_stop, self.must_cancel, self.must_stir = None, False, ""
         self.to_open.clear()
         self.to_skip.clear()
+
+
+def _ends_pause(line: Line) -> bool:
+    """Whether this is the next element of a loop, which time brings."""
+    return line.trigger == "planned" and line.event == "time_came" and is_element_name(line.step)
 
 
 def _is_hard(step: Step, line: Line, steps: Mapping[int, Step], contract: Contract) -> bool:

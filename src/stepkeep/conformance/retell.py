@@ -21,7 +21,7 @@ from stepkeep.conformance.dialect_line import DialectLine
 from stepkeep.conformance.enabled import wrong_field
 from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.ends import GROUNDED, HIDEABLE, check_ground, check_hidden_blame, stop_of
-from stepkeep.conformance.grounds import cancelled_after, grounds_of_run, grounds_of_step
+from stepkeep.conformance.grounds import cancelled_after, grounds_of_run, grounds_of_step, is_cancelled_by_owner
 from stepkeep.conformance.history import CREATING
 from stepkeep.conformance.line import Line, severity_of
 from stepkeep.conformance.machines import Say
@@ -202,7 +202,7 @@ class Retelling:
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def _step(self, told: DialectLine, line: Line, metadata: Mapping[str, Any], say: Say) -> None:
-        place = self.contract.places.get(line.no)
+        place = self.run.place(line.no)
         if place is None or place.name != line.step:
             known = "no step" if place is None else f"step {quoted(place.name)}"
             say(Code.DEFINITION, f"step {quoted(line.step)} has number {line.no}, where the definition has {known}")
@@ -229,7 +229,7 @@ class Retelling:
         self._derive_before(step, place, hop, say)
         state = self._state_for(place)
         self._check_ground(metadata, grounds_of_step(hop, place, step, self._stop_for(state)), step.title, say)
-        if hop.trigger == "cancelled":
+        if hop.trigger == "cancelled" and not is_cancelled_by_owner(hop, place):
             self._cancelled_as.add(metadata.get("ground"))
         self.run.step_hop(step, hop, state, say)
         check_step(step, hop, False, say)
@@ -329,13 +329,15 @@ class Retelling:
 
     def _derive_before(self, step: Step, place: Place, hop: Line, say: Say) -> None:
         if hop.trigger in CREATING and place.phase == "main":
+            if place.owner is not None:
+                self._derive_start(hop)
             return
         if hop.trigger != "cancelled":
             self._derive_start(hop)
             if place.phase == "undo" and self.state != "compensating":
                 self._derive_undo(hop, say)
             return
-        if self.state in ("stopping", "compensating", *RUN_ENDED):
+        if self.state in ("stopping", "compensating", *RUN_ENDED) or is_cancelled_by_owner(hop, place):
             return
         if self.run.adoption.is_used:
             # A run that continues another one starts in the entry that creates it, also where the dialect hides that.
@@ -515,7 +517,7 @@ class Retelling:
             say(Code.HEAD, wrong_field("canonical", canonical, expected, "the lines before it"))
         if told.raw["severity"] != "info":
             say(Code.CONTRADICTION, f"severity is {quoted(told.raw['severity'])}, expected 'info': a closing line")
-        planned = sum(step.phase == "main" for step in self.steps.values())
+        planned = sum(step.phase == "main" and no < self.contract.size for no, step in self.steps.items())
         if planned != self.contract.size:
             said_so = f"{planned} of {self.contract.size} steps of the definition are in this log"
             say(Code.DEFINITION, f"steps are missing: {said_so}")

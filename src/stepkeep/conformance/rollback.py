@@ -18,12 +18,12 @@ class Rollback:
         self._ended = 0
         self._last: Step | None = None
 
-    def check(self, hook: Step, line: Line, steps: Mapping[int, Step], size: int, say: Say) -> None:
-        """Check a hop of an undo step. Undo steps are numbered after `size`, the number of main steps."""
+    def check(self, hook: Step, line: Line, steps: Mapping[int, Step], undone: int, say: Say) -> None:
+        """Check a hop of an undo step. `undone` is the number of the step that it undoes."""
         if hook.phase != "undo":
             return
         if line.trigger == "planned":
-            self._plan(hook, steps.get(hook.no - size), say)
+            self._plan(hook, steps.get(undone), say)
             return
         if line.target.startswith("awaiting_"):
             say(Code.UNDO, f"hook {quoted(hook.name)} waits; hooks must not")

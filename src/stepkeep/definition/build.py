@@ -14,6 +14,7 @@ import msgspec
 from stepkeep.definition.archive_policy import about_archive
 from stepkeep.definition.attempts_bound import attempts_bound
 from stepkeep.definition.conditions import own_output, own_output_if_any
+from stepkeep.definition.elements import WHOLE_ITEM
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.definition.retry import NATIVE_HOOK_RETRY, NATIVE_RETRY
 from stepkeep.definition.rule_words import rule_capabilities
@@ -115,7 +116,8 @@ def _step(
     handlers: Registry | None,
 ) -> kernel.StepDefinition:
     spec = _spec(step, handlers)
-    given = step.with_ if "with_" in step.model_fields_set else WHOLE_INPUT
+    whole = WHOLE_INPUT if step.map is None else WHOLE_ITEM
+    given = step.with_ if "with_" in step.model_fields_set else whole
     pre, post = _rules(step.pre, given), _rules([*step.rules, *step.validate_, *step.post], own_output(step.name))
     of_rules = rule_capabilities((*pre, *post))
     undo = _undo(step, spec, handlers, inherits=not of_rules)
@@ -128,7 +130,7 @@ def _step(
         approval=approval_of(step.approval),
         hold=approval_of(step.hold),
         wait=_wait(step.wait) if step.sleep is None else _sleep(step.sleep),
-        inputs=_inputs(step, WHOLE_INPUT),
+        inputs=_inputs(step, whole),
         depends_on=after,
         condition=step.if_,
         timeout=step.timeout or (spec.timeout if spec else None) or STEP_TIMEOUT,
@@ -157,6 +159,28 @@ def _step(
         output_schema=msgspec.UNSET if step.output_schema is None else step.output_schema,
         on_exhausted=kernel.OnExhausted.HOLD if step.on_exhausted == "hold" else msgspec.UNSET,
         pre=pre or msgspec.UNSET,
+        growth=_growth(step),
+    )
+
+
+def _growth(step: StepBlock) -> kernel.Growth | msgspec.UnsetType:
+    if step.map is not None:
+        block = step.map
+        share = block.tolerate if isinstance(block.tolerate, float) else None
+        return kernel.Map(
+            over=block.over,
+            max=block.max,
+            in_flight=block.in_flight,
+            tolerate=block.tolerate if isinstance(block.tolerate, int) else 0,
+            tolerate_share=share,
+            early_stop=block.early_stop,
+            deadline=block.deadline,
+        )
+    if step.repeat is None:
+        return msgspec.UNSET
+    loop = step.repeat
+    return kernel.Loop(
+        max=loop.max, until=loop.until, as_long_as=loop.while_, pause=loop.pause or 0, deadline=loop.deadline
     )
 
 

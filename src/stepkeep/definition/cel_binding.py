@@ -17,6 +17,7 @@ VARIABLES: Final = (
     *("trigger", "event", "payload"),
     *("message", "messages"),
     *("body", "delivery"),
+    *("item", "index", "last"),
 )
 
 

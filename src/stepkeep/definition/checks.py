@@ -11,6 +11,7 @@ from typing import Any
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import Finding, Path, did_you_mean
+from stepkeep.definition.growth import check_growth
 from stepkeep.definition.http_headers import complaints
 from stepkeep.definition.json_schema import schema_findings
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -44,6 +45,8 @@ _FOR_WORK = {
     "with": "It takes no inputs.",
     "input_schema": "It takes no inputs.",
     "output_schema": "Check what it brought in a step after it.",
+    "map": "Give it to a step with a handler.",
+    "repeat": "Give it to a step with a handler.",
 }
 
 
@@ -69,6 +72,8 @@ def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
     yield from _plain(_unevaluated(step), path)
     yield from _event_name(step, path)
     yield from _one_moment(step, path)
+    if step.map is not None or step.repeat is not None:
+        yield from check_growth(step, kinds, written, path)
 
 
 def _schemas(step: StepBlock, path: Path) -> Iterator[Finding]:

@@ -49,7 +49,6 @@ _RULES = {
 
 _COMES_LATER = {
     "workflow": "Workflows inside workflows (`workflow:`) are not supported yet.",
-    "map": "Running a step once per item (`map:`) is not supported yet.",
 }
 
 _OTHER_WORDS = {

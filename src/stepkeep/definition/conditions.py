@@ -52,13 +52,17 @@ def own_output_if_any(name: str) -> str:
 
 class Scopes(NamedTuple):
     """Names by kind of expression: a condition may read states, a rule the result, a template outputs alone, and inputs
-    also secrets; the inputs of a rule that is a program may read the result too."""
+    also secrets; the inputs of a rule that is a program may read the result too. The inputs of an element of a map read
+    its item, those of an element of a loop and the condition of a loop the element before."""
 
     condition: Scope
     rule: Scope
     template: Scope
     inputs: Scope
     rule_inputs: Scope
+    item_inputs: Scope
+    loop_inputs: Scope
+    loop_condition: Scope
 
 
 def scopes_of(
@@ -67,7 +71,9 @@ def scopes_of(
     """The scopes of a workflow with these steps and this declared input, all within one budget."""
     names, fields = frozenset(steps), None if input_fields is None else frozenset(input_fields)
 
-    def scope(step_fields: tuple[str, ...], *, output: bool = False, secrets: bool = False) -> Scope:
+    def scope(
+        step_fields: tuple[str, ...], *, output: bool = False, secrets: bool = False, element: tuple[str, ...] = ()
+    ) -> Scope:
         return Scope(
             names,
             input_fields=fields,
@@ -76,6 +82,7 @@ def scopes_of(
             run_fields=RUN_FIELDS,
             budget=budget,
             secrets=secrets,
+            element=element,
         )
 
     return Scopes(
@@ -84,6 +91,9 @@ def scopes_of(
         template=scope(("output",)),
         inputs=scope(("output",), secrets=True),
         rule_inputs=scope(("output",), output=True, secrets=True),
+        item_inputs=scope(("output",), secrets=True, element=("item", "index")),
+        loop_inputs=scope(("output",), secrets=True, element=("last", "index")),
+        loop_condition=scope(("output", "state"), element=("last", "index")),
     )
 
 
@@ -136,7 +146,7 @@ class CompiledCondition:
     def holds(self, view: ConditionView) -> bool:
         """Whether it is true for this view; raises ExpressionError if it cannot be evaluated."""
         if not self._is_rule:
-            view = _plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
+            view = plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
         budget = CostBudget(self._max_cost, is_condition=not self._is_rule)
         found = self._expression.evaluate(self._given(view, budget), budget)
         if not isinstance(found, bool):
@@ -148,7 +158,7 @@ class CompiledCondition:
         return self._expression.seen(self._given(view, CostBudget(self._max_cost)))
 
     def _given(self, view: ConditionView, budget: CostBudget) -> dict[str, Any]:
-        context = _context(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
+        context = context_of(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
         if self._own is not None:
             context["output"] = self._own.render(context, budget)
         return context
@@ -166,7 +176,7 @@ class CompiledTemplate:
 
     def render(self, view: ConditionView, secrets: Mapping[str, str] | None = None) -> Any:
         """The value for this view; raises ExpressionError if an expression has none."""
-        context = _context(view, self._definition, self.reads, reads_input=self.reads_input)
+        context = context_of(view, self._definition, self.reads, reads_input=self.reads_input)
         if self._own is not None:
             context["output"] = self._own.render(context)
         return self._template.render(context if secrets is None else {**context, "secret": secrets})
@@ -184,8 +194,8 @@ class CompiledLength:
 
     def microseconds(self, view: ConditionView) -> int:
         """The length for this view; raises ExpressionError if it is no duration."""
-        view = _plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
-        context = _context(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
+        view = plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
+        context = context_of(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
         found = self._template.render(context, CostBudget(self._max_cost, is_condition=True))
         try:
             length = _seconds(found) if isinstance(found, int | float) else parse_duration(found)
@@ -206,7 +216,7 @@ def compile_length(
     source: str, definition: Definition, *, opened: Callable[[bytes], bytes] | None = None
 ) -> CompiledLength:
     """Compile the length of a `sleep`: a text with expressions that comes to a duration or a number of seconds."""
-    known = _of(definition)
+    known = known_of(definition)
     template = compile_template(source, known.scopes.condition)
     return CompiledLength(template, definition, condition_cost(known.conditions), opened)
 
@@ -234,8 +244,8 @@ class CompiledFacts:
 
     def render(self, view: ConditionView) -> dict[str, Any]:
         """The facts for this view; raises ExpressionError if one of them has no value, or if they are too large."""
-        view = _plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
-        context = _context(view, self._definition, self.reads, reads_input=self.reads_input)
+        view = plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
+        context = context_of(view, self._definition, self.reads, reads_input=self.reads_input)
         encoded = msgspec.json.encode(self._template.render(context, CostBudget(self._max_cost, is_condition=True)))
         if len(encoded) > MAX_FACTS_BYTES:
             raise ExpressionError(f"the facts have {len(encoded)} bytes; at most {MAX_FACTS_BYTES} are shown.")
@@ -251,7 +261,7 @@ def compile_facts(
     sealed: Callable[[bytes], bytes] | None = None,
 ) -> CompiledFacts:
     """Compile the facts of a gate. `opened` opens the payloads that they read, `sealed` seals the result."""
-    known = _of(definition)
+    known = known_of(definition)
     template = compile_template(dict(facts), known.scopes.condition)
     return CompiledFacts(template, definition, condition_cost(known.conditions), opened, sealed)
 
@@ -263,7 +273,7 @@ def compile_condition(
 
     One decision may evaluate all conditions of a definition, so the limit of each depends on their number.
     """
-    known = _of(definition)
+    known = known_of(definition)
     max_cost = condition_cost(known.conditions)
     expression = compile_truth(source, known.scopes.condition)
     return CompiledCondition(expression, definition, max_cost=max_cost, opened=opened)
@@ -317,7 +327,7 @@ def render_output(
     return CompiledTemplate(compile_template(definition.output, _scopes(definition).template), definition).render(view)
 
 
-def _context(
+def context_of(
     view: ConditionView,
     definition: Definition,
     reads: Iterable[str],
@@ -343,7 +353,7 @@ def _context(
     return context
 
 
-def _plain_view(
+def plain_view(
     view: ConditionView, reads: Iterable[str], opened: Callable[[bytes], bytes] | None, *, reads_input: bool
 ) -> ConditionView:
     """The view with sealed payloads opened. An `if` is evaluated while a transaction holds locks: it reads no payload
@@ -383,7 +393,7 @@ class _Known(NamedTuple):
 _recent: dict[int, _Known] = {}
 
 
-def _of(definition: Definition) -> _Known:
+def known_of(definition: Definition) -> _Known:
     # A plan compiles all conditions of one definition in a row; a new scope for each would cost the square.
     known = _recent.get(id(definition))
     if known is None or known.definition is not definition:
@@ -391,6 +401,7 @@ def _of(definition: Definition) -> _Known:
         conditions = sum(step.condition is not None for step in definition.steps)
         conditions += sum(step.wait is not None and step.wait.length is not msgspec.UNSET for step in definition.steps)
         conditions += sum(_has_facts(step) for step in definition.steps)
+        conditions += sum(step.growth is not msgspec.UNSET for step in definition.steps)
         if len(_recent) >= 32:
             _recent.clear()
         known = _recent[id(definition)] = _Known(definition, scopes, conditions)
@@ -403,4 +414,4 @@ def _has_facts(step: StepDefinition) -> bool:
 
 
 def _scopes(definition: Definition) -> Scopes:
-    return _of(definition).scopes
+    return known_of(definition).scopes

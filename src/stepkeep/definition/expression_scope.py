@@ -40,7 +40,7 @@ class Scope:
     whether there is a result to judge, as in validation rules; `secrets` whether secrets may stand here. `budget`
     bounds what is compiled in this scope and in those that share it. `compiled` keeps what was compiled, by its
     source: equal texts are compiled once. With `facts`, as in policies, the names are exactly these, each with its
-    fields (None: any).
+    fields (None: any). `element` are the names that an element of a map or a loop has besides.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Scope:
         budget: ExpressionBudget | None = None,
         secrets: bool = False,
         facts: Mapping[str, tuple[str, ...] | None] | None = None,
+        element: tuple[str, ...] = (),
     ) -> None:
         self.budget = budget
         self.compiled: dict[str, Any] = {}
@@ -64,7 +65,7 @@ class Scope:
         left_out = {"output": not output, "secret": not secrets}
         usual = tuple(name for name in ("input", "steps", "run", "output", "secret") if not left_out.get(name))
         self.facts = facts
-        self.variables = usual if facts is None else tuple(facts)
+        self.variables = (*usual, *element) if facts is None else tuple(facts)
         self.by_identifier: dict[str, list[str]] = defaultdict(list)
         for name in sorted(self.steps):
             self.by_identifier[re.sub("[-.]", "_", name)].append(name)
@@ -255,6 +256,10 @@ class _Resolver:
         if name == "secret":
             said = "A secret cannot be read here: what is evaluated here is stored, or decides what is."
             self._find(root.at, said, "Only inputs, arguments, variables, headers, bodies and URLs of steps read one.")
+            return
+        if name in ("item", "last", "index"):
+            said = "Only inputs of a step with `map` read item and index; those of one with `repeat`, last and index."
+            self._find(root.at, f"There is no `{name}` here.", said)
             return
         hint = did_you_mean(name, self.scope.variables) or f"There are {_listed(self.scope.variables)}."
         if name in self.scope.by_identifier or name in self.scope.steps:

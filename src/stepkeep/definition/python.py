@@ -91,6 +91,8 @@ class WorkOptions(StepOptions, total=False):
     output_schema: Mapping[str, Any]
     capabilities: Sequence[str]
     queue: str
+    map: Condition | Mapping[str, Any]
+    repeat: Mapping[str, Any]
 
 
 class HandlerOptions(WorkOptions, total=False):
@@ -183,6 +185,22 @@ class Workflow:
     def input(self) -> Expr:
         """The input of a run, for inputs and conditions: `if_=order.input.amount > 1000`."""
         return Expr("input")
+
+    @property
+    def item(self) -> Expr:
+        """The item of an element, for the inputs of a step with `map=`."""
+        return Expr("item")
+
+    @property
+    def index(self) -> Expr:
+        """The place of an element, from 0, for the inputs of a step with `map=` or `repeat=`."""
+        return Expr("index")
+
+    @property
+    def last(self) -> Expr:
+        """The output of the element before, for the inputs and the condition of a step with `repeat=`; null before the
+        first."""
+        return Expr("last")
 
     def returns(self, output: Any) -> None:
         """Declare the output of a run, once the steps that it reads are there.

@@ -74,7 +74,16 @@ def _in_step(step: StepBlock, path: Path, scopes: Scopes, ancestry: Ancestry | N
                 yield from _truth(text, (*path, "wait", key), scope, who, earlier)
     for key, gate in gates_of(step):
         yield from _template(gate.facts, (*path, key, "facts"), scopes.condition, who, earlier)
-    yield from _work(step, path, scopes.inputs, who, earlier)
+    inputs = scopes.inputs
+    if step.map is not None:
+        inputs = scopes.item_inputs
+        yield from _template(step.map.over, (*path, "map", "over"), scopes.template, who, earlier)
+    if step.repeat is not None:
+        inputs = scopes.loop_inputs
+        for key, text in (("until", step.repeat.until), ("while", step.repeat.while_)):
+            if text is not None:
+                yield from _truth(text, (*path, "repeat", key), scopes.loop_condition, who, earlier)
+    yield from _work(step, path, inputs, who, earlier)
     for key, rules in rules_of(step).items():
         is_first = key == "pre"
         for number, rule in enumerate(rules):
@@ -85,7 +94,7 @@ def _in_step(step: StepBlock, path: Path, scopes: Scopes, ancestry: Ancestry | N
                 )
             yield from _work(rule, at, scopes.inputs if is_first else scopes.rule_inputs, who, may_read)
     if step.undo is not None:
-        yield from _work(step.undo, (*path, "undo"), scopes.inputs, f"The undo of `{step.name}`", earlier_or_own)
+        yield from _work(step.undo, (*path, "undo"), inputs, f"The undo of `{step.name}`", earlier_or_own)
 
 
 def _work(

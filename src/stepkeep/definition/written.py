@@ -189,6 +189,39 @@ class SleepBlock(Block):
     until: Annotated[int | None, _moment] = None
 
 
+def _tolerance(value: Any) -> int | float:
+    """A number of elements, or a share as a fraction from a text such as `10%`."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= bounds.MAX_WIDTH:
+        return value
+    digits = value[:-1] if isinstance(value, str) and value.endswith("%") else ""
+    if digits.isascii() and digits.isdigit() and len(digits) < 4 and int(digits) <= 100:
+        return int(digits) / 100
+    raise PydanticCustomError(
+        "tolerance", "must be a number of elements from 0 to {most}, or a share such as 10%", {"most": bounds.MAX_WIDTH}
+    )
+
+
+class MapBlock(Block):
+    """One element for each item of a list. `tolerate` of them may fail: a number, or a share such as `10%`."""
+
+    over: Text
+    max: int = Field(default=1_000, ge=1, le=bounds.MAX_WIDTH)
+    in_flight: int = Field(default=10, ge=1, le=bounds.MAX_IN_FLIGHT)
+    tolerate: Annotated[int | float, BeforeValidator(_tolerance, json_schema_input_type=int | str)] = 0
+    early_stop: bool = True
+    deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
+
+
+class RepeatBlock(Block):
+    """One element after the other, `until` an expression holds after one or `while` it holds before each."""
+
+    until: Annotated[Text | None, given(Text)] = None
+    while_: Annotated[Text | None, given(Text)] = Field(default=None, alias="while")
+    max: int = Field(ge=1, le=bounds.MAX_WIDTH)
+    pause: Annotated[int | None, within(bounds.DELAY)] = None
+    deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
+
+
 class DependencyBlock(Block):
     """A step to wait for, and which endings besides success let this one go on."""
 
@@ -309,6 +342,8 @@ class StepBlock(Block):
     hold: Annotated[ApprovalBlock | None, _short("prompt", ApprovalBlock)] = None
     wait: Annotated[WaitBlock | None, _short("event", WaitBlock)] = None
     sleep: Annotated[SleepBlock | None, _short("for", SleepBlock)] = None
+    map: Annotated[MapBlock | None, _short("over", MapBlock)] = None
+    repeat: Annotated[RepeatBlock | None, given(RepeatBlock)] = None
     with_: Any = Field(default=None, alias="with")
     input_schema: Annotated[JsonSchema | None, given(JsonSchema)] = None
     output_schema: Annotated[JsonSchema | None, given(JsonSchema)] = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 STEP_GROUNDS = {
-    "cancelled": ("run_cancelled", "run_failed", "run_timed_out"),
+    "cancelled": ("run_cancelled", "run_failed", "run_timed_out", "owner_stopped"),
     "failed": ("attempts_exhausted", "lost_too_often", "not_retryable"),
     "claimed": ("claimed", "reclaimed"),
     "rules_passed": ("executed", "completed_by_hand", "children_succeeded"),
@@ -43,7 +43,7 @@ RULES_PASSED_AFTER = {"completion_succeeded": "completed_by_hand", "children_suc
 class Seen(NamedTuple):
     """A canonical hop: `kind` is run, step or worker, `name` is the step's (or entity's) name.
 
-    `fact` is what the hops cannot tell: `first_claim`, `compensate`, or the ground of a step's `failed`.
+    `fact` is what the hops cannot tell: `first_claim`, `compensate`, `owner_stopped`, or the ground of a `failed` step.
     """
 
     kind: str
@@ -56,9 +56,20 @@ class Seen(NamedTuple):
 
 
 def fact_of(
-    trigger: str, event: str, *, attempt: int | None, limit: int | None, category: str | None, policy: str | None
+    trigger: str,
+    event: str,
+    *,
+    attempt: int | None,
+    limit: int | None,
+    category: str | None,
+    policy: str | None,
+    step: str | None = None,
+    of: str | None = None,
 ) -> str:
-    """The fact about one hop: `limit` is the step's `max_attempts`, `policy` the `on_failure` of the failed step."""
+    """The fact about one hop: `limit` is the step's `max_attempts`, `policy` the `on_failure` of the failed step. `of`
+    is the step that led to this hop of `step`."""
+    if trigger == "cancelled" and step is not None and of is not None and is_element_of(step, of):
+        return "owner_stopped"
     if trigger == "progressed":
         return "first_claim" if event == "step_claimed" else ""
     if trigger == "step_failed":
@@ -68,6 +79,15 @@ def fact_of(
     if attempt is not None and limit is not None and attempt >= limit:
         return "attempts_exhausted"
     return "lost_too_often" if category == "poison" else "not_retryable"
+
+
+def is_element_of(step: str, owner: str) -> bool:
+    """Whether a step is an element of this owner, by its name.
+
+    >>> is_element_of("resize[3]", "resize"), is_element_of("resize", "resize")
+    (True, False)
+    """
+    return step.startswith(f"{owner}[") and step.endswith("]")
 
 
 class RunGrounds:
@@ -135,6 +155,8 @@ class Grounds:
         elif seen.trigger in ("claimed", "rules_passed", "released"):
             self._steps.pop(seen.name, None)
         if seen.trigger == "cancelled":
+            if seen.fact:
+                return seen.fact
             if self._state not in ("stopping", "compensating"):
                 return "run_cancelled"
             return CANCELLED_BY.get(self._run.stop, "run_failed")

@@ -51,6 +51,8 @@ class Why(StrEnum):
     """People decided, or a condition was evaluated, on another input."""
     OWN_DECISION = "own_decision"
     """The person that asks for the new run decided about it, and may not do both."""
+    ELEMENTS = "elements"
+    """Its elements had effects, which only the run that has their rows can undo."""
     ADDED = "added"
     """The newer version adds it."""
 
@@ -147,6 +149,8 @@ def _choice(
     row = rows[no]
     undo = rows.get(no + old.size)
     repeats = _had_effect(row, old.steps[no]) and not _is_undone(undo) and name not in undone
+    if old.steps[no].segment is not None:
+        repeats = _have_effects(old, rows, no)
 
     def again(why: Why, of: str | None = None) -> Choice:
         return Choice(name=name, why=why, of=of, may_repeat=repeats)
@@ -162,6 +166,8 @@ def _choice(
         return again(Why.UNDONE)
     if (reason := _decided_anew(row, old.steps[no], asked)) is not None:
         return again(reason)
+    if repeats and old.steps[no].segment is not None:
+        return again(Why.ELEMENTS)
     return Choice(name=name, why=Why.SUCCEEDED if row.state is StepState.SUCCEEDED else Why.SKIPPED)
 
 
@@ -183,6 +189,16 @@ def _had_effect(row: Step, planned: PlannedStep) -> bool:
     happened = row.state is StepState.SUCCEEDED or may_have_run(row)
     definition = planned.definition
     return happened and (definition.undo is not None or definition.effect is not Effect.READ)
+
+
+def _have_effects(plan: Plan, rows: Mapping[int, Step], owner: int) -> bool:
+    """Whether elements of this owner did something, or may have, that was not undone."""
+    segment = plan.steps[owner].segment
+    assert segment is not None
+    elements = [row for no, row in rows.items() if segment.first <= no < segment.first + segment.width]
+    return any(
+        _had_effect(row, plan.steps[owner]) and not _is_undone(rows.get(plan.undo_no(row.no))) for row in elements
+    )
 
 
 def _is_undone(undo: Step | None) -> bool:

@@ -29,7 +29,7 @@ def finish_stopping(draft: Draft) -> None:
         return
     draft.undoing = len(hooked)
     draft.move_run(RunTrigger.UNDO_STARTED)
-    numbers = [step.no + draft.plan.size for step in hooked]
+    numbers = [draft.plan.undo_no(step.no) for step in hooked]
     followers: list[int | None] = [*numbers[1:], None]
     hooks = [_add_hook(draft, step, follower) for step, follower in zip(hooked, followers, strict=True)]
     draft.make_ready(hooks[0], StepTrigger.DEPENDENCIES_MET)
@@ -82,10 +82,10 @@ def undo_plan(plan: Plan, rows: Sequence[Step]) -> UndoPlan:
     """
     undone: list[Step] = []
     remains: list[tuple[Step, Remains]] = []
-    for step in rows[: plan.size]:
-        definition = plan.steps[step.no].definition
-        if is_anothers(step):
+    for step in rows:
+        if not has_effect(plan, step.no) or is_anothers(step):
             continue
+        definition = plan.at(step.no).definition
         if not _happened(step, definition):
             if _may_remain(step) and (definition.undo is not None or definition.effect is not Effect.READ):
                 remains.append((step, Remains.NOT_FINISHED if is_completed(step) else Remains.ATTEMPTED))
@@ -104,6 +104,11 @@ def is_anothers(step: Step) -> bool:
     return adopted is not None and not adopted.owned
 
 
+def has_effect(plan: Plan, no: int) -> bool:
+    """Whether a step of this number may have an effect: a main step, or an element. The owner of elements has none."""
+    return plan.steps[no].segment is None if no < plan.size else plan.is_element(no)
+
+
 def _may_remain(step: Step) -> bool:
     """Whether a step that did not succeed may have left its effect: its handler completed and its rules did not pass,
     or nothing tells how its last attempt ended."""
@@ -117,7 +122,7 @@ def _happened(step: Step, definition: StepDefinition) -> bool:
 
 
 def _add_hook(draft: Draft, undone: Step, follower: int | None) -> Step:
-    no = undone.no + draft.plan.size
+    no = draft.plan.undo_no(undone.no)
     planned, run = draft.plan.at(no), draft.snapshot.run
     adopted = None if undone.note is None else undone.note.adopted
     return draft.add(

@@ -372,6 +372,45 @@ class InputField(_Value, frozen=True, kw_only=True):
     description: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class Map(_Value, frozen=True, kw_only=True, tag_field="kind", tag="map"):
+    """One element for each item of a list. The rest of the step's definition is the template of its elements.
+
+    `over` is an expression that gives the list when the step opens. At most `in_flight` elements are unsettled at a
+    time. `tolerate` elements may fail, or `tolerate_share` of them. With `early_stop` the map stops as soon as more
+    have failed; without it, every element runs.
+    """
+
+    over: str
+    max: int = 1_000
+    in_flight: int = 10
+    tolerate: int = 0
+    tolerate_share: float | None = None
+    early_stop: bool = True
+    deadline: int | None = None
+
+    def tolerated(self, count: int) -> int:
+        """How many of this many elements may fail."""
+        return self.tolerate if self.tolerate_share is None else int(self.tolerate_share * count)
+
+
+class Loop(_Value, frozen=True, kw_only=True, tag_field="kind", tag="loop"):
+    """One element after the other, at most `max`. The rest of the step's definition is their template.
+
+    `until` is evaluated after each element, and ends the loop where it holds. `as_long_as` is evaluated before each.
+    `pause` is the time between two elements.
+    """
+
+    max: int
+    until: str | None = None
+    as_long_as: str | None = None
+    pause: int = 0
+    deadline: int | None = None
+
+
+Growth = Map | Loop
+"""How a step adds steps to the plan of its run."""
+
+
 class StepDefinition(_Value, frozen=True, kw_only=True):
     """One step. Exactly one of `executor`, `approval` and `wait` is set; `hold` asks for approval before it may run."""
 
@@ -403,6 +442,8 @@ class StepDefinition(_Value, frozen=True, kw_only=True):
     on_exhausted: OnExhausted | msgspec.UnsetType = msgspec.UNSET
     pre: tuple[Rule, ...] | msgspec.UnsetType = msgspec.UNSET
     """Rules that must hold before the handler runs, under its claim."""
+    growth: Growth | msgspec.UnsetType = msgspec.UNSET
+    """Set on a step that owns elements: the executor, inputs, retries, rules and undo are those of each element."""
 
 
 class Hook(_Value, frozen=True, kw_only=True):

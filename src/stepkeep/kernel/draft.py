@@ -377,7 +377,7 @@ class Draft:
     def _count_out(self, no: int) -> None:
         if no < self.plan.size:
             self.open -= 1
-        elif no < 2 * self.plan.size:
+        elif self.plan.is_undo(no):
             self.undoing -= 1
 
     def make_ready(self, step: Step, trigger: StepTrigger, **changes: Any) -> Step:

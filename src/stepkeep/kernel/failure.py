@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stepkeep.kernel.definition import HookFailure
+from stepkeep.kernel.definition import HookFailure, Map
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import Category, OnFailure, Phase, Rollback, RunState, StepState, StopCause
@@ -64,6 +64,10 @@ def fail_for_good(
         if draft.state is RunState.VALIDATING:
             _stop(draft, RunTrigger.RULES_FAILED, draft.plan.definition.on_failure, category, error, step.no)
         return None
+    if planned.owner is not None:
+        is_tolerated = tolerates(draft, planned.owner)
+        ended = draft.move(step, verdict.tolerated if is_tolerated else verdict.hard, **changes)
+        return Settled(step.no, ended.state)
     if planned.on_failure is OnFailure.SKIP:
         draft.move(step, verdict.tolerated, **changes)
         return Settled(step.no, StepState.SKIPPED, hard)
@@ -79,6 +83,16 @@ def fail_for_good(
         return Settled(step.no, StepState.FAILED, hard)
     _stop(draft, RunTrigger.STEP_FAILED, planned.on_failure, category, error, step.no)
     return None
+
+
+def tolerates(draft: Draft, owner: int) -> bool:
+    """Whether the owner of elements bears the failure of one more. In a stopping run it has ended already."""
+    row, planned = draft.step(owner), draft.plan.steps[owner]
+    grown, growth = None if row.note is None else row.note.grown, planned.growth
+    if row.state is not StepState.AWAITING_CHILDREN or grown is None:
+        return False
+    bears = isinstance(growth, Map) and grown.failed < growth.tolerated(grown.count)
+    return bears or planned.on_failure is OnFailure.SKIP
 
 
 def _fail_hook(draft: Draft, step: Step) -> Settled | None:

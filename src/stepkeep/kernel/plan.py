@@ -1,8 +1,8 @@
 """The plan: a definition arranged by step number, as `decide` uses it.
 
 Numbers 0 to n-1 are the main steps in dispatch order (`order`, then name), n to 2n-1 their undo steps, and 2n the final
-run-level check. Graph code is iterative, so that a chain of ten thousand steps needs no deep stack. A plan derives from
-the stored definition alone, never from code.
+run-level check. From 2n+1 on, segments have the numbers of elements. Graph code is iterative, so that a chain of ten
+thousand steps needs no deep stack. A plan derives from the stored definition alone, never from code.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.errors import InvariantBroken
 from stepkeep.kernel.definition import (
@@ -20,6 +21,7 @@ from stepkeep.kernel.definition import (
     Completion,
     Definition,
     Executor,
+    Growth,
     Handler,
     OnExhausted,
     QueueSpec,
@@ -29,6 +31,7 @@ from stepkeep.kernel.definition import (
     Undo,
 )
 from stepkeep.kernel.policy import Policy
+from stepkeep.kernel.segments import Segment, element_name, lay_out, read_element_name, segment_at
 from stepkeep.kernel.states import OnFailure, Phase, StepState
 
 NO_QUEUE = 0
@@ -38,7 +41,8 @@ NO_QUEUE = 0
 class ConditionView(msgspec.Struct, frozen=True):
     """What a condition may read, by step name; payloads are encoded JSON.
 
-    `decoded` caches what conditions decoded; the views of one decision share it.
+    `decoded` caches what conditions decoded; the views of one decision share it. `index` and `last` are those of an
+    element: its place, and the output of the element before it.
     """
 
     run_id: str
@@ -46,6 +50,8 @@ class ConditionView(msgspec.Struct, frozen=True):
     outputs: Mapping[str, bytes | None]
     states: Mapping[str, StepState]
     decoded: dict[str, tuple[bytes, Any]] = {}
+    index: int | None = None
+    last: bytes | None = None
 
 
 class Evaluated(Protocol):
@@ -85,7 +91,24 @@ class Facts(Evaluated, Protocol):
     def render(self, view: ConditionView) -> Mapping[str, Any]: ...
 
 
+class Grower(Evaluated, Protocol):
+    """The compiled expressions of a step that owns elements. Each method raises ExpressionError."""
+
+    def items(self, view: ConditionView) -> tuple[int, bytes]:
+        """The number of items of a map, and their JSON."""
+        ...
+
+    def goes_on(self, view: ConditionView) -> bool:
+        """Whether another element of a loop follows."""
+        ...
+
+    def join(self, outputs: Sequence[bytes | None]) -> bytes:
+        """The outputs of elements as one list."""
+        ...
+
+
 CompileCondition = Callable[[str, Definition], Condition]
+CompileGrowth = Callable[[StepDefinition, Definition], Grower]
 CompileLength = Callable[[str, Definition], SleepLength]
 CompileFacts = Callable[[Mapping[str, str], Definition], Facts]
 CompileTest = Callable[[str, bool], MessageTest]
@@ -105,6 +128,10 @@ def _no_facts(facts: Mapping[str, str], definition: Definition) -> Facts:
     raise InvariantBroken(f"nothing evaluates the facts {', '.join(facts)} of {definition.name}")
 
 
+def _no_growth(step: StepDefinition, definition: Definition) -> Grower:
+    raise InvariantBroken(f"nothing evaluates the elements of {step.name} of {definition.name}")
+
+
 def _no_policies(definition: Definition) -> tuple[Policy, ...]:
     if definition.policy is msgspec.UNSET and definition.budget is msgspec.UNSET:
         return ()
@@ -112,7 +139,11 @@ def _no_policies(definition: Definition) -> tuple[Policy, ...]:
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of the plan with everything that `decide` needs. `gate` has the terms of its gate or hold."""
+    """One step of the plan with everything that `decide` needs. `gate` has the terms of its gate or hold.
+
+    A step that owns elements has a `segment` and a `grower`, and no worker claims it. An element has its `owner` and
+    its `index`, and so has its undo step.
+    """
 
     no: int
     name: str
@@ -136,6 +167,15 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     sleeps: bool = False
     gate: Approval | None = None
     facts: Facts | None = None
+    segment: Segment | None = None
+    grower: Grower | None = None
+    owner: int | None = None
+    index: int | None = None
+
+    @property
+    def growth(self) -> Growth | None:
+        """How this step owns elements; None for every other step, elements included."""
+        return None if self.segment is None else self.definition.growth or None
 
     @property
     def inputs(self) -> Any:
@@ -147,7 +187,8 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """All steps of a run, by number, with their edges. `document` holds the stored bytes that `digest` is over.
 
-    `results` are the last steps: their outputs are the result of a run that declares none.
+    `undos` of owners are the templates of those of their elements. `results` are the last steps: their outputs are the
+    result of a run that declares none.
     `policies` are those of the definition. `compile_test` compiles the filters that handlers wait with.
     """
 
@@ -163,6 +204,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[int, ...]
     policies: tuple[Policy, ...] = ()
     compile_test: CompileTest = _no_test
+    segments: tuple[Segment, ...] = ()
+    queues: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
@@ -174,16 +217,113 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             return steps[no]
         if no < 2 * len(steps):
             return self.undos[no]
+        if no > 2 * len(steps):
+            return self._element(no)
         if self.check is None:
             raise InvariantBroken(f"step {no} is not in the plan of {self.definition.name}")
         return self.check
 
+    def _element(self, no: int) -> PlannedStep:
+        segment = segment_at(self.segments, no)
+        if segment is None:
+            raise InvariantBroken(f"step {no} is not in the plan of {self.definition.name}")
+        owner, index = self.steps[segment.owner], no - segment.first
+        if index < segment.width:
+            return replace(
+                owner,
+                no=no,
+                name=element_name(owner.name, index),
+                queue=self.queues[owner.no],
+                on_failure=OnFailure.CONTINUE,
+                unmet=0,
+                dependents=(),
+                condition=None,
+                has_rules=bool(owner.definition.rules),
+                has_pre=bool(owner.definition.pre),
+                gate=None,
+                facts=None,
+                segment=None,
+                grower=None,
+                owner=owner.no,
+                index=index,
+            )
+        index -= segment.width
+        return replace(
+            _undo(owner, len(self.steps), self.queues),
+            no=no,
+            name=f"undo:{element_name(owner.name, index)}",
+            owner=owner.no,
+            index=index,
+        )
+
+    def undo_no(self, no: int) -> int:
+        """The number of the undo step of a main step or an element, whether it has one or not."""
+        if no < len(self.steps):
+            return no + len(self.steps)
+        segment = segment_at(self.segments, no)
+        if segment is None or no >= segment.first + segment.width:
+            raise InvariantBroken(f"step {no} of {self.definition.name} has no undo step")
+        return no + segment.width
+
     def undo_of(self, no: int) -> PlannedStep | None:
-        return self.undos.get(no + len(self.steps))
+        """The undo step of a step. The owner of elements has none: each element is undone."""
+        if no < len(self.steps):
+            return None if self.steps[no].segment is not None else self.undos.get(no + len(self.steps))
+        planned = self.at(no)
+        is_element = planned.owner is not None and planned.phase is Phase.MAIN
+        return self.at(self.undo_no(no)) if is_element and planned.definition.undo is not None else None
+
+    def main_no(self, no: int) -> int:
+        """The number of the step that this undo step undoes."""
+        if no < 2 * len(self.steps):
+            return no - len(self.steps)
+        segment = segment_at(self.segments, no)
+        assert segment is not None
+        return no - segment.width
+
+    def is_undo(self, no: int) -> bool:
+        size = len(self.steps)
+        if no <= 2 * size:
+            return size <= no < 2 * size
+        segment = segment_at(self.segments, no)
+        return segment is not None and no >= segment.first + segment.width
+
+    def is_element(self, no: int) -> bool:
+        """Whether this is the number of an element; its undo step is none."""
+        return no > 2 * len(self.steps) and not self.is_undo(no)
+
+    def name_of(self, no: int) -> str | None:
+        """The name of a step; None if the plan has no such number."""
+        if no < 2 * len(self.steps) and (no < len(self.steps) or no in self.undos):
+            return self.at(no).name
+        has_step = segment_at(self.segments, no) is not None or (self.check is not None and no == self.check.no)
+        return self.at(no).name if has_step else None
+
+    def written_no(self, no: int) -> int:
+        """The number that the definition itself has for a step: for an element that of its owner, for its undo step the
+        one behind that. `queue_specs` is by these numbers."""
+        if no <= 2 * len(self.steps):
+            return no
+        segment = segment_at(self.segments, no)
+        assert segment is not None
+        return segment.owner + (len(self.steps) if no >= segment.first + segment.width else 0)
 
     def number(self, name: str) -> int | None:
-        """The number of a step by its name; undo steps are `undo:NAME`, the final check is `check:run`."""
-        return self.numbers.get(name)
+        """The number of a step by its name; undo steps are `undo:NAME`, elements `NAME[INDEX]`, the final check is
+        `check:run`."""
+        found = self.numbers.get(name)
+        if found is None and self.segments and (named := read_element_name(name)) is not None:
+            is_undo, owner, index = named
+            segment = next((one for one in self.segments if self.steps[one.owner].name == owner), None)
+            if segment is not None and index < segment.width:
+                return segment.undo(index) if is_undo else segment.element(index)
+        return found
+
+    def number_for(self, planned: PlannedStep, name: str) -> int:
+        """The number of the step that `planned` calls by this name: to an element, its owner's name is its own."""
+        if planned.owner is not None and name == planned.definition.name:
+            return self.main_no(planned.no) if planned.phase is Phase.UNDO else planned.no
+        return self.numbers[name]
 
 
 def laid_out(definition: Definition) -> tuple[StepDefinition, ...]:
@@ -224,12 +364,15 @@ def build_plan(
     compile_facts: CompileFacts = _no_facts,
     compile_policies: CompilePolicies = _no_policies,
     compile_test: CompileTest = _no_test,
+    compile_growth: CompileGrowth = _no_growth,
     document: bytes = b"",
 ) -> Plan:
     """Build the plan of a definition. `queues` has one id per step number, as `queue_specs` lists them."""
     ordered = laid_out(definition)
     size = len(ordered)
     numbers = {step.name: no for no, step in enumerate(ordered)}
+    segments = lay_out(2 * size + 1, [(no, step.growth.max) for no, step in enumerate(ordered) if step.growth])
+    by_owner = {segment.owner: segment for segment in segments}
     followers: list[list[tuple[int, frozenset[StepState]]]] = [[] for _ in ordered]
     for no, step in enumerate(ordered):
         for edge in step.depends_on:
@@ -241,7 +384,7 @@ def build_plan(
             phase=Phase.MAIN,
             definition=step,
             executor=step.executor,
-            queue=queues[no],
+            queue=NO_QUEUE if step.growth else queues[no],
             timeout=step.timeout,
             retry=step.retry,
             on_failure=step.on_failure,
@@ -249,8 +392,10 @@ def build_plan(
             dependents=tuple(followers[no]),
             condition=None if step.condition is None else compile_condition(step.condition, definition),
             sleep_length=_length(step, definition, compile_length),
-            has_rules=bool(step.rules),
-            has_pre=bool(step.pre),
+            has_rules=bool(step.rules) and not step.growth,
+            has_pre=bool(step.pre) and not step.growth,
+            segment=by_owner.get(no),
+            grower=compile_growth(step, definition) if step.growth else None,
             by_hand=step.completion is Completion.MANUAL,
             sleeps=step.wait is not None and step.wait.sleeps is True,
             holds=step.on_exhausted in (OnExhausted.HOLD, OnExhausted.HOLD_REQUIRED),
@@ -261,7 +406,7 @@ def build_plan(
     )
     undos = {size + step.no: _undo(step, size, queues) for step in steps if step.definition.undo is not None}
     check = _check(definition, 2 * size, queues[2 * size]) if definition.rules else None
-    hooks = {undo.name: undo.no for undo in undos.values()}
+    hooks = {undo.name: undo.no for undo in undos.values() if undo.no - size not in by_owner}
     last = {check.name: check.no} if check else {}
     return Plan(
         definition_id=definition_id,
@@ -276,6 +421,8 @@ def build_plan(
         results=tuple(step.no for step in steps if not step.dependents),
         policies=compile_policies(definition),
         compile_test=compile_test,
+        segments=segments,
+        queues=tuple(queues) if segments else (),
     )
 
 

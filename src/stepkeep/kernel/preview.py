@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from stepkeep.errors import Refused
-from stepkeep.kernel.compensation import Remains, undo_plan
+from stepkeep.kernel.compensation import Remains, has_effect, undo_plan
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Decision, Need, Snapshot
 from stepkeep.kernel.events import CancelRequested
@@ -33,7 +33,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 def preview_rollback(snapshot: Snapshot, now: int) -> Preview | Need:
     """What a cancel with compensation would do now. A Need names what the snapshot lacks."""
-    run, size = snapshot.run, snapshot.plan.size
+    run, plan = snapshot.run, snapshot.plan
     cancel = CancelRequested(tenant=run.tenant, run_id=run.id, actor="preview", compensate=True)
     if run.state is RunState.COMPENSATING:
         return _under_way(snapshot)
@@ -44,7 +44,8 @@ def preview_rollback(snapshot: Snapshot, now: int) -> Preview | Need:
     if isinstance(reply, Refused):
         return Preview(ends=decision.run.state, rollback=run.rollback or Rollback.NONE, refusal=str(reply))
     rows = dict(snapshot.steps) | {step.no: step for step in (*decision.changed, *decision.added)}
-    running = tuple(sorted(no for no, step in snapshot.steps.items() if step.worker is not None and no < size))
+    held = [no for no, step in snapshot.steps.items() if step.worker is not None]
+    running = tuple(sorted(no for no in held if has_effect(plan, no)))
     if decision.run.state is not RunState.COMPENSATING:
         found = undo_plan(snapshot.plan, _by_number(rows))
         left = tuple((step.no, why) for step, why in found.remains)
@@ -61,9 +62,9 @@ def preview_rollback(snapshot: Snapshot, now: int) -> Preview | Need:
 
 def _under_way(snapshot: Snapshot) -> Preview:
     """A rollback that has begun: a cancel changes nothing. What is left to undo is on record."""
-    size = snapshot.plan.size
+    plan = snapshot.plan
     found = undo_plan(snapshot.plan, _by_number(snapshot.steps))
-    left = [step.no for step in found.undone if snapshot.steps[step.no + size].state not in STEP_TERMINAL]
+    left = [step.no for step in found.undone if snapshot.steps[plan.undo_no(step.no)].state not in STEP_TERMINAL]
     is_partial = snapshot.run.rollback is Rollback.PARTIAL
     return Preview(
         ends=RunState.FAILED if is_partial else RunState.ROLLED_BACK,

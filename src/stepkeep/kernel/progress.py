@@ -6,20 +6,19 @@ Every function that settles a step calls it; the state of the run is left to `ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.adoption import adopted_steps, is_adopted
-from stepkeep.kernel.decision import Need
 from stepkeep.kernel.definition import Approval
-from stepkeep.kernel.draft import Draft, Missing
+from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.elements import element_settled, grow
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
 from stepkeep.kernel.gates import open_gate
 from stepkeep.kernel.judging import Judged, judged
-from stepkeep.kernel.plan import ConditionView, Evaluated, PlannedStep
+from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.reading import require_read, view_of
 from stepkeep.kernel.rows import Message, Note, Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
@@ -58,11 +57,16 @@ def settle(draft: Draft, settled: Settled | None) -> None:
         return
     queue = [settled]
     for news in queue:  # grows during the loop
-        dependents = plan.at(news.no).dependents
+        planned = plan.at(news.no)
+        if planned.owner is not None:
+            follow = None if draft.state is RunState.STOPPING else element_settled(draft, planned, news)
+            queue += () if follow is None else (follow,)
+            continue
+        dependents = planned.dependents
         if not dependents or draft.state is RunState.STOPPING:
             continue
         draft.require([no for no, _ in dependents])
-        _require_read(draft, [no for no, allow in dependents if news.state in allow and not news.hard])
+        require_read(draft, [no for no, allow in dependents if news.state in allow and not news.hard])
         for no, allow in dependents:
             follow = _tell(draft, draft.step(no), news, news.state in allow and not news.hard)
             if follow is not None:
@@ -93,7 +97,7 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
     planned = draft.planned(step)
     if planned.condition is not None:
         try:
-            holds = planned.condition.holds(_view(draft, planned.condition))
+            holds = planned.condition.holds(view_of(draft, planned.condition))
         except ExpressionError as error:
             said = f"its condition cannot be evaluated: {error}"
             return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
@@ -106,6 +110,8 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
         return _open_wait(draft, step, planned, of)
     if planned.gate is not None:
         return _open_gate(draft, step, planned, planned.gate, of)
+    if planned.segment is not None:
+        return grow(draft, step, of)
     draft.make_ready(step, StepTrigger.DEPENDENCIES_MET, of=of)
     return None
 
@@ -130,7 +136,7 @@ def _open_gate(draft: Draft, step: Step, planned: PlannedStep, gate: Approval, o
     facts = None
     if planned.facts is not None and gate.facts is not msgspec.UNSET:
         try:
-            facts = planned.facts.render(_view(draft, planned.facts))
+            facts = planned.facts.render(view_of(draft, planned.facts))
         except ExpressionError as error:
             said = f"its facts cannot be evaluated: {error}"
             return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
@@ -145,7 +151,7 @@ def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -
         due_at = _in(draft, wait.deadline) if wait.until is msgspec.UNSET else max(wait.until, draft.now)
         if (length := planned.sleep_length) is not None:
             try:
-                due_at = draft.now + length.microseconds(_view(draft, length))
+                due_at = draft.now + length.microseconds(view_of(draft, length))
             except ExpressionError as error:
                 said = f"its sleep has no length: {error}"
                 return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
@@ -174,57 +180,6 @@ def wake_up(draft: Draft, step: Step) -> Settled:
     """A sleep is over: the step has succeeded, without an output."""
     draft.move(step, StepTrigger.SLEPT)
     return Settled(step.no, StepState.SUCCEEDED)
-
-
-def _require_read(draft: Draft, numbers: list[int]) -> None:
-    """Request everything that conditions, lengths and facts of these steps read, if they are about to open.
-
-    One request for all: each single request would restart the decision and evaluate earlier conditions again.
-    """
-    turns = [no for no in numbers if _evaluated(draft.plan.at(no))]
-    found = [one for no in turns if draft.step(no).unmet == 1 for one in _evaluated(draft.plan.at(no))]
-    if not found:
-        return
-    names = {name for one in found for name in one.reads}
-    read = sorted(draft.plan.numbers[name] for name in names)
-    draft.require(read)
-    _require_payloads(draft, read, reads_input=any(one.reads_input for one in found))
-
-
-def _require_payloads(draft: Draft, numbers: Iterable[int], *, reads_input: bool) -> None:
-    snapshot = draft.snapshot
-    unread = frozenset(no for no in numbers if no not in snapshot.outputs)
-    if unread or (reads_input and snapshot.input is None):
-        raise Missing(Need(outputs=unread, input=reads_input))
-
-
-def _evaluated(planned: PlannedStep) -> list[Evaluated]:
-    return [one for one in (planned.condition, planned.sleep_length, planned.facts) if one is not None]
-
-
-def _view(draft: Draft, one: Evaluated) -> ConditionView:
-    snapshot = draft.snapshot
-    numbers = {name: draft.plan.numbers[name] for name in sorted(one.reads)}
-    draft.require(numbers.values())
-    _require_payloads(draft, numbers.values(), reads_input=one.reads_input)
-    return ConditionView(
-        run_id=draft.run_id,
-        input=snapshot.input or b"null",
-        outputs={name: _output(draft, no) for name, no in numbers.items()},
-        states={name: draft.step(no).state for name, no in numbers.items()},
-        decoded=draft.decoded,
-    )
-
-
-def _output(draft: Draft, no: int) -> bytes | None:
-    """A step's output, also if it was accepted earlier in this decision."""
-    note = draft.step(no).note
-    if note is not None and note.output is not None:
-        return note.output.encode()
-    for attempt in reversed(draft.attempts):
-        if attempt.no == no and attempt.output is not None:
-            return attempt.output
-    return draft.snapshot.outputs[no]
 
 
 def _in(draft: Draft, duration: int | None) -> int | None:

@@ -134,6 +134,21 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     executors: tuple[str, ...] = ()
 
 
+class Grown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The elements of a step that owns some: how many a map has or a loop has begun, and how many failed.
+
+    `deadline` is the moment by which all must have ended. `category` and `error` are those of the last failure. Once it
+    `stops`, no further element begins, and the owner fails when the elements that workers hold have settled.
+    """
+
+    count: int
+    failed: int = 0
+    deadline: int | None = None
+    category: Category | None = None
+    error: str | None = None
+    stops: bool = False
+
+
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Data that few steps need, kept as one JSON column so that the hot row stays narrow. Payloads are JSON.
 
@@ -148,6 +163,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     holds. `permit`: the rule that holds it, or that people have approved for it. `gathered`: the payloads that a wait
     for several messages has taken so far. `takes`: which messages a waiting handler takes, if not any of its event.
     `adopted`: an earlier run finished this step, and this run takes the result; the undo step of it has the same.
+    `grown`: the elements of a step that owns some.
     """
 
     event: str | None = None
@@ -169,6 +185,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     gathered: tuple[str, ...] = ()
     takes: Wait | None = None
     adopted: Adopted | None = None
+    grown: Grown | None = None
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):

@@ -114,7 +114,8 @@ def _differs(planned: PlannedStep) -> bool:
     """Whether the openings of this step differ in more than a shift of time."""
     wait = planned.definition.wait
     has_own_time = wait is not None and (wait.until is not msgspec.UNSET or wait.length is not msgspec.UNSET)
-    return planned.condition is not None or planned.gate is not None or has_own_time
+    owns = planned.segment is not None
+    return planned.condition is not None or planned.gate is not None or has_own_time or owns
 
 
 def _after(moment: int | None, now: int) -> int | None:

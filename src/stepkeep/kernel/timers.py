@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import OnDeadline
 from stepkeep.kernel.draft import Draft, json_text
+from stepkeep.kernel.elements import owner_due
 from stepkeep.kernel.events import TimeCame
 from stepkeep.kernel.execution import lose
 from stepkeep.kernel.failure import DEADLINE, Settled, fail_for_good
@@ -133,4 +134,5 @@ STEP_DUE = {
     StepState.AWAITING_EVENT: _wait_over,
     StepState.AWAITING_APPROVAL: _gate_due,
     StepState.AWAITING_COMPLETION: _nobody_completed,
+    StepState.AWAITING_CHILDREN: owner_due,
 }

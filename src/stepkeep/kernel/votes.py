@@ -17,6 +17,7 @@ from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Approval, Level, Standing
 from stepkeep.kernel.draft import Draft, json_text
+from stepkeep.kernel.elements import grow
 from stepkeep.kernel.eligibility import (
     Moments,
     Voice,
@@ -175,8 +176,8 @@ def _count(draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: C
 def release(draft: Draft, step: Step, note: Note, gate: StepTrigger, hold: StepTrigger) -> Settled | None:
     """An approved gate succeeds with the decision as its output; an approved hold becomes ready."""
     if note.held:
-        draft.make_ready(step, hold, note=note)
-        return None
+        ready = draft.make_ready(step, hold, note=note)
+        return None if draft.planned(step).segment is None else grow(draft, ready)
     told = note.record or "null"
     draft.move(step, gate, digest=payload_digest(told.encode()), note=replace(note, output=told))
     return Settled(step.no, StepState.SUCCEEDED)

@@ -78,11 +78,12 @@ async def unserved_steps(transactor: Transactor, plan: Plan, *, tenant: str) -> 
     staff = await read_staff(transactor.store, tenant)
     said: dict[str, None] = {}
     for planned in (*plan.steps, *plan.undos.values()):
-        spec = staff.specs.get(planned.queue)
+        queue = plan.queues[planned.no] if planned.segment is not None else planned.queue
+        spec = staff.specs.get(queue)
         if spec is None:
             continue
         wanted = Wanted("", plan.definition_id, planned.no)
-        why, text, _ = judge(spec, planned.queue, staff.workers, staff.former, staff.now, wanted)
+        why, text, _ = judge(spec, queue, staff.workers, staff.former, staff.now, wanted)
         if why is Why.NO_WORKER:
             return ["no worker is alive: the run waits until one is started"]
         if why in UNSERVED:

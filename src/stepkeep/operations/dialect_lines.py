@@ -110,6 +110,8 @@ class DialectScribe:
             limit=None if planned is None else planned.retry.max_attempts,
             category=hop.category,
             policy=None if planned is None else planned.on_failure,
+            step=None if hop.no == RUN_ENTITY else subject.name(hop.no),
+            of=None if hop.of is None or plan is None else plan.at(hop.of).name,
         )
         if hop.no == RUN_ENTITY:
             return Seen(subject.kind, subject.id, hop.source, hop.trigger, hop.target, fact=fact)

@@ -22,7 +22,7 @@ from stepkeep.operations.open_gates import asked_people
 from stepkeep.operations.pausing import Pause
 from stepkeep.operations.services import Known, Service, Wanted
 from stepkeep.operations.staffing import judge, start_command
-from stepkeep.operations.views import waits_until
+from stepkeep.operations.views import element_counts, is_sleep, waits_until
 
 LATE = 5 * SECOND
 """A timer that is overdue by so much was not swept: a live worker sweeps every second."""
@@ -284,11 +284,24 @@ def _completion(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     )
 
 
+def _elements(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
+    if planned.growth is None:
+        return _other(scene, step, planned)
+    if is_sleep(scene.plan, step):
+        return _asleep(scene, step, planned)
+    told, ends = element_counts(step), waits_until(scene.run, step)
+    said = f"{planned.name} waits for its elements: {told['settled']} of {told['elements']} have settled"
+    said += f", {told['failed']} of them failed" if told["failed"] else ""
+    said += f"{by(scene.now, ends)}."
+    return Cause(code=Why.OTHER, subject=planned.name, sentence=said, until=ends, command=("wait", scene.run.id))
+
+
 TELL: Mapping[StepState, Callable[[Scene, Step, PlannedStep], Cause]] = {
     StepState.RETRYING: _retrying,
     StepState.AWAITING_APPROVAL: _approval,
     StepState.AWAITING_EVENT: _event,
     StepState.AWAITING_COMPLETION: _completion,
+    StepState.AWAITING_CHILDREN: _elements,
 }
 """How a step is told that no worker holds and none may claim. A state that is not here is told by its name."""
 

@@ -43,6 +43,7 @@ SAYS: Mapping[Why, str] = {
     Why.NOT_FINISHED: "it did not finish",
     Why.UNDONE: "it was undone, or its undo began",
     Why.INPUT_DIFFERS: "it was decided on another input",
+    Why.ELEMENTS: "its elements had effects, which only their own run can undo",
     Why.OWN_DECISION: "you decided about it in the earlier run, and would now ask for it",
     Why.ADDED: "the other version adds it",
 }

@@ -88,6 +88,25 @@ def _in_order(entry: Entry) -> Iterator[tuple[int, Hop | None]]:
         yield by, None
 
 
+class PlanNames(Mapping[int, str]):
+    """The names of the steps of a plan by number. Elements have names, and are not listed."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __getitem__(self, no: int) -> str:
+        name = self._plan.name_of(no)
+        if name is None:
+            raise KeyError(no)
+        return name
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._plan.numbers.values())
+
+    def __len__(self) -> int:
+        return len(self._plan.numbers)
+
+
 class Scribe:
     """Writes the lines of one journal. It keeps the state of the run (or worker), which a note must name."""
 

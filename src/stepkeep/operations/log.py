@@ -7,7 +7,7 @@ what it shows. The command line and the engine call it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, WORKER_TERMINAL
 from stepkeep.kernel.tables import RUN, STEP, WORKER
 from stepkeep.operations import validate
 from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run, subject_of_worker
-from stepkeep.operations.lines import Scribe, unfold
+from stepkeep.operations.lines import PlanNames, Scribe, unfold
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.reading import unreadable
@@ -43,7 +43,7 @@ class RunLog:
     def __init__(self, record: RunRecord, plan: Plan | None, dialect: str | None = None) -> None:
         self.run, self._details, self._plan = record.run, record.details, plan
         correlation = record.details.correlation_id
-        names = {} if plan is None else {no: name for name, no in plan.numbers.items()}
+        names: Mapping[int, str] = {} if plan is None else PlanNames(plan)
         self._scribe: Scribe | DialectScribe = Scribe("run", record.run.id, names, correlation)
         if dialect is not None and plan is not None:
             self._scribe = DialectScribe(judged(dialect), subject_of_run(record.run.id, plan, correlation))

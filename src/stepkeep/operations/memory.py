@@ -87,7 +87,10 @@ class Memory:
             if held is None:
                 continue
             numbers = expected.setdefault(key, set())
-            numbers.update([no for no, _ in held.plan.at(event.no).dependents])
+            planned = held.plan.at(event.no)
+            numbers.update([no for no, _ in planned.dependents])
+            if planned.owner is not None:
+                numbers.add(planned.owner)
             if held.step.note is not None and held.step.note.next is not None:
                 numbers.add(held.step.note.next)
         return expected

@@ -20,7 +20,7 @@ from stepkeep.operations.diagnosis import read_staff
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.services import Wanted
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.views import is_asleep
+from stepkeep.operations.views import is_asleep, is_sleep
 
 
 class Lacking(NamedTuple):
@@ -97,11 +97,12 @@ class OwnRun:
         assert self._plan is not None
         steps = await self._transactor.store.read_steps(self._tenant, self._id)
         active = [step for step in steps if step.state not in STEP_TERMINAL and step.state is not StepState.PENDING]
-        stranded = [step for step in active if step.ready_at is not None and step.no in self._lacking]
-        waiting = [step for step in active if step.state in STEP_WAITING and not self._plan.at(step.no).sleeps]
+        written_no = self._plan.written_no
+        stranded = [step for step in active if step.ready_at is not None and written_no(step.no) in self._lacking]
+        waiting = [step for step in active if step.state in STEP_WAITING and not is_sleep(self._plan, step)]
         if not stranded or len(stranded) + len(waiting) < len(active) or await self._is_served(stranded):
             return False
-        self.stranded = tuple(self._lacking[step.no] for step in stranded)
+        self.stranded = tuple(self._lacking[written_no(step.no)] for step in stranded)
         return True
 
     async def _is_served(self, steps: Sequence[Step]) -> bool:
@@ -109,7 +110,7 @@ class OwnRun:
         staff, specs = await read_staff(self._transactor.store, self._tenant), queue_specs(self._plan.definition)
         live = [known for known in staff.workers if known.is_live(staff.now)]
         return any(
-            (spec := specs[step.no]) is not None
+            (spec := specs[self._plan.written_no(step.no)]) is not None
             and not known.lacks(spec, step.queue, Wanted(self._id, self._plan.definition_id, step.no))
             for step in steps
             for known in live

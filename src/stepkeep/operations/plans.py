@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stepkeep.definition.compiled_policy import policies_of
 from stepkeep.definition.conditions import compile_condition, compile_facts, compile_length
+from stepkeep.definition.elements import compile_growth
 from stepkeep.definition.message_tests import compile_test
 from stepkeep.errors import DefinitionChanged, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
@@ -70,6 +71,7 @@ class PlanCache:
                 compile_facts=partial(compile_facts, opened=self.opened, sealed=self.sealed),
                 compile_policies=partial(policies_of, opened=self.opened),
                 compile_test=self._test,
+                compile_growth=partial(compile_growth, opened=self.opened, sealed=self.sealed),
                 document=stored.document,
             )
             self._plans[stored.id] = plan

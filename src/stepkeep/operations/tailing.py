@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from stepkeep.errors import StoreError
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.operations.instants import instant
-from stepkeep.operations.lines import Scribe, unfold
+from stepkeep.operations.lines import PlanNames, Scribe, unfold
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.notifications import within
@@ -89,7 +89,7 @@ class TenantTail:
     def __init__(self, transactor: Transactor, tenant: str, position: str) -> None:
         self._transactor, self._tenant, self.position = transactor, tenant, position
         self._order = Order()
-        self._names: OrderedDict[str, dict[int, str]] = OrderedDict()
+        self._names: OrderedDict[str, Mapping[int, str]] = OrderedDict()
 
     async def read(self) -> list[Told]:
         """What is new; empty if nothing is."""
@@ -122,12 +122,12 @@ class TenantTail:
             "lines": [line for move in unfold(entry) for line in scribe.lines(move)],
         }
 
-    async def _names_of(self, run_id: str) -> dict[int, str]:
+    async def _names_of(self, run_id: str) -> Mapping[int, str]:
         known = self._names.get(run_id)
         if known is None:
             record = await self._transactor.store.read_run(self._tenant, run_id)
-            numbers = {} if record is None else (await plan_for(self._transactor, record.run)).numbers
-            known = self._names[run_id] = {no: name for name, no in numbers.items()}
+            known = {} if record is None else PlanNames(await plan_for(self._transactor, record.run))
+            self._names[run_id] = known
             while len(self._names) > MOST_RUNS:
                 self._names.popitem(last=False)
         return known

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from stepkeep.definition.conditions import render_output
 from stepkeep.errors import ExpressionError, InvalidInput, NotFound, PayloadSealed, Unreadable
 from stepkeep.kernel.decision import asked_names
+from stepkeep.kernel.definition import Loop
 from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
@@ -147,10 +148,18 @@ async def is_asleep(transactor: Transactor, run: Run) -> bool:
 
 async def sleepers(transactor: Transactor, plan: Plan, tenant: str, run_id: str) -> list[bool]:
     """For each step of a blocked run that waits, whether it sleeps; empty if its plan has no sleep."""
-    if not any(planned.sleeps for planned in plan.steps):
+    if not any(planned.sleeps or isinstance(planned.growth, Loop) for planned in plan.steps):
         return []
     waiting = [step for step in await transactor.store.read_steps(tenant, run_id) if step.state in STEP_WAITING]
-    return [step.state is StepState.AWAITING_EVENT and plan.at(step.no).sleeps for step in waiting]
+    return [is_sleep(plan, step) for step in waiting]
+
+
+def is_sleep(plan: Plan, step: Step) -> bool:
+    """Whether time alone ends the wait of this step: it sleeps, or is a loop between two of its elements."""
+    planned = plan.at(step.no)
+    if step.state is StepState.AWAITING_CHILDREN:
+        return isinstance(planned.growth, Loop) and step.unmet == 0
+    return step.state is StepState.AWAITING_EVENT and planned.sleeps
 
 
 async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
@@ -288,7 +297,9 @@ def _step(
 
 
 def _kind(plan: Plan, step: Step) -> str:
-    definition = plan.at(step.no).definition
+    definition, growth = plan.at(step.no).definition, plan.at(step.no).growth
+    if growth is not None:
+        return str(growth.__struct_config__.tag)
     if plan.at(step.no).phase is Phase.MAIN:
         if definition.approval is not None:
             return "approval"
@@ -351,6 +362,8 @@ def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
             "error": step.error,
             "until": instant(waits_until(run, step)),
         }
+    if step.note is not None and step.note.grown is not None and step.state is StepState.AWAITING_CHILDREN:
+        return waits | element_counts(step) | {"until": instant(waits_until(run, step))}
     if plan.at(step.no).sleeps:
         return waits | {"for": "sleep", "until": instant(step.due_at)}
     if step.note is not None and step.note.event is not None:
@@ -361,6 +374,13 @@ def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
     if (rule := holding_rule(step)) is not None:
         waits["rule"] = rule
     return waits | {"until": instant(waits_until(run, step))}
+
+
+def element_counts(owner: Step) -> dict[str, int]:
+    """How many elements an owner has, or has begun, how many of them have settled, and how many failed."""
+    grown = None if owner.note is None else owner.note.grown
+    assert grown is not None
+    return {"elements": grown.count, "settled": grown.count - owner.unmet, "failed": grown.failed}
 
 
 def _add_up(attempts: Any) -> dict[str, float]:

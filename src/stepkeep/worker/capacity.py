@@ -114,7 +114,10 @@ def _blocking_after(job: Job, outcome: Outcome, blocking: Set[int]) -> int:
     final check."""
     if not isinstance(outcome, Completed | RulesPassed):
         return 1
-    plan, dependents = job.claim.plan, job.claim.planned.dependents
+    plan, planned, dependents = job.claim.plan, job.claim.planned, job.claim.planned.dependents
+    if planned.owner is not None:
+        # Another element may follow, or what depends on their owner.
+        return 1 + sum(plan.at(no).queue in blocking for no, _ in plan.steps[planned.owner].dependents)
     if not dependents:
         return int(plan.check is not None and plan.check.queue in blocking)
     return sum(plan.at(no).queue in blocking for no, _ in dependents)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from stepkeep.worker.pools.fitness import Fitness
     from stepkeep.worker.rule_checks import Check
 
+LAST = "[last]"
+"""What the output of the element before is called among the outputs of a job. No step has such a name."""
+
 
 class PoolKind(StrEnum):
     LOOP = "loop"
@@ -220,6 +223,8 @@ class Job(msgspec.Struct, eq=False):
             input=b"null" if self.details is None else self.details.input,
             outputs=outputs,
             states=self.states or {own: StepState.SUCCEEDED},
+            index=planned.index,
+            last=outputs.get(LAST),
         )
 
     def woken_by(self) -> Woken | None:

@@ -97,7 +97,7 @@ class Inputs:
 
     def fetch(self, job: Job, name: str) -> bytes | None:
         """Read one output for a running handler, in the handler's thread; blocks until it is read."""
-        no = job.claim.plan.numbers[name]
+        no = job.claim.plan.number_for(job.claim.planned, name)
         want = (job.claim.tenant, job.claim.run_id, no)
         self._read.add((job.claim.plan.definition_id, no))
         # In a forked copy of the worker that loop does not run.
@@ -163,4 +163,4 @@ class Inputs:
             steps = await self._store.read_steps(claim.tenant, claim.run_id)
             states = {claim.plan.at(step.no).name: step.state for step in steps}
             # The step under evaluation has completed, and rules see it in that state.
-            job.states = states | {claim.planned.name: StepState.SUCCEEDED}
+            job.states = states | {claim.planned.definition.name: StepState.SUCCEEDED}

@@ -31,7 +31,7 @@ from stepkeep.worker.executors.worktree import WorktreeExecutor
 from stepkeep.worker.misfits import MisfitError
 from stepkeep.worker.rule_checks import Check, checks_of
 from stepkeep.worker.settings import Settings
-from stepkeep.worker.templates import Template, compiled
+from stepkeep.worker.templates import Template, compiled, numbers_read
 
 if TYPE_CHECKING:
     from stepkeep.operations.transact import Claim
@@ -67,7 +67,7 @@ class PreparedStep:
         undo = planned.definition.undo
         if spec is not None and isinstance(executor, PythonExecutor):
             _require_fit(spec, planned, plan)
-        self._inputs: Template = compiled(planned.inputs, plan)
+        self._inputs: Template = compiled(planned.inputs, plan, planned=planned)
         schemas = (planned.definition.input_schema, planned.definition.output_schema)
         if planned.phase is not Phase.MAIN:
             schemas = (undo.input_schema or UNSET if undo is not None else UNSET, UNSET)
@@ -75,13 +75,14 @@ class PreparedStep:
         # The output of a step that is completed by hand comes with its completion, and is checked there.
         self.output_shape = None if self.is_manual else output_shape
         self.checks_inputs = self._shape is not None
-        self._executor: Template = compiled(kind, plan)
+        self._executor: Template = compiled(kind, plan, planned=planned)
         takes_inputs = (
             self.checks_inputs or spec is None or not isinstance(executor, PythonExecutor) or _takes_inputs(spec)
         )
-        read = (*(self._inputs.steps if takes_inputs else ()), *self._executor.steps)
+        read = numbers_read(self._executor, plan, planned)
+        read |= numbers_read(self._inputs, plan, planned) if takes_inputs else {}
         first = () if pre is None else pre.needs_outputs
-        self.needs_outputs = tuple(sorted({*((name, plan.numbers[name]) for name in read), *first}))
+        self.needs_outputs = tuple(sorted({*read.items(), *first}))
         self.needs_states = pre is not None and pre.needs_states
         self.needs_details = (
             (pre is not None and pre.needs_details)
@@ -140,7 +141,7 @@ class PreparedRules:
         self, plan: Plan, planned: PlannedStep, executor: Executor, rules: Sequence[Rule], registry: Registry
     ) -> None:
         self.plan, self.planned, self.executor = plan, planned, executor
-        self.rules: tuple[Check, ...] = checks_of(rules, plan, planned.name, registry)
+        self.rules: tuple[Check, ...] = checks_of(rules, plan, planned.definition.name, registry)
         programs = [check for check in self.rules if check.program is not None]
         self.pool: PoolKind = PoolKind.LOOP if programs else PoolKind.RULES
         conditions = [check.condition for check in self.rules if check.condition is not None]
@@ -149,14 +150,14 @@ class PreparedRules:
         read = stated | {name for template in templates for name in template.steps}
         if any(check.shape is not None and check.shaped is None for check in self.rules):
             read |= {plan.steps[no].name for no in plan.results}
-        self.needs_outputs = tuple((name, plan.numbers[name]) for name in sorted(read))
+        self.needs_outputs = tuple((name, plan.number_for(planned, name)) for name in sorted(read))
         # A program is told about its run.
         self.needs_details = (
             bool(programs)
             or any(condition.reads_input for condition in conditions)
             or any(template.reads_run for template in templates)
         )
-        self.needs_states = any(name != planned.name for name in stated)
+        self.needs_states = any(name != planned.definition.name for name in stated)
         self.needs_secrets = frozenset(name for template in templates for name in template.secrets)
         self.needs_anything = self.needs_states or self.needs_details or bool(self.needs_outputs)
 
@@ -250,7 +251,7 @@ class PreparedSteps:
     def _is_sequence(self, plan: Plan) -> bool:
         found = self._sequences.get(plan.definition_id)
         if found is None:
-            found = len(plan.roots) == 1 and all(len(step.dependents) <= 1 for step in plan.steps)
+            found = not plan.segments and len(plan.roots) == 1 and all(len(step.dependents) <= 1 for step in plan.steps)
             self._sequences[plan.definition_id] = found
         return found
 

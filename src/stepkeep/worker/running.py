@@ -191,7 +191,7 @@ class Running:
         [job] = jobs
         if isinstance(problem, PayloadSealed) and not self._seal.is_on and job.own_output is None:
             # The handler has not run. Workers that have the codec may serve the step.
-            spec = queue_specs(job.claim.plan.definition)[job.claim.step.no]
+            spec = queue_specs(job.claim.plan.definition)[job.claim.plan.written_no(job.claim.step.no)]
             self._misfit(job, MisfitError("" if spec is None else spec.name or spec.kind, str(problem)))
             return
         log.error("what %s needs cannot be read", job.title, exc_info=problem)

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from stepkeep.definition.conditions import compile_inputs
+from stepkeep.definition.conditions import CompiledTemplate, compile_inputs
+from stepkeep.definition.elements import ElementTemplate
 from stepkeep.definition.template_text import OPENING, WHOLE_INPUT
 from stepkeep.kernel.definition import Agent, Command, Executor, Http
-from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.worker.classify import BindingError
-from stepkeep.worker.executor import Job
+from stepkeep.worker.executor import LAST, Job
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -24,7 +25,10 @@ _decode = msgspec.json.Decoder().decode
 
 class Template(Protocol):
     """A value to be rendered. `steps` names the steps whose outputs it reads, `secrets` the secrets; `reads_run` tells
-    that it needs the run's input."""
+    that it needs the run's input, `reads_last` the output of the element before."""
+
+    @property
+    def reads_last(self) -> bool: ...
 
     @property
     def steps(self) -> tuple[str, ...]: ...
@@ -43,6 +47,7 @@ class Constant:
 
     steps: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
+    reads_last = False
     reads_run = False
 
     def __init__(self, value: Any) -> None:
@@ -57,6 +62,7 @@ class ConstantJson:
 
     steps: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
+    reads_last = False
     reads_run = False
 
     def __init__(self, encoded: bytes) -> None:
@@ -71,6 +77,7 @@ class ConstantExecutor:
 
     steps: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
+    reads_last = False
     reads_run = False
 
     def __init__(self, executor: Executor) -> None:
@@ -85,6 +92,7 @@ class WholeInput:
 
     steps: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
+    reads_last = False
     reads_run = True
 
     def render(self, job: Job) -> Any:
@@ -92,10 +100,17 @@ class WholeInput:
 
 
 class Rendered:
-    """A value with expressions."""
+    """A value with expressions. With `element`, they are those of an element of a map or a loop."""
 
-    def __init__(self, value: Any, plan: Plan, rule_of: str | None = None) -> None:
-        self._compiled = compile_inputs(value, plan.definition, rule_of)
+    reads_last = False
+
+    def __init__(self, value: Any, plan: Plan, rule_of: str | None = None, element: PlannedStep | None = None) -> None:
+        self._compiled: CompiledTemplate | ElementTemplate
+        if element is None:
+            self._compiled = compile_inputs(value, plan.definition, rule_of)
+        else:
+            self._compiled = ElementTemplate(value, plan.definition, element.definition)
+            self.reads_last = self._compiled.reads_last
         self.steps = tuple(sorted(self._compiled.reads))
         self.reads_run, self.secrets = self._compiled.reads_input, self._compiled.secrets
 
@@ -106,10 +121,13 @@ class Rendered:
 class RenderedExecutor:
     """An executor whose texts hold expressions: arguments, environment, URL, headers, body, an agent's action."""
 
-    def __init__(self, executor: Executor, plan: Plan, rule_of: str | None = None) -> None:
+    def __init__(
+        self, executor: Executor, plan: Plan, rule_of: str | None = None, element: PlannedStep | None = None
+    ) -> None:
         self._kind = type(executor)
-        self._template = Rendered(_fields(executor), plan, rule_of)
+        self._template = Rendered(_fields(executor), plan, rule_of, element)
         self.steps, self.reads_run = self._template.steps, self._template.reads_run
+        self.reads_last = self._template.reads_last
         self.secrets = self._template.secrets
 
     def render(self, job: Job) -> Executor:
@@ -127,20 +145,24 @@ class RenderedExecutor:
         return Agent(name=fields["name"], action=as_text(fields["action"]))
 
 
-def compiled(value: Any, plan: Plan, rule_of: str | None = None) -> Template:
-    """The template of inputs, or of an executor's own texts; a rule of the named step may read its output."""
+def compiled(value: Any, plan: Plan, rule_of: str | None = None, planned: PlannedStep | None = None) -> Template:
+    """The template of inputs, or of an executor's own texts; a rule of the named step may read its output.
+
+    Those of `planned`, if it is an element, may read its item, or the element before it.
+    """
+    element = planned if planned is not None and planned.owner is not None else None
     if isinstance(value, msgspec.Struct):
         fields = _fields(value)
         if not _holds_expressions(_encode(fields)):
             return ConstantExecutor(value) if isinstance(value, Command | Http) else Constant(value)
         if isinstance(value, Command) and OPENING in value.argv[0]:
             raise BindingError("the program of a command is fixed: an expression may fill its arguments only")
-        return RenderedExecutor(value, plan, rule_of)  # type: ignore[arg-type]
+        return RenderedExecutor(value, plan, rule_of, element)  # type: ignore[arg-type]
     if value == WHOLE_INPUT:
         return WholeInput()
     encoded = _encode(value)
     if _holds_expressions(encoded):
-        return Rendered(value, plan, rule_of)
+        return Rendered(value, plan, rule_of, element)
     return ConstantJson(encoded) if isinstance(value, dict | list) else Constant(value)
 
 
@@ -167,3 +189,11 @@ def _fields(executor: msgspec.Struct) -> dict[str, Any]:
 
 def _holds_expressions(encoded: bytes) -> bool:
     return OPENING.encode() in encoded
+
+
+def numbers_read(template: Template, plan: Plan, planned: PlannedStep) -> dict[str, int]:
+    """The numbers of the steps that a template of this step reads, by the names that a job has them under."""
+    found = {name: plan.number_for(planned, name) for name in template.steps}
+    if template.reads_last and planned.index:
+        found[LAST] = plan.number_for(planned, planned.definition.name) - 1
+    return found

@@ -75,7 +75,7 @@ class JournalFold:
                     fold.refused.add(no)
         fold.stopped = run.state in (RunState.STOPPING, RunState.COMPENSATING)
         if run.state is RunState.COMPENSATING:
-            order = (row.no + plan.size for row in hooked(plan, rows))
+            order = (plan.undo_no(row.no) for row in hooked(plan, rows))
             fold.opened = [no for no in order if no in rows and rows[no].state is not StepState.PENDING]
         return fold
 
@@ -114,14 +114,16 @@ class JournalFold:
             self.refused.add(hop.no)
         if hop.trigger == StepTrigger.DEPENDENCIES_MET and planned.phase is Phase.UNDO:
             self.opened.append(hop.no)
-        if hop.target == StepState.FAILED and planned.phase is Phase.MAIN and planned.on_failure is OnFailure.CONTINUE:
+        goes_on = planned.on_failure is OnFailure.CONTINUE and planned.owner is None
+        if hop.target == StepState.FAILED and planned.phase is Phase.MAIN and goes_on:
             self.failed_on += run in BEFORE_STOPPING
 
     def _may_open(self, hop: Hop) -> None:
         """I4: a step that opens or is claimed has every dependency settled as its edge allows, and none refused."""
         planned, name = self.plan.at(hop.no), "I4 dependencies first"
         claimed = hop.trigger == StepTrigger.CLAIMED
-        must(planned.executor is not None or not claimed, name, "{} is a gate or a wait and was claimed", planned.name)
+        is_work = planned.executor is not None and planned.segment is None
+        must(is_work or not claimed, name, "{} is a gate, a wait or an owner and was claimed", planned.name)
         if planned.phase is not Phase.MAIN:
             return
         for edge in planned.definition.depends_on:
@@ -161,7 +163,7 @@ class JournalFold:
     def _undo_in_order(self, run: Run, rows: Rows) -> None:
         """I7: undo steps open one by one, last completed first; and a run that had to undo something did."""
         expected = hooked(self.plan, rows)
-        order = [row.no + self.plan.size for row in expected]
+        order = [self.plan.undo_no(row.no) for row in expected]
         must(self.opened == order[: len(self.opened)], UNDO, "{} opened {}, not {}", run.id, self.opened, order)
         settled = all(rows[no].state in STEP_TERMINAL for no in self.opened[:-1])
         must(settled, UNDO, "{} runs two undo steps at once", run.id)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from stepkeep.kernel.definition import CompensateWhen, Effect
+from stepkeep.kernel.definition import CompensateWhen, Effect, Map
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
+from stepkeep.kernel.segments import Segment
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
     STEP_MOVING,
     STEP_TERMINAL,
     STEP_WAITING,
     OnFailure,
+    Phase,
     Rollback,
     RunState,
     StepState,
@@ -45,6 +47,33 @@ def check_rows(plan: Plan, run: Run, rows: Rows, inbox: Collection[str], sound: 
                 sound.add(row)
     _messages_are_delivered(plan, run, rows, inbox)
     _rollback_is_right(plan, run, rows)
+    for segment in plan.segments:
+        _elements_are_bounded(plan, segment, rows)
+
+
+def _elements_are_bounded(plan: Plan, segment: Segment, rows: Rows) -> None:
+    """I17: an owner awaits exactly its unsettled elements, at most as many as may be in flight, and none after it."""
+    owner, growth, name = rows[segment.owner], plan.steps[segment.owner].growth, "I17 elements are bounded"
+    elements = [row for no, row in rows.items() if segment.first <= no < segment.first + segment.width]
+    unsettled = [row for row in elements if row.state not in STEP_TERMINAL]
+    if owner.state is not StepState.AWAITING_CHILDREN:
+        must(not unsettled or owner.state is StepState.CANCELLED, name, "{} ended before {}", owner.no, unsettled)
+        return
+    grown = None if owner.note is None else owner.note.grown
+    assert grown is not None
+    settled = len(elements) - len(unsettled)
+    if grown.stops:
+        right = len(unsettled) == owner.unmet > 0 and owner.due_at is not None
+        must(right, name, "{} stops and awaits {} of {}", owner.no, owner.unmet, len(unsettled))
+    elif isinstance(growth, Map):
+        wanted = min(growth.in_flight, grown.count - settled)
+        right = len(unsettled) == wanted > 0 and owner.unmet == grown.count - settled
+        must(right, name, "{} has {} unsettled and awaits {}", owner.no, len(unsettled), owner.unmet)
+    else:
+        right = len(unsettled) == owner.unmet <= 1 and (owner.unmet == 1 or owner.due_at is not None)
+        must(right and len(elements) == grown.count, name, "{} has begun {}", owner.no, len(elements))
+    failed = sum(row.state is not StepState.SUCCEEDED for row in elements if row.state in STEP_TERMINAL)
+    must(failed == grown.failed or grown.stops, name, "{} of {} failed, not {}", failed, owner.no, grown.failed)
 
 
 def is_open(row: Step) -> bool:
@@ -60,11 +89,17 @@ def hooked(plan: Plan, rows: Rows) -> list[Step]:
 
 def done(plan: Plan, rows: Rows) -> list[Step]:
     """The main steps whose effect happened, or may have happened where the definition says that this counts."""
-    return [row for row in rows.values() if row.no < plan.size and _is_done(plan, row)]
+    return [row for row in rows.values() if _may_act(plan, row) and _is_done(plan, row)]
+
+
+def _may_act(plan: Plan, row: Step) -> bool:
+    """Whether a step can have an effect: a main step, or an element. The owner of elements does nothing itself."""
+    planned = plan.at(row.no)
+    return planned.phase is Phase.MAIN and planned.segment is None
 
 
 def _is_done(plan: Plan, row: Step) -> bool:
-    attempted = plan.steps[row.no].definition.compensate_when is CompensateWhen.ATTEMPTED
+    attempted = plan.at(row.no).definition.compensate_when is CompensateWhen.ATTEMPTED
     unrun = row.fence == 1 and (row.error or "").startswith("NOT_RUN")
     return row.state is StepState.SUCCEEDED or (attempted and row.fence > 0 and not unrun)
 
@@ -75,7 +110,7 @@ def _is_unknown(plan: Plan, row: Step) -> bool:
     Its handler completed and its rules did not pass. Or its attempt was closed in flight or lost its lease, and no
     later attempt failed by a report.
     """
-    definition = plan.steps[row.no].definition
+    definition = plan.at(row.no).definition
     harmless = definition.effect is Effect.READ and definition.undo is None
     checked = row.note is not None and row.note.checked is not None
     unknown = checked or (row.error or "").startswith(("IN_DOUBT", "LEASE_EXPIRED"))
@@ -88,7 +123,7 @@ def _counters_are_counts(plan: Plan, run: Run, rows: Rows, inbox: Collection[str
         sum(row.no < size and row.state not in STEP_TERMINAL for row in found),
         sum(row.state in STEP_MOVING for row in found),
         sum(row.worker is not None for row in found),
-        sum(size <= row.no < 2 * size and row.state not in STEP_TERMINAL for row in found),
+        sum(plan.at(row.no).phase is Phase.UNDO and row.state not in STEP_TERMINAL for row in found),
         len(inbox),
     )
     kept = (run.open, run.moving, run.leased, run.undoing, run.inbox)
@@ -181,8 +216,8 @@ def _may_refuse(plan: Plan, row: Step) -> bool:
 
 def _rollback_is_right(plan: Plan, run: Run, rows: Rows) -> None:
     """I7: undo steps exist for exactly what is to be undone, and run one by one, last completed first."""
-    size, name = plan.size, "I7 completed steps are undone, last first"
-    undo = {no: row for no, row in rows.items() if size <= no < 2 * size}
+    name = "I7 completed steps are undone, last first"
+    undo = {no: row for no, row in rows.items() if plan.at(no).phase is Phase.UNDO}
     if not undo:
         must(run.state not in (RunState.COMPENSATING, RunState.ROLLED_BACK), name, "{} undoes nothing", run.id)
         if run.state in (RunState.FAILED, RunState.CANCELLED) and run.policy is OnFailure.COMPENSATE:
@@ -191,16 +226,16 @@ def _rollback_is_right(plan: Plan, run: Run, rows: Rows) -> None:
         return
     allowed = (RunState.COMPENSATING, RunState.ROLLED_BACK, RunState.FAILED)
     must(run.state in allowed, name, "run {} has undo steps and is {}", run.id, run.state)
-    order = [row.no + size for row in hooked(plan, rows)]
+    order = [plan.undo_no(row.no) for row in hooked(plan, rows)]
     must(sorted(undo) == sorted(order), name, "run {} undoes {}, not {}", run.id, sorted(undo), sorted(order))
     rest = [undo[no] for no in order]
     while rest and rest[0].state in STEP_TERMINAL:
         rest.pop(0)
     pending = [row.state is StepState.PENDING for row in rest]
     must(not rest or (not pending[0] and all(pending[1:])), name, "undo steps are out of order: {}", rest)
-    effects = (plan.steps[row.no].definition.effect for row in done(plan, rows) if plan.undo_of(row.no) is None)
+    effects = (plan.at(row.no).definition.effect for row in done(plan, rows) if plan.undo_of(row.no) is None)
     whole = all(row.state is StepState.SUCCEEDED for row in undo.values()) and all(e is Effect.READ for e in effects)
-    whole = whole and not any(_is_unknown(plan, row) for row in rows.values() if row.no < size)
+    whole = whole and not any(_is_unknown(plan, row) for row in rows.values() if _may_act(plan, row))
     if run.state in RUN_TERMINAL:
         ended = run.state is RunState.ROLLED_BACK
         must(ended == whole, name, "run {} ended {}, and the rollback is whole: {}", run.id, run.state, whole)

@@ -120,6 +120,9 @@ STEP = MachineView(
             "PENDING", "DEAD", "denied by policy, its condition cannot be evaluated, or its child workflow failed"
         ),
         Extension("PENDING", "DONE", "its child workflow succeeded; no worker runs such a step"),
+        Extension(
+            "READY", "DONE", "the elements of a held and approved map or loop succeeded; no worker runs their owner"
+        ),
         Extension("READY", "DEAD", "policy denied another attempt"),
         Extension("READY", "SKIPPED", "policy denied another attempt under `on_failure: skip`"),
         Extension("READY", "WAITING", "policy holds the next attempt until people approve it"),

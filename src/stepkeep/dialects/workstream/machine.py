@@ -60,6 +60,8 @@ STEP = MachineView(
         Extension("running",    "cancelled", "The workstream failed or ran out of time, which is no cancel by a user; in other formats also a tolerated failure.", "workstream_ended"),
         Extension("running",    "validating", "In other formats only: a person completed the task, or its children succeeded; no worker reported its execution."),
         Extension("validating", "failed",    "The workers that checked its rules were lost too often, so no rule was found to fail."),
+        Extension("queued",     "validating", "In other formats only: the elements of a held and approved map or loop succeeded; no worker runs their owner."),
+        Extension("queued",     "failed",    "In other formats only: the elements of a held and approved map or loop failed."),
         Extension("pending",    "validating", "In other formats only: the child workflow of the task succeeded; no worker runs such a task."),
         Extension("pending",    "queued",    "A live policy held the task, and people approved; in other formats also a hold of the step."),
         Extension("pending",    "completed", "In other formats only: an approval was given, or a message that a step waits for arrived, without any worker."),

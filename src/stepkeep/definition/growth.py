@@ -1,0 +1,37 @@
+"""Checks the `map` and the `repeat` of a step: one of them, with a condition, and nothing that an element cannot do.
+
+It compiles no expression: `references` does. `checks` calls it for every step with one of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from stepkeep.definition.findings import Finding, Path
+from stepkeep.definition.template_text import OPENING
+from stepkeep.definition.written import StepBlock
+
+_NOT_FOR_ELEMENTS = {
+    "completion": "Nobody could tell the elements apart. Complete one step after it by hand.",
+    "on_exhausted": "An element that fails is told to its owner; use `tolerate`.",
+    "pre": "Filter the list, or check the item in the handler.",
+    "transactional": "Its elements are not claimed one by one.",
+}
+"""Keys of a step with a handler that an element does not have, with the reason."""
+
+
+def check_growth(step: StepBlock, kinds: Sequence[str], written: Collection[str], path: Path) -> Iterator[Finding]:
+    """Every problem of how a step owns elements that is visible without the other steps."""
+    key = "map" if step.map is not None else "repeat"
+    if step.map is not None and step.repeat is not None:
+        said = f"Step `{step.name}` has both `map` and `repeat`; it can have only one of them."
+        yield Finding((*path, "repeat"), said, "Make two steps of it.", key=True)
+    for other, hint in _NOT_FOR_ELEMENTS.items():
+        if other in written:
+            yield Finding((*path, other), f"`{other}` means nothing for the elements of a `{key}`.", hint, key=True)
+    if step.map is not None and OPENING not in step.map.over:
+        said = "`over` is an expression that comes to a list."
+        yield Finding((*path, "map", "over"), said, "Write it in `${{ }}`, such as ${{ input.files }}.")
+    if step.repeat is not None and (step.repeat.until is None) == (step.repeat.while_ is None):
+        said = "A `repeat` has either `until` or `while`, which says when it ends."
+        yield Finding((*path, "repeat"), said, "Write `until: ${{ last.done }}`.", key=True)

@@ -1,0 +1,244 @@
+"""Elements: the steps that a map or a loop adds to the plan of its run, and what their ends mean for their owner.
+
+The owner awaits its elements; an element's failure is told to the owner, never to the run. Of a map at most
+`in_flight` elements are unsettled, so that a decision reads one element and its owner, however long the list is. The
+owner's `unmet` counts the elements that have not settled. `progress.py` opens owners and tells of ends, `timers.py` of
+due owners.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from stepkeep.errors import ExpressionError
+from stepkeep.kernel.definition import Loop, Map
+from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.failure import CHILDREN, DEADLINE, Settled, fail_for_good
+from stepkeep.kernel.journal import payload_digest
+from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.reading import outputs_of, view_of
+from stepkeep.kernel.rows import Grown, Note, Step
+from stepkeep.kernel.states import STEP_TERMINAL, Category, StepState
+from stepkeep.kernel.stopping import cancel_step
+from stepkeep.kernel.tables import StepTrigger
+
+OUT_OF_TIME = "its elements did not end before the deadline"
+
+
+def grow(draft: Draft, step: Step, of: int | None = None) -> Settled | None:
+    """Open a step that owns elements: fix how many a map has, and add the first ones."""
+    planned = draft.planned(step)
+    growth, grower = planned.growth, planned.grower
+    assert growth is not None
+    assert grower is not None
+    deadline = None if growth.deadline is None else draft.now + growth.deadline
+    count, items, wrong = 1, None, None
+    try:
+        if isinstance(growth, Map):
+            count, items = grower.items(view_of(draft, grower))
+            if count > growth.max:
+                wrong = f"its list has {count} items, and it takes at most {growth.max}"
+        elif growth.as_long_as is not None and not grower.goes_on(view_of(draft, grower, index=0)):
+            count = 0
+    except ExpressionError as error:
+        wrong = f"its elements cannot be told: {error}"
+    if wrong is not None:
+        count = 0
+    _record(draft, planned.name, count, payload_digest(items))
+    started = draft.move(
+        replace(step, unmet=count),
+        StepTrigger.CHILDREN_STARTED,
+        of=of,
+        due_at=deadline,
+        note=replace(step.note or Note(), grown=Grown(count=count, deadline=deadline)),
+    )
+    if wrong is not None:
+        return fail_for_good(draft, started, CHILDREN, Category.VALIDATION, wrong)
+    first = min(count, growth.in_flight) if isinstance(growth, Map) else count
+    for index in range(first):
+        _add(draft, planned, index)
+    return None if count else _succeed(draft, started, grower.join(()) if isinstance(growth, Map) else None)
+
+
+def element_settled(draft: Draft, element: PlannedStep, news: Settled) -> Settled | None:
+    """Tell the owner that one of its elements has settled. Returns the end of the owner, if that ends it."""
+    assert element.owner is not None
+    owner = draft.step(element.owner)
+    if owner.state is not StepState.AWAITING_CHILDREN:
+        return None
+    grown = _grown(owner)
+    owner = replace(owner, unmet=owner.unmet - 1)
+    if news.state is not StepState.SUCCEEDED:
+        category, said = _why(draft, element, news)
+        grown = replace(grown, failed=grown.failed + 1, category=category, error=said)
+    if grown.stops:
+        # It only waits for the elements that workers still hold.
+        owner = _keep(draft, owner, grown)
+        return None if owner.unmet else _fail(draft, owner)
+    growth = draft.planned(owner).growth
+    if isinstance(growth, Map):
+        return _map_goes_on(draft, owner, grown, growth)
+    assert isinstance(growth, Loop)
+    return _loop_goes_on(draft, owner, grown, growth, news)
+
+
+def owner_due(draft: Draft, owner: Step) -> Settled | None:
+    """The timer of an owner: its pause is over, its deadline has passed, or the time to wait for workers is up."""
+    grown = _grown(owner)
+    is_late = grown.deadline is not None and grown.deadline <= draft.now
+    if not grown.stops and not is_late:
+        return _next_of_loop(draft, owner, grown)
+    for row in _unsettled(draft, owner) if owner.unmet else ():
+        cancel_step(draft, row, of=owner.no)
+    owner = replace(owner, unmet=0)
+    if grown.stops:
+        return _fail(draft, owner)
+    return fail_for_good(draft, owner, DEADLINE, Category.TIMEOUT, OUT_OF_TIME)
+
+
+# -- maps --------------------------------------------------------------------------------------------------------------
+def _map_goes_on(draft: Draft, owner: Step, grown: Grown, growth: Map) -> Settled | None:
+    planned = draft.planned(owner)
+    too_many = grown.failed > growth.tolerated(grown.count)
+    if too_many and (growth.early_stop or not owner.unmet):
+        return _stop(draft, owner, grown)
+    owner = _keep(draft, owner, grown)
+    if owner.unmet:
+        index = grown.count - owner.unmet - 1 + growth.in_flight
+        if index < grown.count:
+            _add(draft, planned, index)
+        return None
+    try:
+        return _succeed(draft, owner, _joined(draft, planned, grown))
+    except ExpressionError as error:
+        return fail_for_good(draft, owner, CHILDREN, Category.VALIDATION, f"its results cannot be joined: {error}")
+
+
+def _joined(draft: Draft, planned: PlannedStep, grown: Grown) -> bytes:
+    """The outputs in order of the list; an element that did not succeed has none."""
+    segment, grower = planned.segment, planned.grower
+    assert segment is not None
+    assert grower is not None
+    numbers = [segment.element(index) for index in range(grown.count)]
+    found = outputs_of(draft, numbers)
+    if grown.failed:
+        draft.require(numbers)
+        has_ended_well = [draft.step(no).state is StepState.SUCCEEDED for no in numbers]
+        found = [output if well else None for output, well in zip(found, has_ended_well, strict=True)]
+    return grower.join(found)
+
+
+# -- loops -------------------------------------------------------------------------------------------------------------
+def _loop_goes_on(draft: Draft, owner: Step, grown: Grown, growth: Loop, news: Settled) -> Settled | None:
+    planned, index = draft.planned(owner), grown.count - 1
+    if news.state is not StepState.SUCCEEDED:
+        return _stop(draft, owner, grown)
+    grower = planned.grower
+    assert grower is not None
+    last = outputs_of(draft, [news.no])[0]
+    seen = index if growth.until is not None else index + 1
+    owner = _keep(draft, owner, grown)
+    try:
+        goes_on = grower.goes_on(view_of(draft, grower, index=seen, last=last))
+    except ExpressionError as error:
+        said = f"whether it goes on cannot be told: {error}"
+        return fail_for_good(draft, owner, CHILDREN, Category.VALIDATION, said)
+    if not goes_on:
+        return _succeed(draft, owner, last)
+    if grown.count >= growth.max:
+        said = f"it did not end within {growth.max} elements"
+        return fail_for_good(draft, owner, CHILDREN, Category.VALIDATION, said)
+    if growth.pause == 0:
+        return _next_of_loop(draft, owner, grown)
+    ends = draft.now + growth.pause
+    draft.put(replace(owner, due_at=ends if grown.deadline is None else min(ends, grown.deadline)))
+    return None
+
+
+def _next_of_loop(draft: Draft, owner: Step, grown: Grown) -> Settled | None:
+    _keep(draft, replace(owner, unmet=1, due_at=grown.deadline), replace(grown, count=grown.count + 1))
+    _add(draft, draft.planned(owner), grown.count)
+    return None
+
+
+# -- both --------------------------------------------------------------------------------------------------------------
+def _add(draft: Draft, owner: PlannedStep, index: int) -> None:
+    segment, run = owner.segment, draft.snapshot.run
+    assert segment is not None
+    no = segment.element(index)
+    step = Step(tenant=run.tenant, run_id=run.id, no=no, queue=draft.plan.queues[owner.no], priority=run.priority)
+    draft.make_ready(draft.add(step), StepTrigger.DEPENDENCIES_MET, of=owner.no)
+
+
+def _stop(draft: Draft, owner: Step, grown: Grown) -> Settled | None:
+    """No further element begins: those that no worker holds are cancelled, and the others may settle."""
+    rows = _unsettled(draft, owner) if owner.unmet else []
+    for row in rows:
+        if row.worker is None:
+            cancel_step(draft, row, of=owner.no)
+    left = sum(row.worker is not None for row in rows)
+    grown = replace(grown, stops=True)
+    due_at = draft.now + draft.plan.definition.grace if left else None
+    owner = _keep(draft, replace(owner, unmet=left, due_at=due_at), grown)
+    return None if left else _fail(draft, owner)
+
+
+def _unsettled(draft: Draft, owner: Step) -> list[Step]:
+    segment = draft.planned(owner).segment
+    assert segment is not None
+    numbers = range(segment.first, segment.first + segment.width)
+    return [row for row in draft.every_step() if row.no in numbers and row.state not in STEP_TERMINAL]
+
+
+def _why(draft: Draft, element: PlannedStep, news: Settled) -> tuple[Category, str]:
+    """Why an element did not succeed, as its owner repeats it."""
+    row = draft.step(news.no)
+    return row.category or Category.UNKNOWN, f"{element.name} failed: {row.error or row.state}"[:MAX_ERROR]
+
+
+MAX_ERROR = 2_000
+"""How much of an element's error its owner repeats."""
+
+
+def _fail(draft: Draft, owner: Step) -> Settled | None:
+    """Fail the owner for the reason that it stopped for."""
+    grown = _grown(owner)
+    assert grown.category is not None
+    said = grown.error or ""
+    if grown.failed > 1:
+        said = f"{grown.failed} of {grown.count} elements failed, the last: {said}"
+    return fail_for_good(draft, owner, CHILDREN, grown.category, said)
+
+
+def _succeed(draft: Draft, owner: Step, output: bytes | None) -> Settled:
+    digest = payload_digest(output)
+    validating = draft.move(owner, StepTrigger.CHILDREN_SUCCEEDED, digest=digest)
+    told: dict[str, Any] = {}
+    if output is not None:
+        told["note"] = replace(owner.note or Note(), output=output.decode())
+    draft.move(validating, StepTrigger.RULES_PASSED, **told)
+    return Settled(owner.no, StepState.SUCCEEDED)
+
+
+def _keep(draft: Draft, owner: Step, grown: Grown) -> Step:
+    """Keep the owner's row with this count of its elements."""
+    if grown != _grown(owner):
+        draft.only_hot = False
+        owner = replace(owner, note=replace(owner.note or Note(), grown=grown))
+    draft.put(owner)
+    return owner
+
+
+def _grown(owner: Step) -> Grown:
+    assert owner.note is not None
+    assert owner.note.grown is not None
+    return owner.note.grown
+
+
+def _record(draft: Draft, name: str, count: int, items: str | None) -> None:
+    """Add to the cause of the hops that follow: the plan has grown by `count` elements. `items` is a digest."""
+    cause = draft.causes[-1]
+    detail, told = cause.detail or {}, {"count": count} | ({} if items is None else {"items": items})
+    draft.causes[-1] = replace(cause, detail={**detail, "plan_grown": {**detail.get("plan_grown", {}), name: told}})
