@@ -17,7 +17,7 @@ from stepkeep.api.app import create_app
 from stepkeep.cli.inert_log import JsonFormatter
 from stepkeep.engine import AsyncEngine
 from stepkeep.store.connect import connect
-from stepkeep_lab.postgres import PostgresServer, StopMode
+from stepkeep_lab.postgres import PostgresServer, StopMode, execute
 from tests.api.stage import HELLO, Stage, handlers, on, told
 from tests.databases import migrate_now, migrated_file
 from tests.suites import first_on
@@ -148,6 +148,35 @@ def test_readiness_tells_the_truth_about_a_server_that_is_away_and_back() -> Non
 
     with PostgresServer(template=migrate_now, settings=UNSYNCED) as server, server.fresh_database() as url:
         asyncio.run(act(server, url))
+
+
+def test_readiness_tells_the_truth_about_a_server_that_only_reads() -> None:
+    database = "only_reads"
+
+    async def act(server: PostgresServer, url: str) -> None:
+        async with AsyncEngine(url, actor="service", registry=handlers()) as engine:
+            stage = Stage(url, engine)
+            await stage.publish(HELLO)
+            async with stage.client(await stage.key()) as client:
+                assert (await client.get("/readyz")).status_code == 200
+                assert (await client.post("/runs", json={"workflow": "hello"})).status_code == 201
+                for setting, status, created in (("on", 503, 503), ("off", 200, 201)):
+                    # As after a failover to a standby, or by hand. It counts for new connections.
+                    execute(server.dsn(), f"alter database {database} set default_transaction_read_only = {setting}")
+                    server.restart()
+                    async with asyncio.timeout(30):
+                        while (await client.get("/readyz")).status_code != status:  # noqa: ASYNC110
+                            await asyncio.sleep(0.05)
+                    tried = await client.post("/runs", json={"workflow": "hello"})
+                    assert tried.status_code == created, tried.text
+                    assert (await client.get("/readyz")).status_code == status
+                    assert (await client.get("/healthz")).status_code == 200
+                assert len((await client.get("/runs")).json()["runs"]) == 2
+
+    from tests.conftest import UNSYNCED
+
+    with PostgresServer(template=migrate_now, settings=UNSYNCED) as server:
+        asyncio.run(act(server, server.create_database(database)))
 
 
 def test_a_database_without_room_is_told_by_requests_and_readiness_until_there_is_room(tmp_path: Path) -> None:

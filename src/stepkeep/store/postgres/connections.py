@@ -176,7 +176,7 @@ class Pool:
     @property
     def opening(self) -> str:
         """The statement that begins a transaction on a connection of this pool."""
-        return self._with_settings("begin isolation level read committed read write")
+        return self._with_settings("begin isolation level read committed")
 
     @property
     def snapshot(self) -> str:
