@@ -166,3 +166,25 @@ def test_a_run_is_paused_and_resumed(site: Site, reader: Read) -> None:
     page.locator(".why").get_by_role("button", name="Resume").click()
     page.get_by_role("dialog").get_by_role("button", name="Resume").click()
     expect(page.locator(".head .badge").first).to_contain_text("Blocked")
+
+
+def test_a_failed_run_goes_on_after_a_preview_of_what_is_adopted(site: Site, reader: Read) -> None:
+    run = site.start("order", {"order": "A-1"})
+    site.settle(run)
+    site.run(site.engine.approve(run, by="ann"))
+    assert site.settle(run) == "rolled_back"
+    page = reader().open(f"/runs/{run}")
+    page.get_by_role("button", name="Run again").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("How")).to_have_value("retry")
+    expect(dialog.get_by_role("listitem").filter(has_text="check-address")).to_contain_text("adopted")
+    expect(dialog.get_by_role("listitem").first).to_contain_text("runs againreserve")
+    dialog.get_by_label("How").select_option("fork")
+    dialog.get_by_label("Step").select_option("check-address")
+    expect(dialog.get_by_role("listitem").filter(has_text="check-address")).to_contain_text("runs again")
+    dialog.get_by_label("Input").fill('{"order": "B-2"}')
+    dialog.get_by_role("button", name="Start").click()
+    expect(page).not_to_have_url(re.compile(run))
+    expect(page.locator(".why")).to_contain_text("sign-off waits for approval")
+    view = site.run(site.engine.show(page.url.partition("/ui/runs/")[2].partition("?")[0]))
+    assert view["run"]["input"] == {"order": "B-2"}

@@ -20,9 +20,10 @@ from stepkeep.kernel.rows import Gate
 from stepkeep.kernel.states import StepState
 from stepkeep.kernel.votes import standing_of
 from stepkeep.operations import validate
-from stepkeep.operations.cases import Case, opening_in, read_case
+from stepkeep.operations.cases import Case, opening_in
 from stepkeep.operations.instants import instant
 from stepkeep.operations.open_gates import asked_people
+from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.records import FIRST_GATE
 
@@ -107,11 +108,17 @@ async def _cases(
 ) -> dict[str, Case | Exception | None]:
     """The runs of some gates, read together. What cannot be read is a value, so that it hides no other run."""
 
-    async def read(run_id: str) -> Case | None:
-        record = await transactor.store.read_run(tenant, run_id)
-        return None if record is None else await read_case(transactor, record, now)
+    store, ids = transactor.store, sorted(run_ids)
+    involved = await store.read_involved([(tenant, run_id) for run_id in ids])
 
-    ids = sorted(run_ids)
+    async def read(run_id: str) -> Case | None:
+        record, steps = await asyncio.gather(store.read_run(tenant, run_id), store.read_steps(tenant, run_id))
+        if record is None:
+            return None
+        plan = await plan_for(transactor, record.run)
+        known = {step.no: step for step in steps}
+        return Case(record=record, plan=plan, steps=known, involved=involved[tenant, run_id], now=now)
+
     found = await asyncio.gather(*(read(run_id) for run_id in ids), return_exceptions=True)
     for one in found:
         if isinstance(one, BaseException) and not isinstance(one, Unreadable | DefinitionChanged):

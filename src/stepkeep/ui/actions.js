@@ -10,7 +10,6 @@ import { toast } from "./components/toast.js";
 import { h, put } from "./dom.js";
 import { inert, line } from "./format.js";
 import { badge, note } from "./icons.js";
-import { go } from "./router.js";
 
 const decided = () => document.dispatchEvent(new CustomEvent("stepkeep:decided"));
 
@@ -90,18 +89,6 @@ function rollbackView(told) {
 	const list = (title, rows) => rows.length ? [h("h3", title), h("ol.plain-list", rows.slice(0, 100).map((one) => h("li.row", said(one.step, 80), one.says && h("span.muted", line(one.says, 200)))))] : null;
 	return h("div.stack.tight", told.undo.length ? list("Undone, in this order", told.undo) : h("p.muted", "There is nothing to undo."), list("Stays as it is", told.cannot_undo), list("Running now, and told to stop", told.running),
 		h("p.row", "The run then ends as ", badge(told.ends), note("undo", "undo", `rollback ${told.rollback}`)));
-}
-
-/** @param {() => void} done */
-export function rerunDialog(view, done) {
-	const text = area({ class: "code", rows: "8", value: JSON.stringify(view.run.input, null, 2) }), before = JSON.stringify(view.run.input);
-	openDialog({ title: "Run again", label: "Start", body: [h("p", `A new run of ${inert(view.run.workflow)} version ${view.run.version}. The old one stays as it is.`), field("Input", text)],
-		act: async () => {
-			const value = readJson(text.value, "The input");
-			const told = await post(`/runs/${view.run.id}/rerun`, JSON.stringify(value) === before ? {} : { input: value }, once());
-			done();
-			go(`/runs/${told.run_id}`);
-		} });
 }
 
 /** Pause a run, or go on with it. @param {string} run @param {"pause" | "resume"} what @param {() => void} done */

@@ -1046,6 +1046,55 @@ MUTANTS: tuple[SqlMutant, ...] = (
         )
         for store, old in zip((SQLITE, POSTGRES), olds, strict=True)
     ),
+    # -- statistics and search
+    _on(
+        POSTGRES,
+        "read_recent_runs",
+        "recent-order",
+        "the oldest runs of a window are read, and not the newest",
+        "order by runs.id desc",
+        "order by runs.id",
+    ),
+    _on(
+        SQLITE,
+        "read_recent_runs",
+        "recent-order",
+        "the oldest runs of a window are read, and not the newest",
+        "order by id desc",
+        "order by id",
+    ),
+    _on(
+        POSTGRES,
+        "read_recent_attempts",
+        "recent-live",
+        "attempts of runs that have not ended count in the statistics",
+        "where newest.ended_at is not null",
+        "",
+    ),
+    _on(
+        SQLITE,
+        "read_recent_attempts",
+        "recent-live",
+        "attempts of runs that have not ended count in the statistics",
+        "where ended_at is not null",
+        "",
+    ),
+    _on(
+        POSTGRES,
+        "find_runs_by_words",
+        "words-page",
+        "every page of a search begins with the newest run",
+        "id < $2::uuid",
+        "$2::uuid is not null",
+    ),
+    _on(
+        SQLITE,
+        "find_runs_by_words",
+        "words-page",
+        "every page of a search begins with the newest run",
+        "id < ?2",
+        "?2 is not null",
+    ),
     # -- sinks and delivery cursors
     *DELIVERY_MUTANTS,
     *TRIGGER_MUTANTS,

@@ -72,6 +72,9 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         "small runs": await store.list_runs(RunFilter(tenant=tenant, workflow="small")),
         "a page": await store.list_runs(RunFilter(tenant=tenant, before=ids[1] if len(ids) > 1 else None, limit=2)),
         "counts": {state: number for state, number in (await store.count_runs(tenant)).items() if number},
+        "worded runs": await store.list_runs(
+            RunFilter(tenant=tenant, words="small", before=ids[1] if len(ids) > 1 else None, limit=2)
+        ),
         "recent runs": [
             (one.id, one.state, one.category, one.started_at, one.ended_at)
             for one in await store.read_recent_runs(tenant, after=FIRST_ID, limit=5)

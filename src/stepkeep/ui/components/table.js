@@ -33,6 +33,7 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 	/** Without rows there is no grid to tell of. */
 	function setRoles() {
 		const isGrid = rows.length > 0, set = (key, value) => (isGrid ? scroller.setAttribute(key, value) : scroller.removeAttribute(key));
+		top.hidden = isNarrow || !isGrid;
 		scroller.setAttribute("role", isGrid ? "grid" : "region");
 		set("aria-owns", top.id);
 		set("aria-rowcount", String(rows.length + 1));
@@ -54,7 +55,7 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 			drop();
 		}
 		height = Math.round(parseFloat(getComputedStyle(document.documentElement).fontSize) * (isNarrow ? 4.375 : 2.5));
-		top.hidden = isNarrow;
+		top.hidden = isNarrow || !rows.length;
 		schedule();
 	});
 	observer.observe(element);

@@ -4,8 +4,9 @@
  * @module
  */
 import { address, follow, get, may, named, Problem, refused } from "../api.js";
-import { cancelDialog, completeDialog, gateDialog, holdDialog, moves, pauseDialog, quarantineDialog, rerunDialog, sendDialog } from "../actions.js";
+import { cancelDialog, completeDialog, gateDialog, holdDialog, moves, pauseDialog, quarantineDialog, sendDialog } from "../actions.js";
 import { attempt } from "../components/dialog.js";
+import { continueDialog } from "../continuing.js";
 import { createGraph } from "../components/graph.js";
 import { jsonView } from "../components/json.js";
 import { button, card, copyButton, facts, link, problemBox, runLink, said, select, skeleton, tabbed, table } from "../components/parts.js";
@@ -112,7 +113,7 @@ export function runPage(context) {
 			h("div.head", h("h1", said(run.workflow, 80)), badge(run.state), run.rollback && run.rollback !== "none" ? note("undo", "undo", `rollback ${words(run.rollback).toLowerCase()}`) : null, run.quarantined && note("bad", "shield", "quarantined"),
 				h("div.row", select([["", "Stepkeep's words"], ...DIALECTS.map((one) => ([one, `as ${one}`]))], as, (next) => { store.set({ as: next, told: null }); setQuery({ as: next }); reloader.ask(); journal.reset(); }, "Words of"),
 					isLive && may("complete") && button("Send", () => sendDialog(id, "", done), { icon: "send" }),
-					!isLive && may("start") && button("Run again", () => rerunDialog(view, done), { icon: "retry", kind: "primary" }),
+					!isLive && may("start") && button("Run again", () => continueDialog(view, done), { icon: "retry", kind: "primary" }),
 					isLive && may("operate") && (run.state === "paused" ? button("Resume", () => pauseDialog(id, "resume", done), { icon: "play" }) : run.state !== "idle" && button("Pause", () => pauseDialog(id, "pause", done), { icon: "pause" })),
 					isLive && may("operate") && button("Cancel", () => cancelDialog(view, done), { icon: "slash", kind: "danger" }))),
 			h("div.meta", meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", `${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`),
@@ -188,7 +189,7 @@ export function runPage(context) {
 			m: { say: "Move it: the action that the page proposes", act: () => firstMove("") }, a: { say: "Approve", act: () => firstMove("Approve") }, r: { say: "Reject", act: () => firstMove("Reject") },
 			p: { say: "Pause the run, or go on with it", act: () => { const { view } = store.get(); if (view && !view.run.ended_at && may("operate")) pauseDialog(id, view.run.state === "paused" ? "resume" : "pause", done); } },
 			c: { say: "Cancel the run", act: () => { const { view } = store.get(); if (view && !view.run.ended_at && may("operate")) cancelDialog(view, done); } },
-			R: { say: "Run again", act: () => { const { view } = store.get(); if (view?.run.ended_at && may("start")) rerunDialog(view, done); } },
+			R: { say: "Run again", act: () => { const { view } = store.get(); if (view?.run.ended_at && may("start")) continueDialog(view, done); } },
 			"[": { say: "One entry back in time", act: () => travel.move(-1) }, "]": { say: "One entry on in time", act: () => travel.move(1) },
 			...Object.fromEntries(TABS.map((one, at) => [String(at + 1), { say: `Show ${one === "record" ? "certificate" : one}`, act: () => { tab = one; tabs.show(one); setQuery({ tab: one === "flow" ? undefined : one }); } }])),
 		},
