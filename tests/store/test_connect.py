@@ -149,6 +149,7 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
             "advance_deliveries",
             "has_course_deliveries",
             "has_ended_triggers",
+            "note_endings",
             "start_deliveries",
             "insert_attempts",
             "insert_journal",

@@ -46,6 +46,7 @@ TABLES = {
         "quota_runs",
     ),
     *("triggers", "firings", "backfills", "settings", "mailbox", "signed_heads", "jobs", "job_runs"),
+    "adoptions",
 }
 
 
