@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 from tests.store.values import SECOND, TENANT, a_run, a_step, a_worker, an_entry, new_run, run_id, save
 
+from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.rows import Attempt
 from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, StopCause, WorkerState
 from stepkeep.store.change import Write
@@ -90,6 +91,25 @@ async def test_a_backlog_is_counted_per_queue_and_its_oldest_step_is_found_at_an
     ]
     assert [one.depth for one in await store.read_backlog([7], 2)] == [2]
     assert await store.read_backlog([], 10) == []
+
+
+async def test_steps_of_paused_runs_are_no_backlog(store: Store) -> None:
+    times = {7: (30, HELD_BACK), 8: (HELD_BACK,)}
+    steps = [
+        a_step(1, no, state=StepState.READY, queue=queue, ready_at=ready_at)
+        for no, (queue, ready_at) in enumerate((queue, one) for queue, found in times.items() for one in found)
+    ]
+    await save(store, new_run(1, steps))
+    assert await store.read_backlog([7, 8], 100) == [Backlog(7, 1, 30)]
+
+
+async def test_a_paused_run_is_kept_and_is_not_stuck(store: Store) -> None:
+    """Nothing of it moves by itself, and a person resumes it."""
+    await save(store, new_run(1, run=a_run(1, state=RunState.PAUSED, open=1, moving=0)))
+    found = await store.read_run(TENANT, run_id(1))
+    assert found is not None
+    assert found.run.state is RunState.PAUSED
+    assert await store.stuck_runs() == []
 
 
 async def test_the_newest_runs_and_their_attempts_are_read_up_to_a_limit(store: Store) -> None:

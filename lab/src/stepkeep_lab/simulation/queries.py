@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from stepkeep.kernel.rows import Details, Run, Step, Worker
+from stepkeep.kernel.draft import HELD_BACK
+from stepkeep.kernel.rows import Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
 from stepkeep.store.change import Loaded, Propose, RunKey, StoredDefinition
 from stepkeep.store.mailbox import MailboxMessage
@@ -182,7 +184,7 @@ def backlog(tables: Tables, queues: Collection[int], limit: int) -> list[Backlog
     ready: dict[int, list[int]] = defaultdict(list)
     for rows in tables.steps.values():
         for step in rows.values():
-            if step.ready_at is not None and step.queue in queues:
+            if step.ready_at is not None and step.ready_at < HELD_BACK and step.queue in queues:
                 ready[step.queue].append(step.ready_at)
     return [Backlog(queue, min(len(times), limit), min(times)) for queue, times in sorted(ready.items())]
 

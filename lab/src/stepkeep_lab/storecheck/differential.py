@@ -26,7 +26,7 @@ from stepkeep.kernel.outcomes import Outcome, RulesPassed
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import StepState
-from stepkeep.operations import people, quarantine, start, workers
+from stepkeep.operations import pausing, people, quarantine, start, workers
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import start_idle
 from stepkeep.operations.transact import Claim
@@ -513,6 +513,12 @@ class Comparison:
         by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": "cyd", "compensate": compensate}
         await self.on_both(lambda bench, place: people.cancel(bench.transactor, run, **by), "cancel")
 
+    async def pause(self) -> None:
+        """A person pauses a run, or resumes one; perhaps one that is not paused."""
+        run, act = self.run(), pausing.pause_run if self.random.random() < 0.6 else pausing.resume_run
+        by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": "cyd"}
+        await self.on_both(lambda bench, place: act(bench.transactor, run, **by), "pause")
+
     async def set_aside(self) -> None:
         """An operator sets a run aside, or lets one go on that was; perhaps one that never was."""
         tenant, run, random = self.tenancy.name, self.run(), self.random
@@ -653,6 +659,7 @@ OPERATIONS: dict[Callable[[Comparison], Awaitable[None]], int] = {
     Comparison.reissue: 2,
     Comparison.send: 7,
     Comparison.cancel: 1,
+    Comparison.pause: 3,
     Comparison.set_aside: 4,
     Comparison.retire: 4,
     Comparison.forget: 4,

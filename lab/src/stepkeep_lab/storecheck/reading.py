@@ -54,6 +54,8 @@ async def read_everything(store: Store, tenants: Sequence[str], keys: Sequence[s
         seen[f"due, at most {limit}"] = [moments.get((due.tenant, due.run_id, due.no), due) for due in found]
         seen[f"twice due, at most {limit}"] = len(found) - len(set(found))
     seen["due"] = sorted(await store.find_due(100), key=_place)
+    backlog = await store.read_backlog(sorted(names), 100)
+    seen["backlog"] = sorted((names[one.queue], one.depth, one.oldest_at) for one in backlog)
     for limit in (100, 1):
         seen[f"silent, at most {limit}"] = await store.silent_workers(SILENCE, limit)
     return {name: plain(there, names) for name, there in seen.items()}

@@ -1,5 +1,5 @@
 -- Count the claimable steps of queues, up to a limit each, and find the oldest. It visits each priority of a queue once,
--- because the index orders by time only within a priority.
+-- because the index orders by time only within a priority. Steps of paused runs are held back until the year 9999.
 with recursive levels (queue, priority) as (
     select asked.queue, first.priority
     from unnest($1::text::int[]) as asked (queue)
@@ -25,7 +25,7 @@ oldest (queue, ready_at) as (
     cross join lateral (
         select steps.ready_at
         from steps
-        where steps.queue = levels.queue and steps.priority = levels.priority and steps.ready_at is not null
+        where steps.queue = levels.queue and steps.priority = levels.priority and steps.ready_at < 253402300799999999
         order by steps.ready_at
         limit 1) as first
     group by levels.queue
@@ -37,5 +37,5 @@ cross join lateral (
     from (
         select
         from steps
-        where steps.queue = oldest.queue and steps.ready_at is not null
+        where steps.queue = oldest.queue and steps.ready_at < 253402300799999999
         limit $2::int) as ready) as depth
