@@ -96,6 +96,7 @@ from stepkeep.operations.triggers.manage import install
 from stepkeep.operations.versions import compare_versions
 from stepkeep.operations.waiting import RunWaiter
 from stepkeep.outside import AsyncHooks, AsyncNetwork
+from stepkeep.pauses import AsyncPauses
 from stepkeep.result import Result, settled_states
 from stepkeep.run_workers import Ability, Begin, RunWorkers
 from stepkeep.safe_text import type_name
@@ -339,6 +340,11 @@ class AsyncEngine:
     def network(self) -> AsyncNetwork:
         """What HTTP steps of the tenant may reach on the internal network."""
         return AsyncNetwork(self.store, self.access)
+
+    @property
+    def pauses(self) -> AsyncPauses:
+        """Pauses of queues and of the whole tenant."""
+        return AsyncPauses(self.store, self.access)
 
     @property
     def hooks(self) -> AsyncHooks:

@@ -36,6 +36,7 @@ from stepkeep.sync_continuations import Continuations
 from stepkeep.sync_jobs import Jobs
 from stepkeep.sync_messages import Mailbox
 from stepkeep.sync_outside import Hooks, Network
+from stepkeep.sync_pauses import Pauses
 from stepkeep.sync_sending import Outbox, Sinks
 
 if TYPE_CHECKING:
@@ -198,6 +199,11 @@ class Engine:
     def network(self) -> Network:
         """What HTTP steps of the tenant may reach on the internal network."""
         return Network(self._core.network, self._call)
+
+    @property
+    def pauses(self) -> Pauses:
+        """Pauses of queues and of the whole tenant."""
+        return Pauses(self._core.pauses, self._call)
 
     @property
     def hooks(self) -> Hooks:

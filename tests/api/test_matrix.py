@@ -140,6 +140,7 @@ async def intrude(stage: Stage, theirs: dict[str, str], key: str) -> None:
             ("/hooks", "hooks"),
             ("/mailbox", "messages"),
             ("/network", "allow"),
+            ("/pauses", "pauses"),
             ("/jobs", "jobs"),
         ):
             assert (await client.get(path)).json()[name] == [], path
@@ -191,6 +192,7 @@ async def furnish(stage: Stage) -> dict[str, str]:
         await host.hooks.add({"hook": "ann", "scheme": "github", "secrets": ["HOOK"], "start": {"workflow": "hello"}})
         await host.send(None, "paid", key="k-1", message_id="m-1")
         await host.network.allow("search.internal")
+        await host.pauses.pause_queue("")
         job = await host.jobs.start("cancel", runs=[run])
     async with stage.client(key["secret"]) as client:
         worker = (await client.post("/work/workers", json={"app": "w", "instance": "0" * 8})).json()["worker"]["id"]

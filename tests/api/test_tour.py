@@ -234,6 +234,8 @@ async def _people(tour: Tour, tokens: list[str]) -> None:
     await tour("POST", f"/runs/{await blocked('gated')}/reject")
     cancelled = await blocked("gated")
     assert (await tour("GET", f"/runs/{cancelled}/rollback"))["ends"] == "cancelled"
+    assert (await tour("POST", f"/runs/{cancelled}/pause", {"reason": "closed"}))["state"] == "paused"
+    assert (await tour("POST", f"/runs/{cancelled}/resume"))["state"] == "blocked"
     await tour("POST", f"/runs/{cancelled}/cancel", {"reason": "twice"})
     assert (await tour("POST", f"/runs/{cancelled}/cancel"))["repeated"] is True
     waiting = await blocked("waiting")
@@ -419,6 +421,15 @@ async def _sinks(tour: Tour, stage: Stage) -> None:
     assert [one["name"] for one in (await tour("GET", "/sinks?limit=1"))["sinks"]] == ["inside"]
     assert (await tour("DELETE", "/sinks/orders?discard=true&reason=over"))["removed"] == "orders"
     assert (await tour("GET", "/network"))["allow"] == []
+    closed = await tour("POST", "/pauses/queue", {"queue": "", "reason": "closed"})
+    assert [(one["scope"], one["queue"], one["reason"]) for one in closed["pauses"]] == [("queue", "", "closed")]
+    assert (await tour("GET", "/pauses")) == closed
+    assert (await tour("POST", "/pauses/queue/resume", {"queue": ""}))["pauses"] == []
+    assert [one["scope"] for one in (await tour("POST", "/pauses/tenant", {"reason": "an audit"}))["pauses"]] == [
+        "tenant"
+    ]
+    assert (await tour("POST", "/pauses/tenant/resume"))["pauses"] == []
+    told(await tour.client.post("/pauses/queue", json={"queue": "nowhere"}), 404, "not_found")
 
 
 async def _remote_workers(tour: Tour) -> str:

@@ -299,8 +299,8 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("state", "export"): [[f"{FILE}/x"], ["state", HOSTILE]],
         ("state", "check"): [[HOSTILE], ["state"], [f"{FILE}/x"]],
         ("mailbox", "drop"): [[HOSTILE], ["order-h", "--id", HOSTILE], ["order-h"]],
-        ("pause",): [[gates[2], "--reason", HOSTILE], [gates[2]], [HOSTILE]],
-        ("resume",): [[gates[2], "--reason", HOSTILE], [gates[2]], [HOSTILE]],
+        ("pause",): [[gates[2], "--reason", HOSTILE], [gates[2]], [HOSTILE], ["--queue", HOSTILE], ["--all", HOSTILE]],
+        ("resume",): [[gates[2], "--reason", HOSTILE], [gates[2]], [HOSTILE], ["--queue", HOSTILE], ["--all"]],
         ("cancel",): [[gates[2], "--reason", HOSTILE], [gates[2]], [HOSTILE]],
         ("quarantine",): [
             [HOSTILE, "--reason", "x"],

@@ -234,7 +234,12 @@ def test_no_method_about_people_fails_on_a_wrong_type(name: str, tmp_path: Path)
         "triggers.add": {"name": "ann", "workflow": "none"},
         "triggers.stop_backfill": {"name": "ann", "backfill": "b"},
         "triggers.backfill": {"name": "ann", "since": tomorrow, "until": tomorrow},
-        **{one: {} for one in ("users.list", "users.delegations", "tenants.list", "keys.list", "network.list")},
+        **{
+            one: {}
+            for one in ("users.list", "users.delegations", "tenants.list", "keys.list", "network.list", "pauses.list")
+        },
+        **{one: {"queue": ""} for one in ("pauses.pause_queue", "pauses.resume_queue")},
+        **{one: {} for one in ("pauses.pause_tenant", "pauses.resume_tenant")},
         "hooks.list": {},
         "hooks.add": {"document": {"hook": "h", "scheme": "github", "secrets": ["A"], "start": {"workflow": "w"}}},
         "hooks.receive": {"name": "h", "headers": {}, "body": b"{}"},

@@ -44,6 +44,7 @@ from stepkeep.cli.commands import (
     mcp,
     network,
     outbox,
+    pause,
     policy,
     prune,
     quarantine,
@@ -134,8 +135,8 @@ app.command("token", rich_help_panel=PEOPLE)(with_settings(complete.token))
 app.command("send", rich_help_panel=PEOPLE)(with_settings(send.send))
 app.command("emit", rich_help_panel=PEOPLE)(with_settings(triggers.emit))
 app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
-app.command("pause", rich_help_panel=PEOPLE)(with_settings(decide.pause))
-app.command("resume", rich_help_panel=PEOPLE)(with_settings(decide.resume))
+app.command("pause", rich_help_panel=PEOPLE)(with_settings(pause.pause))
+app.command("resume", rich_help_panel=PEOPLE)(with_settings(pause.resume))
 app.command("rollback-preview", rich_help_panel=LOOK)(with_settings(rollback.rollback_preview))
 app.command("delegate", rich_help_panel=PEOPLE)(with_settings(users.delegate))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))

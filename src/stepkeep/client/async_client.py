@@ -28,6 +28,7 @@ from stepkeep.client.groups import (
     ClientMailbox,
     ClientNetwork,
     ClientOutbox,
+    ClientPauses,
     ClientSinks,
     ClientTenants,
     ClientTriggers,
@@ -158,6 +159,11 @@ class AsyncClient:
     def network(self) -> ClientNetwork:
         """What HTTP steps of the tenant may reach on the internal network."""
         return ClientNetwork(self.service)
+
+    @property
+    def pauses(self) -> ClientPauses:
+        """Pauses of queues and of the whole tenant."""
+        return ClientPauses(self.service)
 
     @property
     def hooks(self) -> ClientHooks:

@@ -18,6 +18,7 @@ from stepkeep.messages import AsyncMailbox
 from stepkeep.network.service import Service, again
 from stepkeep.operations.start import Started
 from stepkeep.outside import AsyncHooks, AsyncNetwork
+from stepkeep.pauses import AsyncPauses
 from stepkeep.sending import AsyncOutbox, AsyncSinks
 from stepkeep.triggers import AsyncTriggers
 
@@ -126,6 +127,16 @@ class ClientNetwork(Group):
 
     def __getattr__(self, name: str) -> NoReturn:
         refuse_without_database(f"network.{name}", name, ("allow", "remove"))
+
+
+class ClientPauses(Group):
+    """Pauses of queues and of the whole tenant."""
+
+    pause_queue = over_http(AsyncPauses.pause_queue, Route(method="POST", path="/pauses/queue"))
+    resume_queue = over_http(AsyncPauses.resume_queue, Route(method="POST", path="/pauses/queue/resume"))
+    pause_tenant = over_http(AsyncPauses.pause_tenant, Route(method="POST", path="/pauses/tenant"))
+    resume_tenant = over_http(AsyncPauses.resume_tenant, Route(method="POST", path="/pauses/tenant/resume"))
+    list = over_http(AsyncPauses.list, Route(method="GET", path="/pauses"))
 
 
 class ClientHooks(Group):

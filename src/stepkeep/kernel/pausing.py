@@ -11,6 +11,7 @@ from stepkeep.errors import Conflict
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import HELD_BACK, Draft
 from stepkeep.kernel.events import PauseRequested, UnpauseRequested
+from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL, RunState, StepState
 from stepkeep.kernel.tables import RUN, RunTrigger
@@ -53,6 +54,7 @@ def unpause(draft: Draft, event: UnpauseRequested) -> Reply:
     for step in rows:
         if step.ready_at is not None:
             draft.set_claimable(step, draft.clock)
+    roll_up(draft)
     return Accepted({"state": draft.state})
 
 

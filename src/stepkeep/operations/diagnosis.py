@@ -20,6 +20,7 @@ from stepkeep.operations.cases import asked_of, read_case
 from stepkeep.operations.causes import Explanation, Why
 from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.instants import instant
+from stepkeep.operations.pauses import NONE, Pauses, read_pauses
 from stepkeep.operations.pausing import read_pause
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.progress import progress_words, read_progress
@@ -38,25 +39,31 @@ WAITS_FOR_PEOPLE = frozenset({StepState.AWAITING_APPROVAL, StepState.AWAITING_CO
 
 
 class Staff:
-    """The workers of a tenant, the offers of those that are gone, the queues, and the time."""
+    """The workers of a tenant, the offers of those that are gone, the queues, what is paused, and the time."""
 
     def __init__(
-        self, workers: tuple[Known, ...], former: tuple[Service, ...], specs: dict[int, QueueSpec], now: int
+        self,
+        workers: tuple[Known, ...],
+        former: tuple[Service, ...],
+        specs: dict[int, QueueSpec],
+        now: int,
+        pauses: Pauses = NONE,
     ) -> None:
-        self.workers, self.former, self.specs, self.now = workers, former, specs, now
+        self.workers, self.former, self.specs, self.now, self.pauses = workers, former, specs, now, pauses
 
 
 async def read_staff(store: Store, tenant: str) -> Staff:
-    rows, reports, queues, now = await asyncio.gather(
+    rows, reports, queues, now, pauses = await asyncio.gather(
         store.list_workers(tenant, live_only=True),
         store.list_worker_reports(tenant),
         store.list_queues(tenant),
         store.now(),
+        read_pauses(store, tenant),
     )
     numbers = {row.no for row in rows}
     gone = (read_service(one.body) for one in reversed(reports) if one.worker not in numbers)
     former = tuple(service for service in gone if service is not None)
-    return Staff(known_workers(rows, reports), former, dict(queues), now)
+    return Staff(known_workers(rows, reports), former, dict(queues), now, pauses)
 
 
 UNSERVED = frozenset(
@@ -114,6 +121,7 @@ async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Sce
         former=staff.former,
         quarantined=next((one.reason for one in aside if one.run_id == run_id), None),
         progress={no: progress_words(said) for no, said in progress.items()},
+        pauses=staff.pauses,
         pause=await read_pause(transactor, found.run),
         asked={} if case is None else {step.no: await asked_of(store, case, step) for step in waits},
     )
@@ -156,7 +164,9 @@ async def _worker(store: Store, staff: Staff, row: Worker) -> Explanation:
 
 async def _queue(store: Store, staff: Staff, name: str) -> Explanation:
     specs = {number: spec for number, spec in staff.specs.items() if spec.group == name}
-    return explain_queue(name, specs, await _backlog(store, specs), staff.workers, staff.former, staff.now)
+    return explain_queue(
+        name, specs, await _backlog(store, specs), staff.workers, staff.former, staff.now, staff.pauses
+    )
 
 
 async def _backlog(store: Store, specs: dict[int, QueueSpec]) -> list[Backlog]:

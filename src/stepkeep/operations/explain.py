@@ -19,9 +19,10 @@ from stepkeep.operations.asked import Asked, in_words
 from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, Why, by, listed, span, until
 from stepkeep.operations.instants import instant
 from stepkeep.operations.open_gates import asked_people
+from stepkeep.operations.pauses import NONE, Pauses
 from stepkeep.operations.pausing import Pause
 from stepkeep.operations.services import Known, Service, Wanted
-from stepkeep.operations.staffing import judge, start_command
+from stepkeep.operations.staffing import judge, queue_paused, start_command
 from stepkeep.operations.views import element_counts, is_sleep, waits_until
 
 LATE = 5 * SECOND
@@ -43,6 +44,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     progress: Mapping[int, str] = {}
     asked: Mapping[int, Asked] = {}
     pause: Pause | None = None
+    pauses: Pauses = NONE
 
 
 def explain_run(scene: Scene) -> Explanation:
@@ -354,6 +356,9 @@ def _unclaimed(scene: Scene, step: Step) -> Cause:
     if spec is None:
         text = f"{said}, but its queue ({step.queue}) is not in the database. This is a defect; please report it."
         return Cause(code=Why.STUCK, subject=name, sentence=text, since=step.ready_at)
+    if (paused := queue_paused(spec, scene.pauses)) is not None:
+        why, text, command = paused
+        return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=step.ready_at, command=command)
     wanted = Wanted(scene.run.id, scene.plan.definition_id, step.no)
     why, text, command = judge(spec, step.queue, scene.workers, scene.former, scene.now, wanted)
     return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=step.ready_at, command=command)

@@ -358,6 +358,7 @@ class RemoteWork:
                         "capability",
                         self.access.actor,
                     )
+        chosen -= (await self._state.pauses.read(self._store, self._tenant)).numbers(known.items())
         return Claimer(
             actor=row.id,
             worker=row.no,

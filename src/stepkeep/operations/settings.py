@@ -27,6 +27,7 @@ class SettingKind(StrEnum):
     NETWORK = "network"
     HOOK = "hook"
     QUOTA = "quota"
+    PAUSE = "pause"
 
 
 async def read_setting(store: Store, tenant: str, kind: SettingKind, name: str) -> Any:

@@ -14,6 +14,8 @@ from stepkeep.definition.rule_words import given_words, handlers_among, in_words
 from stepkeep.definition.secrets import secrets_among
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations.causes import ATTENTION, Cause, Explanation, Why, listed, span
+from stepkeep.operations.instants import instant
+from stepkeep.operations.pauses import NONE, Pauses
 from stepkeep.operations.services import Known, Lack, Service, Wanted
 from stepkeep.store.records import Backlog
 
@@ -119,6 +121,23 @@ def _has_code(offer: Service, spec: QueueSpec) -> bool:
     return spec.name in names and offer.has_rule_handlers(spec)
 
 
+def queue_words(name: str) -> str:
+    """A named queue in words; the default one has no name."""
+    return f"queue {name}" if name else "the default queue"
+
+
+def queue_paused(spec: QueueSpec, pauses: Pauses) -> tuple[Why, str, tuple[str, ...]] | None:
+    """Who paused this queue, in words, and the command that ends it; None if it is not paused."""
+    note = pauses.of(spec)
+    if note is None:
+        return None
+    what, command = "the tenant", ["resume", "--all"]
+    if pauses.tenant is None:
+        what, command = queue_words(spec.group), ["resume", "--queue", spec.group]
+    why = f": {note.reason}" if note.reason else ""
+    return Why.PAUSED, f"{what} is paused by {note.by} since {instant(note.at)}{why}", tuple(command)
+
+
 def title(spec: QueueSpec) -> str:
     """What a queue asks of a worker, in words."""
     if kind_of(spec) != spec.kind:
@@ -141,13 +160,14 @@ def explain_queue(
     workers: Sequence[Known],
     former: Sequence[Service],
     now: int,
+    pauses: Pauses = NONE,
 ) -> Explanation:
     """Why the steps of a named queue (the default one is "") are not claimed."""
-    subject = f"queue {name}" if name else "the default queue"
+    subject = queue_words(name)
     causes = []
     for one in backlog:
         spec = specs[one.queue]
-        why, text, command = judge(spec, one.queue, workers, former, now)
+        why, text, command = queue_paused(spec, pauses) or judge(spec, one.queue, workers, former, now)
         steps = "1 step has" if one.depth == 1 else f"{one.depth:,} steps have"
         said = f"{steps} waited, the oldest for {span(now - one.oldest_at)}; {text}."
         causes.append(Cause(code=why, subject=title(spec), sentence=said, since=one.oldest_at, command=command))

@@ -16,9 +16,10 @@ from stepkeep.kernel.states import RunState
 from stepkeep.operations.causes import FAULTS, SECOND, span
 from stepkeep.operations.diagnosis import Staff, read_staff
 from stepkeep.operations.instants import instant
+from stepkeep.operations.pauses import view as pauses_view
 from stepkeep.operations.retention import first_id_at
 from stepkeep.operations.services import Known, UsageWindow, known_workers
-from stepkeep.operations.staffing import judge, title
+from stepkeep.operations.staffing import judge, queue_paused, title
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import Backlog, RunCounts
@@ -52,6 +53,7 @@ async def read_status(
         "failures": {"since": instant(since), **_failures(tally, limit)},
         "queues": queues,
         "workers": [worker_view(known, staff.now) for known in staff.workers],
+        "paused": pauses_view(staff.pauses),
         "late_timers": {"count": tally.late, "since": instant(tally.late_since)},
         "stuck_runs": stuck,
     }
@@ -130,7 +132,7 @@ def _failures(tally: RunCounts, limit: int) -> dict[str, Any]:
 
 def _queue(one: Backlog, staff: Staff, limit: int) -> dict[str, Any]:
     spec = staff.specs[one.queue]
-    code, why, _ = judge(spec, one.queue, staff.workers, staff.former, staff.now)
+    code, why, _ = queue_paused(spec, staff.pauses) or judge(spec, one.queue, staff.workers, staff.former, staff.now)
     serving: Sequence[Known] = [
         known for known in staff.workers if known.is_live(staff.now) and not known.lacks(spec, one.queue)
     ]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.rows import Worker
+from stepkeep.operations.pauses import PauseReader
 from stepkeep.operations.transact import Claim
 
 KEPT_SECONDS = 120.0
@@ -42,6 +43,7 @@ class WorkState:
         self._of_run: dict[tuple[str, str], set[Name]] = {}
         self.swept_at: dict[str, float] = {}
         self.queues: dict[str, tuple[float, dict[int, QueueSpec]]] = {}
+        self.pauses = PauseReader()
         self.unfit: dict[tuple[str, int, int], float] = {}
         """By tenant, worker and queue: until when the worker is offered no step of the queue, because it has rules."""
         self._answers: OrderedDict[tuple[str, int, str], tuple[float, asyncio.Future[Any]]] = OrderedDict()

@@ -30,6 +30,8 @@ from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.jobs import JobSweep
 from stepkeep.operations.mailbox import forget
 from stepkeep.operations.maintenance import maintain
+from stepkeep.operations.pauses import NONE as NONE_PAUSED
+from stepkeep.operations.pauses import read_pauses
 from stepkeep.operations.services import Service
 from stepkeep.operations.start import StartedHere
 from stepkeep.operations.transact import Claim, Transactor
@@ -208,6 +210,7 @@ class Worker:
         self._queues_read_at = float("-inf")
         self._topics_seen = frozenset({RUNS_SETTLED, RUNS_STOPPED, EVENTS_READY})
         self._queues_known: Sequence[tuple[int, QueueSpec]] = ()
+        self._pauses = NONE_PAUSED
         self._maintain_in = self._settings.first_maintain_seconds
         self._publish_in = self._settings.first_publish_seconds
         self._grace = self._settings.grace_seconds
@@ -602,7 +605,18 @@ class Worker:
         self._topics_seen |= {number for number, _ in known}
         self._queues_known = known
         self._shared.has_sealed_runs = any(spec == SEALED_QUEUE for _, spec in known)
+        if self._transactor.has_database:
+            self._pauses = await read_pauses(self._transactor.store, self._tenant)
         self._choose_queues()
+
+    async def _read_pauses(self) -> None:
+        """Leave queues out of claims that were paused since the last sweep, and claim from those that are not any more.
+        The service does that for a worker without a database."""
+        found = await read_pauses(self._transactor.store, self._tenant)
+        if found != self._pauses:
+            self._pauses = found
+            self._choose_queues()
+            self.wake()
 
     def _choose_queues(self) -> None:
         """Serve the queues whose handlers can run now, given the pools they run in."""
@@ -615,7 +629,7 @@ class Worker:
             settings=self._settings,
             unable=self._runner.unable,
             has_secret=self._shared.secrets.has,
-            paused=self._shared.misfits.paused,
+            paused=self._shared.misfits.paused | self._pauses.numbers(self._queues_known),
         )
         if slots.queues.blocking:
             self._has_blocking.set()
@@ -673,6 +687,7 @@ class Worker:
         self._runner.check()
         if not self._transactor.has_database:
             return
+        await self._read_pauses()
         if await sweep_timers(self._transactor) + await self._triggers.sweep():
             self.wake()
 

@@ -59,7 +59,7 @@ def served_queues(
     """The queues this worker can serve. `groups` None means all; the unnamed group is written ``""``.
 
     `unable` names the pools that cannot run handlers now; `has_secret` tells whether this worker has a secret. `paused`
-    are the queues whose handlers did not fit a step.
+    are the queues whose handlers did not fit a step, and those that people paused.
     """
 
     def can(word: str) -> bool:

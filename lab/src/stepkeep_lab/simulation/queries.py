@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
-from stepkeep.kernel.rows import Details, Run, Step, Worker
 from stepkeep.kernel.draft import HELD_BACK
-from stepkeep.kernel.rows import Run, Step, Worker
+from stepkeep.kernel.rows import Details, Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
 from stepkeep.store.change import Loaded, Propose, RunKey, StoredDefinition
 from stepkeep.store.mailbox import MailboxMessage

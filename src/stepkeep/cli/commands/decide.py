@@ -1,4 +1,4 @@
-"""`stepkeep approve`, `reject`, `decide`, `cancel`, `pause` and `resume`: what people decide about a run."""
+"""`stepkeep approve`, `reject`, `decide` and `cancel`: what people decide about a run."""
 
 from __future__ import annotations
 
@@ -85,16 +85,6 @@ def cancel(
     return decided(
         settings, run, lambda engine, found: engine.cancel(found, compensate=compensate, reason=reason, by=by)
     )
-
-
-def pause(settings: Settings, run: RunId, reason: Reason = "", by: By = None) -> int:
-    """Claim nothing more of a run until it is resumed. What is in flight settles."""
-    return decided(settings, run, lambda engine, found: engine.pause(found, reason=reason, by=by))
-
-
-def resume(settings: Settings, run: RunId, reason: Reason = "", by: By = None) -> int:
-    """Go on with a paused run."""
-    return decided(settings, run, lambda engine, found: engine.resume(found, reason=reason, by=by))
 
 
 def decided(settings: Settings, run: str, decide: Callable[[AsyncEngine, str], Awaitable[dict[str, Any]]]) -> int:

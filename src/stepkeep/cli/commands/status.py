@@ -12,6 +12,7 @@ from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.operations.staffing import queue_words
 
 
 def status(
@@ -52,6 +53,9 @@ def _counts(told: dict[str, Any]) -> Iterator[str]:
     yield f"failed, cancelled or stopping among them: {_counted(told['failures'], 'by_category')}"
     late = told["late_timers"]
     yield f"late timers: {late['count']:,}" + (f", since {late['since']}" if late["count"] else "")
+    for one in told["paused"]:
+        what = "the whole tenant" if one["queue"] is None else queue_words(one["queue"])
+        yield f"paused: {what}, by {one['by']} since {one['since']}" + (f": {one['reason']}" if one["reason"] else "")
     stuck = told["stuck_runs"]
     yield f"stuck runs: {'not searched for: too many runs' if stuck is None else len(stuck)}"
     if not told["workers"]:
