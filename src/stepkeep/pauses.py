@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from stepkeep.engine_arguments import optional_key
-from stepkeep.errors import InvalidInput
 from stepkeep.operations import pauses, validate
 from stepkeep.operations.access import Access, Acting, guarded
 from stepkeep.store.protocol import Store
@@ -48,8 +47,6 @@ class AsyncPauses:
         return self.access.acting(optional_key("by", by))
 
 
-def _queue(name: str) -> str:
+def _queue(name: object) -> str:
     """The name of a queue; that of the default one is empty."""
-    if not isinstance(name, str):
-        raise InvalidInput(f"the name of a queue is text, not {type(name).__name__}.")
-    return name and validate.key("the name of a queue", name)
+    return "" if type(name) is str and not name else validate.key("the name of a queue", name)
