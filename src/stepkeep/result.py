@@ -94,5 +94,6 @@ def _wait_text(wait: dict[str, Any]) -> str:
         "completion": "completion by hand",
         "decision": "a decision: retry, skip or fail",
         "sleep": "a moment",
+        "children": "its child runs",
     }.get(wait["for"], wait["for"])
     return f"{wait['step']} waits for {what}{until}"

@@ -19,12 +19,13 @@ from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, gate, 
 
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.kernel.authority import Caller, MembershipKind
-from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, StepDefinition, Undo, Wait
+from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, StepDefinition, SubWorkflow, Undo, Wait
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState
 from stepkeep.kernel.triggers import Ending, Overlap, Schedule, TriggerKind, TriggerSpec
 from stepkeep.operations import jobs, people, policies, sinks, views, workers
 from stepkeep.operations.access import Acting
+from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.jobs import JobSweep
 from stepkeep.operations.live_policies import LivePolicies
@@ -122,6 +123,7 @@ async def live(bench: Bench, folder: Path) -> None:
     await _triggers(bench)
     await _deliveries(bench)
     await _jobs(bench)
+    await _children(bench)
     for _ in range(AGAIN):
         await _looks(bench, runs)
     await _retention(bench, folder)
@@ -295,6 +297,28 @@ async def _triggers(bench: Bench) -> None:
         assert await triggers.find_firing_of(TENANT, started)
         await triggers.forget_firings(TENANT, await bench.store.now() - 86_400 * SECOND, 10)
     await manage.pause_trigger(sweeper.firer, "minutely", tenant=TENANT, actor=ACTOR)
+
+
+async def _children(bench: Bench) -> None:
+    """Workflows start children, which end, are called back, and are looked at."""
+    leaf = Definition(name="leaf", version=1, steps=(task("work"),))
+    await bench.publish(leaf)
+    call = replace(task("sub"), executor=None, child=SubWorkflow(workflow="leaf", deadline=60_000_000))
+    parent = await bench.publish(Definition(name="parent", version=1, steps=(call,)))
+    sweeper = ChildSweep(bench.transactor)
+    for turn in range(AGAIN):
+        run = (await bench.begin(parent, priority=100)).run_id
+        await sweeper.sweep()
+        [link] = await bench.store.children.read_all(TENANT, run)
+        if turn % 2:
+            await bench.cancel(run)
+        await sweeper.sweep()
+        for claim in await bench.claim(5):
+            await bench.report(claim)
+        await sweeper.sweep()
+        await views.describe_run(bench.transactor, run, tenant=TENANT)
+        await views.describe_run(bench.transactor, link.child_id, tenant=TENANT)
+    sweeper.close()
 
 
 async def _jobs(bench: Bench) -> None:

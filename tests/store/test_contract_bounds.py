@@ -222,11 +222,13 @@ BY_THE_CLOCK = {
     *(("definitions", "published_at"), ("schemas", "published_at"), ("migrations", "applied_at")),
     *(("quarantine", "quarantined_at"), ("quarantine", "released_at")),
     ("worker_reports", "reported_at"),
+    *(("children", column) for column in ("requested_at", "started_at", "recalled_at", "ended_at", "todo_at")),
     ("quota_runs", "taken_at"),
     *(("jobs", "created_at"), ("jobs", "lease_until"), ("jobs", "ended_at")),
 }
 COPIED = {
     ("payload_chunks", "no"),
+    *(("children", column) for column in ("no", "activation", "version")),
     ("attempt_evidence", "no"),
     ("attempt_evidence", "fence"),
     ("worker_reports", "worker"),

@@ -35,6 +35,8 @@ def _wait(run: str, wait: Mapping[str, Any], settings: Settings, token: str | No
         return [f"{step} waits for approval{whose}{until}:", *asked, f"  {approve}", f"  {reject}"]
     if wait["for"] == "sleep":
         return [f"{step} sleeps until {wait['until']}."]
+    if wait["for"] == "children":
+        return [f"{step} waits for its child run{until}: {settings.command('show', run)}"]
     if wait["for"] == "decision":
         choices = [f"  {settings.command('decide', run, step, choice)}" for choice in ("retry", "skip", "fail")]
         return [f"{step} holds after {wait['attempts']} attempts ({wait['error']}){until}:", *choices]

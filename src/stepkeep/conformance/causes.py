@@ -21,7 +21,7 @@ from stepkeep.dialects.machine import MachineView
 
 SETTLING = (
     "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "completion_signalled",
-    "message_arrived", "cancel_requested", "unpause_requested",
+    "message_arrived", "child_ended", "cancel_requested", "unpause_requested",
 )  # fmt: skip
 """Events that can end or open a step, or go on with a run, and so move whatever follows from that."""
 
@@ -55,6 +55,7 @@ DETAILED = {
     "gate_decided": {"decision", "step"},
     "completion_signalled": {"outcome", "step"},
     "message_arrived": {"id", "name"},
+    "child_ended": {"step", "child", "state"},
 }
 """What an event always brings in its detail, on the first line that shows a hop of its cause."""
 

@@ -170,6 +170,15 @@ class HookRule(msgspec.Struct, frozen=True):
     executor: Executor
 
 
+class ChildRule(msgspec.Struct, frozen=True):
+    """The workflow that a step starts."""
+
+    workflow: str
+    version: int = 0
+    deadline: int | None = None
+    detached: bool = False
+
+
 class StepRule(msgspec.Struct, frozen=True):
     """One step of the definition."""
 
@@ -192,6 +201,7 @@ class StepRule(msgspec.Struct, frozen=True):
     completion_deadline: int | None = None
     on_exhausted: str = "fail"
     growth: GrowthRule | None = None
+    child: ChildRule | None = None
 
 
 class PolicyRow(msgspec.Struct, frozen=True):
@@ -431,6 +441,8 @@ def _main(
     for word, found in (("held", step.hold), ("wait_opened", step.wait), ("gate_opened", step.approval)):
         if found is not None:
             opening, waits = word, found.deadline
+    if (child := step.child) is not None:
+        opening, waits = "children_started", None if child.detached else child.deadline
     is_held = step.on_exhausted in ("hold", "hold_required")
     sleep = step.wait if step.wait is not None and step.wait.sleeps else None
     return Place(

@@ -63,6 +63,7 @@ SHAPES: Mapping[str, Shape] = {
     "completion_signalled": Shape(
         {"step": text, "outcome": text}, _VOUCHED | {"for": text, "delegation": text, "evidence": digest}
     ),
+    "child_ended": Shape({"step": text, "child": text, "state": text}, {}),
     "token_reissued": Shape({"step": text, "reason": text}, _VOUCHED),
     "step_reported": Shape(
         {}, {"reason": text, "waits_for": any_text, "takes_timeouts": _flag, "where": any_text, "count": whole,
@@ -77,7 +78,7 @@ ERROR_CLASSES = frozenset({"rate_limit", "5xx", "transport"})
 JUDGED = frozenset(
     {
         "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "completion_signalled",
-        "message_arrived",
+        "message_arrived", "child_ended",
     }
 )  # fmt: skip
 """Events after which a step may open or be tried again: their detail may also have verdicts of policies."""

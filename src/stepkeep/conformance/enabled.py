@@ -14,7 +14,7 @@ from stepkeep.conformance.line import Line
 from stepkeep.conformance.policies import Verdict, check_verdict, terms_of
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import TIMED, Step
-from stepkeep.conformance.texts import IN_DOUBT, LOST, NOT_RUN, wordings
+from stepkeep.conformance.texts import CHILD_IN_DOUBT, IN_DOUBT, LOST, NOT_RUN, wordings
 
 Problem = tuple[Code, str]
 FREE = object()
@@ -135,9 +135,10 @@ def _error(hop: Hop) -> Iterator[Problem]:
     if needs_error and line.error is None:
         yield Code.SCHEMA, wrong_field("error", None, "a text", "a failure has one")
     if _is_closed_in_flight(hop):
-        if line.error != IN_DOUBT and not (line.error == LOST and line.event == "time_came"):
+        doubt = CHILD_IN_DOUBT if line.source == "awaiting_children" else IN_DOUBT
+        if line.error != doubt and not (line.error == LOST and line.event == "time_came"):
             why = "its handler may still have run when the attempt was closed"
-            yield Code.CONTRADICTION, wrong_field("error", line.error, IN_DOUBT, why)
+            yield Code.CONTRADICTION, wrong_field("error", line.error, doubt, why)
     elif line.error is None:
         return
     elif needs_error:
@@ -151,6 +152,8 @@ def _error(hop: Hop) -> Iterator[Problem]:
 
 def _is_closed_in_flight(hop: Hop) -> bool:
     """Whether an attempt was cancelled without a report of its worker. Rules have no effect that could be in doubt."""
+    if hop.line.trigger == "cancelled" and hop.line.source == "awaiting_children":
+        return hop.line.error == CHILD_IN_DOUBT
     in_flight = hop.line.trigger == "cancelled" and hop.line.source == "running" and hop.step.leased
     return bool(in_flight and hop.line.event != "step_reported" and hop.place.phase != "check")
 
@@ -182,8 +185,8 @@ def _by_condition(hop: Hop) -> Iterator[Problem]:
 
 
 def _claimed(hop: Hop) -> Iterator[Problem]:
-    if hop.rule is not None and (hop.rule.approval or hop.rule.wait or hop.rule.growth):
-        yield Code.CLAIM, "it is claimed, but no worker runs a gate, a wait or the owner of elements"
+    if hop.rule is not None and (hop.rule.approval or hop.rule.wait or hop.rule.growth or hop.rule.child):
+        yield Code.CLAIM, "it is claimed, but no worker runs a gate, a wait, a child or the owner of elements"
     if hop.is_budget_known and hop.step.attempt - (hop.step.spent or 0) > hop.place.retry.max_attempts:
         said = f"attempt {hop.step.attempt} is claimed, but the definition allows {hop.place.retry.max_attempts}"
         yield Code.ATTEMPT, said
@@ -203,6 +206,45 @@ def _in_time(hop: Hop) -> Iterator[Problem]:
 def _has_rules(hop: Hop) -> Iterator[Problem]:
     if not hop.place.is_checked:
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition gives it no rules"
+
+
+def _is_detached(hop: Hop) -> bool:
+    return hop.rule is not None and hop.rule.child is not None and hop.rule.child.detached
+
+
+def _passed(hop: Hop) -> Iterator[Problem]:
+    """A step with a detached child succeeds when the child is asked for, by any event."""
+    events = ("step_reported", "completion_signalled", "child_ended")
+    owns = hop.rule is not None and hop.rule.growth is not None
+    if not owns and not _is_detached(hop) and hop.line.event not in events:
+        said = wrong_field("event", hop.line.event, " or ".join(events), "only that leads to 'rules_passed'")
+        yield Code.CAUSE, said
+
+
+def _child(state: str) -> Guard:
+    """The step ends as its child did; a detached child is not waited for."""
+
+    def guard(hop: Hop) -> Iterator[Problem]:
+        if hop.rule is not None and hop.rule.growth is not None:
+            return
+        if hop.rule is None or hop.rule.child is None:
+            yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition gives it no child"
+        elif not hop.rule.child.detached:
+            if hop.line.event != "child_ended":
+                yield (
+                    Code.CAUSE,
+                    wrong_field("event", hop.line.event, "child_ended", "only the end of its child does that"),
+                )
+            elif hop.asked.get("state") not in (None, state):
+                why = "the step ends as its child did"
+                yield Code.CONTRADICTION, wrong_field("state", hop.asked.get("state"), state, why)
+
+    return guard
+
+
+def _child_failed(hop: Hop) -> Iterator[Problem]:
+    if hop.asked.get("state") == "succeeded":
+        yield Code.CONTRADICTION, "its child has succeeded, but the step fails"
 
 
 def _is_manual(hop: Hop) -> Iterator[Problem]:
@@ -459,6 +501,8 @@ def _due_at(hop: Hop) -> object:
 def _earliest(hop: Hop) -> int:
     """The earliest moment of a deadline whose beginning is hidden: it began after the step was seen the last time."""
     place, source = hop.place, hop.line.source
+    if source == "awaiting_children" and hop.rule is not None and hop.rule.child is not None:
+        return hop.step.seen_at + (hop.rule.child.deadline or 0)
     if source == "awaiting_completion":
         return hop.step.seen_at + ((hop.rule.completion_deadline if hop.rule else None) or 0)
     is_own = place.opens_by in ("gate_opened", "held", "wait_opened") and not hop.step.fence
@@ -547,7 +591,6 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "waited": _REPORT,
     "completion_requested": _REPORT,
     "retry_scheduled": _REPORT,
-    "rules_passed": ("step_reported", "completion_signalled", "child_ended"),
     "rules_failed": _REPORT,
     "rules_failed_tolerated": _REPORT,
     "failed": ("step_reported", "time_came"),
@@ -577,7 +620,6 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "completion_failed": ("completion_signalled",),
     "completion_failed_tolerated": ("completion_signalled",),
     "completion_cancelled": ("completion_signalled",),
-    "children_succeeded": ("child_ended",),
     "children_settled": ("child_ended",),
     "children_failed": ("child_ended",),
     "children_failed_tolerated": ("child_ended",),
@@ -624,6 +666,10 @@ GUARDS: Mapping[str, Guard] = {
     "held": _opens,
     "wait_opened": _opens,
     "children_started": _starts,
+    "children_succeeded": _child("succeeded"),
+    "children_failed": _child_failed,
+    "children_failed_tolerated": _child_failed,
+    "rules_passed": _passed,
     "condition_false": _by_condition,
     "condition_broken": _by_condition,
     "claimed": _claimed,

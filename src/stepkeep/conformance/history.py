@@ -258,10 +258,11 @@ class RunHistory(History):
         state = self.state or ""
         if self.reenactment is not None:
             self.reenactment.entry_ended(state, say)
-        if state == "stopping" and self._open("main", "check") != self.leased:
+        in_flight = self.leased + self.counts["main", "awaiting_children"]
+        if state == "stopping" and self._open("main", "check") != in_flight:
             say(Code.ENDING, "the run is stopping, but a step that no worker holds has not ended")
         if state == "blocked" and self._in(MOVING, "main"):
             say(Code.ENDING, "the run stays blocked, but a step in it can move")
-        causes = self.leased if state == "stopping" else self._in(*CAUSES[state]) if state in CAUSES else 1
+        causes = in_flight if state == "stopping" else self._in(*CAUSES[state]) if state in CAUSES else 1
         if causes <= 0:
             say(Code.STUCK, f"the run stays {quoted(self.state)}, but nothing in it can move it on")

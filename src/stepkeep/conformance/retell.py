@@ -28,7 +28,7 @@ from stepkeep.conformance.machines import Say
 from stepkeep.conformance.reenact import ENDED, LOST_OR_NOT, OPENINGS, RUN_ENDED, STOPS, Reenactment
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import NEW, Step, check_step, ends_attempt
-from stepkeep.conformance.texts import IN_DOUBT, left_by
+from stepkeep.conformance.texts import CHILD_IN_DOUBT, IN_DOUBT, left_by
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import MachineView
 
@@ -283,7 +283,9 @@ class Retelling:
         source, trigger, target = row
         if trigger in OPENINGS and source not in ("retrying", "running") and place.phase != "check":
             self._derive_start(line)
-            if self.run.to_open.pop(place.no, self.run) is self.run:
+            # A step that is cancelled had opened before its run stopped.
+            is_open = self.run.to_open.pop(place.no, self.run) is not self.run or line.trigger == "cancelled"
+            if not is_open:
                 said = f"it is {quoted(line.trigger)} before the steps it depends on allow that"
                 say(Code.DEPENDENCY, f"{step.title}: {said}")
         step.forget()
@@ -403,6 +405,8 @@ class Retelling:
         elif trigger == "started":
             self.run.run_hop(_replaced(line, "idle", "queued"), say)
             self.state = "running" if self.state == "idle" else self.state
+        elif trigger == "progressed":
+            self._derive_start(line)
         elif trigger in STOPS and self.state != "stopping":
             self.run.run_hop(_replaced(line, self.state, "stopping"), say)
             self.state = "stopping"
@@ -530,6 +534,8 @@ def _leaves(line: Line) -> str | None:
         if line.error is None:
             return "validating"
         return "running" if line.error == IN_DOUBT else None
+    if line.trigger == "cancelled" and line.error == CHILD_IN_DOUBT:
+        return "awaiting_children"
     if line.trigger == "cancelled":
         return "running" if line.category is not None else None
     if line.trigger in ("deadline_passed", "deadline_tolerated"):

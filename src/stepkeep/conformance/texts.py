@@ -6,7 +6,7 @@ the texts with the kernel's. `enabled.py`, `reenact.py` and `retell.py` read it;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from stepkeep.conformance.contract import Place
@@ -18,6 +18,9 @@ IN_DOUBT = "IN_DOUBT: its handler was still running when the attempt was closed;
 NOT_RUN = "NOT_RUN: "
 RUN_TIMED_OUT = "the run did not end within its timeout"
 UNDECIDED = "no decision came before the deadline"
+CHILDLESS = "its children did not end before the deadline"
+ELEMENTLESS = "its elements did not end before the deadline"
+CHILD_IN_DOUBT = "IN_DOUBT: its child run had not ended when the grace period did; it may have had its effect"
 UNCOMPLETED = "the step was not completed before the deadline"
 UNHEARD = ("no message ", " arrived before the deadline")
 UNEVALUATED = "its condition cannot be evaluated: "
@@ -63,6 +66,8 @@ def wordings(line: Line, step: Step, place: Place, asked: Mapping[str, Any]) -> 
     if trigger.startswith("operator_failed"):
         said = f" ({asked_by('failed', line.actor, asked.get('reason'))})"
         return (Wording("", said) if step.last_error is None else Wording(step.last_error + said),)
+    if trigger.startswith("children_failed"):
+        return tuple(_child(asked)) if place.rule is not None and place.rule.child is not None else ()
     if not trigger.startswith("condition"):
         return ()
     shows = place.gate is not None and place.gate.facts is not None
@@ -70,9 +75,19 @@ def wordings(line: Line, step: Step, place: Place, asked: Mapping[str, Any]) -> 
     return tuple(Wording(one, "") for one in begins)
 
 
+def _child(asked: Mapping[str, Any]) -> Iterator[Wording]:
+    child, state = asked.get("child"), asked.get("state")
+    said = f"child run {child} " + ("was not started" if state == "not_started" else f"has ended {state}")
+    yield Wording(said)
+    yield Wording(f"{said}: ", "")
+
+
 def _deadline(line: Line, step: Step, place: Place) -> Wording:
     if line.source == "awaiting_completion":
         return Wording(UNCOMPLETED)
+    if line.source == "awaiting_children":
+        owns = place.rule is not None and place.rule.growth is not None
+        return Wording(ELEMENTLESS if owns else CHILDLESS)
     if line.source == "awaiting_approval":
         return Wording(UNDECIDED if line.category == "timeout" else f"rejected: {UNDECIDED}")
     wait = None if place.rule is None else place.rule.wait
@@ -85,4 +100,6 @@ def left_by(error: str | None) -> str | None:
     """The state that a step left when its deadline passed, as far as its error tells."""
     if error == UNCOMPLETED:
         return "awaiting_completion"
+    if error in (CHILDLESS, ELEMENTLESS):
+        return "awaiting_children"
     return "awaiting_event" if (error or "").startswith(UNHEARD[0]) else None

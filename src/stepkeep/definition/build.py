@@ -25,6 +25,7 @@ from stepkeep.definition.triggers import triggers_of
 from stepkeep.definition.written import (
     ApprovalBlock,
     BudgetBlock,
+    ChildBlock,
     DependencyBlock,
     DutyBlock,
     LevelBlock,
@@ -160,6 +161,7 @@ def _step(
         on_exhausted=kernel.OnExhausted.HOLD if step.on_exhausted == "hold" else msgspec.UNSET,
         pre=pre or msgspec.UNSET,
         growth=_growth(step),
+        child=_child(step.workflow),
     )
 
 
@@ -184,10 +186,23 @@ def _growth(step: StepBlock) -> kernel.Growth | msgspec.UnsetType:
     )
 
 
+def _child(block: ChildBlock | None) -> kernel.SubWorkflow | msgspec.UnsetType:
+    if block is None:
+        return msgspec.UNSET
+    return kernel.SubWorkflow(
+        workflow=block.name,
+        version=block.version or 0,
+        deadline=block.deadline,
+        detached=True if block.detached else msgspec.UNSET,
+    )
+
+
 def _assumed_effect(step: StepBlock, undo: kernel.Undo | None) -> kernel.Effect:
     """The effect of a step whose definition and handler state none."""
     if undo is not None:
         return kernel.Effect.WRITE
+    if step.workflow is not None:
+        return kernel.Effect.UNKNOWN
     reads = step.http.method in SAFE_METHODS if step.http is not None else _executor(step) is None
     return kernel.Effect.READ if reads else kernel.Effect.UNKNOWN
 
@@ -271,7 +286,8 @@ def _executor(block: StepBlock | UndoBlock | RuleBlock) -> kernel.Executor | Non
 def _inputs(block: StepBlock | UndoBlock, otherwise: str) -> Any:
     if "with_" in block.model_fields_set:
         return block.with_
-    return otherwise if block.uses is not None or block.agent is not None else None
+    takes_input = block.uses is not None or block.agent is not None or getattr(block, "workflow", None) is not None
+    return otherwise if takes_input else None
 
 
 def _retry(block: RetryBlock | None, base: kernel.Retry) -> kernel.Retry:

@@ -23,7 +23,7 @@ _RULE_KINDS = ("check", "command", "uses")
 _RULE_KEYS = {"with": ("command", "uses"), "timeout": ("command", "uses"), "silent": ("command",)}
 """Which kinds of rules a key applies to."""
 
-_KINDS = (*_WORK, "approval", "wait", "sleep")
+_KINDS = (*_WORK, "approval", "wait", "sleep", "workflow")
 
 # Keys that only apply to a step with a handler.
 _FOR_WORK = {
@@ -48,6 +48,28 @@ _FOR_WORK = {
     "map": "Give it to a step with a handler.",
     "repeat": "Give it to a step with a handler.",
 }
+
+
+_FOR_CHILDREN = {
+    "timeout": "Write `workflow: {name: NAME, deadline: 1h}`.",
+    "retry": "The steps of that workflow are tried again by its own definition.",
+    "on_exhausted": "Write it at the steps of that workflow.",
+    "compensate_when": "Only a child that succeeded is undone by this workflow; another one undoes itself.",
+    "pre": "Use `if`, or check in a step before it.",
+    "post": "Check what it brought in a step after it.",
+    "rules": "Check what it brought in a step after it.",
+    "validate": "Check what it brought in a step after it.",
+    "completion": "It ends when its run does.",
+    "transactional": "No worker runs it.",
+    "capabilities": "No worker runs it: write them at the steps of that workflow.",
+    "queue": "No worker runs it: write it at the steps of that workflow.",
+    "hold": "Put an `approval` before it.",
+    "map": "A map has elements of its own; start one workflow, and map inside it.",
+    "repeat": "A loop has elements of its own; start one workflow, and repeat inside it.",
+    "input_schema": "Declare the input of that workflow.",
+    "output_schema": "Declare the output of that workflow.",
+}
+"""Keys that mean nothing for a step that starts another workflow."""
 
 
 def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
@@ -219,6 +241,9 @@ def _misplaced(kind: str, written: set[str], path: Path) -> Iterator[Finding]:
     for key, hint in _FOR_WORK.items():
         if kind in {"approval", "wait", "sleep"} and key in written:
             yield Finding((*path, key), f"`{key}` means nothing for `{kind}`.", hint, key=True)
+    for key, hint in _FOR_CHILDREN.items() if kind == "workflow" else ():
+        if key in written:
+            yield Finding((*path, key), f"`{key}` means nothing for `workflow`.", hint, key=True)
     if kind in {"command", "http", "agent"} and "transactional" in written:
         said = f"`transactional` is for Python handlers (`uses`), not for `{kind}`."
         yield Finding((*path, "transactional"), said, key=True)

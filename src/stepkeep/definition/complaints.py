@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from stepkeep.definition import bounds
 from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path, as_written, did_you_mean, kind_of, shown
-from stepkeep.definition.written import Block, StepBlock, WorkflowBlock
+from stepkeep.definition.written import Block, WorkflowBlock
 
 _WANTED = {
     "string_type": "text",
@@ -39,16 +39,13 @@ _HAS_SHORT_FORM = {
     "undo",
     "validate",
     "wait",
+    "workflow",
 }
 
 _RULES = {
     f"^{bounds.NAME.pattern}$": bounds.NAME_RULE,
     f"^{bounds.FIELD_NAME.pattern}$": bounds.FIELD_NAME_RULE,
     f"^{bounds.HANDLER_NAME.pattern}$": bounds.HANDLER_NAME_RULE,
-}
-
-_COMES_LATER = {
-    "workflow": "Workflows inside workflows (`workflow:`) are not supported yet.",
 }
 
 _OTHER_WORDS = {
@@ -115,8 +112,6 @@ def _complaint(detail: ErrorDetails, data: Any, root: type[BaseModel]) -> Iterat
 
 
 def _unknown_key(path: Path, key: str, block: type[BaseModel] | None, *, native: bool) -> Finding:
-    if block is StepBlock and key in _COMES_LATER:
-        return Finding(path, _COMES_LATER[key], key=True)
     known = _keys(block) if block else []
     hint = (_OTHER_WORDS.get(key, "") if native else "") or did_you_mean(key, known)
     if block is WorkflowBlock and key == "name":

@@ -64,7 +64,7 @@ _WHY_NOT = {
 def _can_be(duty: str, step: StepBlock) -> bool:
     if duty == "decided":
         return any(gates_of(step)) or step.on_exhausted == "hold"
-    has_work = step.approval is None and step.wait is None and step.sleep is None
+    has_work = step.approval is None and step.wait is None and step.sleep is None and step.workflow is None
     return has_work and (duty == "executed" or (step.completion is not None and step.completion.mode == "manual"))
 
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+from msgspec import UNSET
 from pydantic import BaseModel
 
 from stepkeep.definition.durations import format_duration
@@ -77,6 +78,11 @@ def _wait_without_deadline(definition: Definition) -> Iterator[Finding]:
             if waiting is not None and waiting.deadline is None and not is_asleep:
                 said = f"`{key}` of step `{step.name}` has no `deadline`: it may wait forever."
                 yield Finding(_at(number, key), said, "Add one, for example `deadline: 24h`.", key=True)
+        child = step.child
+        if child is not UNSET and child.detached is not True and child.deadline is None:
+            said = f"`workflow` of step `{step.name}` has no `deadline`: it may wait forever."
+            hint = f"Write `workflow: {{name: {child.workflow}, deadline: 1h}}`."
+            yield Finding(_at(number, "workflow"), said, hint, key=True)
         if step.completion == "manual" and step.completion_deadline is None:
             said = f"The manual completion of step `{step.name}` has no `deadline`: it may wait forever."
             hint = "Write `completion: {mode: manual, deadline: 24h}`."

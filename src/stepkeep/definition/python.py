@@ -348,6 +348,29 @@ class Workflow:
             block["until"] = until.isoformat() if isinstance(until, datetime) else until
         return self._add(name, {"sleep": block}, options)
 
+    def workflow(
+        self,
+        name: str,
+        workflow: str,
+        /,
+        *,
+        version: int | None = None,
+        deadline: Duration | None = None,
+        detached: bool = False,
+        **options: Unpack[StepOptions],
+    ) -> StepRef:
+        """Start a run of another published workflow and wait for its end. Its output is the output of the child.
+
+        The version is pinned when this workflow is published: the one given, or the newest. A `detached` child is not
+        waited for; the output of its step is `{"run_id": ...}`.
+
+        >>> flow = Workflow("order")
+        >>> shipping = flow.workflow("ship", "shipping", deadline="2h", with_={"address": flow.input.address})
+        """
+        given = {"version": version, "deadline": deadline, "detached": detached or None}
+        block = {"name": workflow, **{key: value for key, value in given.items() if value is not None}}
+        return self._add(name, {"workflow": block}, options)
+
     def definition(self) -> Definition:
         """The canonical definition, or DefinitionError with every problem and the line of its call."""
         return accepted(self.check())

@@ -222,6 +222,16 @@ class RepeatBlock(Block):
     deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
 
 
+class ChildBlock(Block):
+    """A step that starts a run of another published workflow and waits for its end, for `deadline` at most. A
+    `detached` one is not waited for."""
+
+    name: Name
+    version: Annotated[int | None, given(int)] = Field(default=None, ge=1, le=bounds.MAX_VERSION)
+    deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
+    detached: bool = False
+
+
 class DependencyBlock(Block):
     """A step to wait for, and which endings besides success let this one go on."""
 
@@ -344,6 +354,7 @@ class StepBlock(Block):
     sleep: Annotated[SleepBlock | None, _short("for", SleepBlock)] = None
     map: Annotated[MapBlock | None, _short("over", MapBlock)] = None
     repeat: Annotated[RepeatBlock | None, given(RepeatBlock)] = None
+    workflow: Annotated[ChildBlock | None, _short("name", ChildBlock)] = None
     with_: Any = Field(default=None, alias="with")
     input_schema: Annotated[JsonSchema | None, given(JsonSchema)] = None
     output_schema: Annotated[JsonSchema | None, given(JsonSchema)] = None

@@ -13,10 +13,12 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, Refused
 from stepkeep.kernel.authority import admit
+from stepkeep.kernel.children import child_ended
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot
 from stepkeep.kernel.draft import Draft, Missing
 from stepkeep.kernel.events import (
     CancelRequested,
+    ChildEnded,
     CompletionSignalled,
     Event,
     GateDecided,
@@ -225,6 +227,7 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     CompletionSignalled: complete_by_hand,
     TokenReissued: reissue_token,
     MessageArrived: message,
+    ChildEnded: child_ended,
     CancelRequested: cancel,
     PauseRequested: pause,
     UnpauseRequested: unpause,
@@ -241,6 +244,7 @@ MEETS_DEADLINE = frozenset(
         MessageArrived,
         PauseRequested,
         UnpauseRequested,
+        ChildEnded,
     }
 )
 """Events that go on with a run, or hold it back. If its timeout has passed, the run times out first, and they meet a

@@ -16,7 +16,7 @@ from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
-from stepkeep.kernel.rows import Attempt, Gate, GateChange, Message, Origin, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.rows import Attempt, Child, Gate, GateChange, Message, Origin, OutboxEntry, Recall, Run, Step, Vote
 
 K = TypeVar("K", bound=Hashable)
 
@@ -143,5 +143,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     opened: tuple[Gate, ...] = ()
     gates: tuple[GateChange, ...] = ()
     votes: tuple[Vote, ...] = ()
+    children: tuple[Child, ...] = ()
+    recalls: tuple[Recall, ...] = ()
     entry: SealedEntry | None = None
     only_hot: bool = False

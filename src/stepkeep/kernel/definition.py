@@ -267,6 +267,18 @@ class Wait(_Value, frozen=True, kw_only=True):
     enough: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class SubWorkflow(_Value, frozen=True, kw_only=True):
+    """A step that starts a run of another workflow and waits for its end, unless it is `detached`.
+
+    `version` is pinned when the definition is published; 0 stands for the newest version until then.
+    """
+
+    workflow: str
+    version: int = 0
+    deadline: int | None = None
+    detached: bool | msgspec.UnsetType = msgspec.UNSET
+
+
 class Rule(_Value, frozen=True, kw_only=True):
     """What must hold before a handler runs or before a result counts, and the error if it does not.
 
@@ -412,7 +424,8 @@ Growth = Map | Loop
 
 
 class StepDefinition(_Value, frozen=True, kw_only=True):
-    """One step. Exactly one of `executor`, `approval` and `wait` is set; `hold` asks for approval before it may run."""
+    """One step. Exactly one of `executor`, `approval`, `wait` and `child` is set; `hold` asks for approval before
+    it may run."""
 
     name: str
     order: int
@@ -444,6 +457,7 @@ class StepDefinition(_Value, frozen=True, kw_only=True):
     """Rules that must hold before the handler runs, under its claim."""
     growth: Growth | msgspec.UnsetType = msgspec.UNSET
     """Set on a step that owns elements: the executor, inputs, retries, rules and undo are those of each element."""
+    child: SubWorkflow | msgspec.UnsetType = msgspec.UNSET
 
 
 class Hook(_Value, frozen=True, kw_only=True):

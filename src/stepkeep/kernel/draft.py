@@ -19,7 +19,7 @@ from stepkeep.kernel.events import Request
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, seal
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.rows import Attempt, Gate, GateChange, Message, Note, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.rows import Attempt, Child, Gate, GateChange, Message, Note, OutboxEntry, Recall, Run, Step, Vote
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
     STEP_MOVING,
@@ -100,6 +100,7 @@ class Draft:
         "category",
         "cause",
         "causes",
+        "children",
         "claimed",
         "clock",
         "consumed",
@@ -125,6 +126,7 @@ class Draft:
         "plan",
         "policy",
         "ready",
+        "recalls",
         "rollback",
         "seq",
         "snapshot",
@@ -170,6 +172,8 @@ class Draft:
         self.opened: list[Gate] = []
         self.gates: list[GateChange] = []
         self.votes: list[Vote] = []
+        self.children: list[Child] = []
+        self.recalls: list[Recall] = []
         self.ready: list[int] = []
         self.line: list[int] | None = None
         self.claimed: list[int] = []
@@ -553,6 +557,8 @@ class Draft:
             opened=tuple(self.opened),
             gates=tuple(self.gates),
             votes=tuple(self.votes),
+            children=tuple(self.children),
+            recalls=tuple(self.recalls),
             entry=entry,
             only_hot=only_hot,
         )

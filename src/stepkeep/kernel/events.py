@@ -12,6 +12,7 @@ import msgspec
 
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.outcomes import Outcome
+from stepkeep.kernel.states import Category, RunState
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -124,6 +125,18 @@ class MessageArrived(Request, frozen=True, kw_only=True, gc=False):
     name: str
     payload: bytes
     kept_at: int | None = None
+
+
+class ChildEnded(Event, frozen=True, kw_only=True, gc=False):
+    """The child run of a step has ended, or was not started (`state` is None). `activation` says which child it is."""
+
+    no: int
+    activation: int
+    child: str
+    state: RunState | None = None
+    category: Category | None = None
+    error: str | None = None
+    output: bytes | None = None
 
 
 class CancelRequested(Request, frozen=True, kw_only=True, gc=False):

@@ -123,6 +123,6 @@ def _wrong_with_run(plan: Plan, run: Run) -> str | None:
         return None if moving else "has nothing in it that can move"
     if state is RunState.BLOCKED:
         return "is blocked although some of its steps can move" if moving else None
-    if state is RunState.STOPPING and not (leased and run.due_at is not None):
+    if state is RunState.STOPPING and not ((leased or plan.children) and run.due_at is not None):
         return "is stopping but nothing is in flight, or nothing ends its grace period"
     return None

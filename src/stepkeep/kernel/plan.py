@@ -189,7 +189,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     `undos` of owners are the templates of those of their elements. `results` are the last steps: their outputs are the
     result of a run that declares none.
-    `policies` are those of the definition. `compile_test` compiles the filters that handlers wait with.
+    `children` are the steps that wait for a child run. `policies` are those of the definition. `compile_test` compiles
+    the filters that handlers wait with.
     """
 
     definition_id: int
@@ -202,6 +203,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     numbers: Mapping[str, int]
     roots: tuple[int, ...]
     results: tuple[int, ...]
+    children: tuple[int, ...] = ()
     policies: tuple[Policy, ...] = ()
     compile_test: CompileTest = _no_test
     segments: tuple[Segment, ...] = ()
@@ -419,11 +421,16 @@ def build_plan(
         numbers={**numbers, **hooks, **last},
         roots=tuple(step.no for step in steps if step.unmet == 0),
         results=tuple(step.no for step in steps if not step.dependents),
+        children=tuple(step.no for step in steps if _awaits_child(step.definition)),
         policies=compile_policies(definition),
         compile_test=compile_test,
         segments=segments,
         queues=tuple(queues) if segments else (),
     )
+
+
+def _awaits_child(step: StepDefinition) -> bool:
+    return step.child is not msgspec.UNSET and step.child.detached is not True
 
 
 def _length(step: StepDefinition, definition: Definition, compile_length: CompileLength) -> SleepLength | None:

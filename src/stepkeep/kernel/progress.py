@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.adoption import adopted_steps, is_adopted
+from stepkeep.kernel.child_runs import open_child
 from stepkeep.kernel.definition import Approval
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.elements import element_settled, grow
@@ -106,6 +107,8 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
             return Settled(step.no, StepState.SKIPPED)
     if (stopped := judged(draft, step, of)) is not None:
         return _stop_or_hold(draft, step, stopped, of)
+    if planned.definition.child is not msgspec.UNSET:
+        return Settled(step.no, StepState.SUCCEEDED) if open_child(draft, step, of) else None
     if planned.definition.wait is not None:
         return _open_wait(draft, step, planned, of)
     if planned.gate is not None:

@@ -1,11 +1,12 @@
 """Derives the hops of a run from its counters: blocked, validating, ended.
 
-A stopping run goes on when none of its steps is leased. It assigns no state of a step. `decide` calls it after each
-event.
+A stopping run goes on when none of its steps is leased or waits for a child run. It assigns no state of a step.
+`decide` calls it after each event.
 """
 
 from __future__ import annotations
 
+from stepkeep.kernel.child_runs import has_children_out
 from stepkeep.kernel.compensation import finish_rollback, finish_stopping
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.rows import Step
@@ -21,7 +22,7 @@ def roll_up(draft: Draft) -> None:
             _all_settled(draft)
         elif draft.moving == 0:
             draft.move_run(RunTrigger.WAITING)
-    if draft.state is RunState.STOPPING and draft.leased == 0:
+    if draft.state is RunState.STOPPING and draft.leased == 0 and not has_children_out(draft):
         finish_stopping(draft)
     if draft.state is RunState.COMPENSATING and draft.undoing == 0:
         finish_rollback(draft)

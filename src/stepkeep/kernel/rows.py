@@ -6,6 +6,8 @@ database clock. Payloads are encoded JSON, which the kernel never decodes.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from stepkeep.kernel.definition import Approval, Wait
@@ -164,6 +166,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     for several messages has taken so far. `takes`: which messages a waiting handler takes, if not any of its event.
     `adopted`: an earlier run finished this step, and this run takes the result; the undo step of it has the same.
     `grown`: the elements of a step that owns some.
+    `activation`: the sequence of the journal entry that asked for its child.
     """
 
     event: str | None = None
@@ -186,6 +189,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     takes: Wait | None = None
     adopted: Adopted | None = None
     grown: Grown | None = None
+    activation: int | None = None
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -324,6 +328,81 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     held_roles: tuple[str, ...] = ()
     vouched_by: str | None = None
     shown_digest: str | None = None
+
+
+class ChildMode(StrEnum):
+    """Whether a step waits for its child."""
+
+    AWAITED = "awaited"
+    DETACHED = "detached"
+
+
+class ChildState(StrEnum):
+    """How far a child is. A `withdrawn` one was called back, and a `refused` one could not start: neither exists."""
+
+    REQUESTED = "requested"
+    STARTED = "started"
+    WITHDRAWN = "withdrawn"
+    REFUSED = "refused"
+    ENDED = "ended"
+
+
+class ChildTodo(StrEnum):
+    """What is left to do about a child: start it, cancel it, or tell its parent how it ended."""
+
+    START = "start"
+    CANCEL = "cancel"
+    TELL = "tell"
+
+
+class Child(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The link between a step and its child run: what was asked for, how far it is, and what is left to do about it.
+
+    `activation` is the sequence of the parent's journal entry that asked for it. `outcome` is the state in which the
+    child ended. The parent never reads the row; it hears by events.
+    """
+
+    tenant: str
+    run_id: str
+    no: int
+    activation: int
+    child_id: str
+    workflow: str
+    version: int
+    mode: ChildMode
+    state: ChildState
+    requested_at: int
+    started_at: int | None = None
+    recall: str | None = None
+    recalled_at: int | None = None
+    ended_at: int | None = None
+    outcome: RunState | None = None
+    category: Category | None = None
+    error: str | None = None
+    todo: ChildTodo | None = None
+    todo_at: int | None = None
+
+
+class Recall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A parent calls its child back: `cancel`, or `undo` if what the child did is to be undone."""
+
+    tenant: str
+    run_id: str
+    no: int
+    activation: int
+    recall: str
+    recalled_at: int
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A child has ended. It is written in the transaction that ends it, so that no crash loses it."""
+
+    tenant: str
+    child_id: str
+    outcome: RunState
+    ended_at: int
+    category: Category | None = None
+    error: str | None = None
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True, gc=False):

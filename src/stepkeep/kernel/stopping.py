@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from stepkeep.kernel.child_runs import awaits_child, has_children_out, recall
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import (
@@ -22,6 +23,7 @@ from stepkeep.kernel.states import (
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
 
 IN_DOUBT = "IN_DOUBT: its handler was still running when the attempt was closed; it may have had its effect"
+CHILD_IN_DOUBT = "IN_DOUBT: its child run had not ended when the grace period did; it may have had its effect"
 LEASE_EXPIRED = "LEASE_EXPIRED: the worker was not heard of in time"
 NOT_RUN = "NOT_RUN: "
 """How the error of a step begins whose rules failed before its handler ran."""
@@ -66,15 +68,22 @@ def stop(
     draft.blame(category, error)
     draft.move_run(trigger, of=of)
     for step in rows:
-        if step.state not in STEP_TERMINAL and step.worker is None:
+        if step.state in STEP_TERMINAL or step.worker is not None:
+            continue
+        if awaits_child(draft, step):
+            # Its child is in flight: the step ends when the child has, or with the grace period.
+            recall(draft, step)
+            draft.put(replace(step, due_at=None))
+        else:
             cancel_step(draft, step, of=of)
-    draft.due_at = draft.now + draft.plan.definition.grace if draft.leased else None
+    in_flight = draft.leased or has_children_out(draft)
+    draft.due_at = draft.now + draft.plan.definition.grace if in_flight else None
 
 
 def fence_off(draft: Draft) -> None:
     """End the grace period: attempts still in flight are cancelled, and their reports will be refused."""
     for step in draft.every_step():
-        if step.worker is not None:
+        if step.worker is not None or awaits_child(draft, step):
             cancel_step(draft, step)
     draft.due_at = None
 
@@ -90,6 +99,10 @@ def cancel_step(draft: Draft, step: Step, of: int | None = None) -> Step:
     if _may_have_effect(draft, step):
         draft.close_attempt(step, AttemptState.CANCELLED, error=IN_DOUBT)
         return draft.move(step, StepTrigger.CANCELLED, of=of, error=IN_DOUBT)
+    if awaits_child(draft, step):
+        if draft.stopping:
+            return draft.move(step, StepTrigger.CANCELLED, of=of, error=CHILD_IN_DOUBT)
+        recall(draft, step)
     draft.close_attempt(step, AttemptState.CANCELLED)
     if step.state is StepState.AWAITING_APPROVAL:
         by = draft.causes[-1].actor

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from stepkeep.kernel.child_runs import awaits_child
+from stepkeep.kernel.children import out_of_time as children_out_of_time
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import OnDeadline
 from stepkeep.kernel.draft import Draft, json_text
@@ -127,6 +129,11 @@ def _expired(draft: Draft, step: Step, question: str = "decision", decided: str 
     return replace(note, record=json_text(record))
 
 
+def _children_due(draft: Draft, step: Step) -> Settled | None:
+    """The timer of a step that waits for a child run, or for its elements."""
+    return children_out_of_time(draft, step) if awaits_child(draft, step) else owner_due(draft, step)
+
+
 STEP_DUE = {
     StepState.RUNNING: lose,
     StepState.VALIDATING: lose,
@@ -134,5 +141,5 @@ STEP_DUE = {
     StepState.AWAITING_EVENT: _wait_over,
     StepState.AWAITING_APPROVAL: _gate_due,
     StepState.AWAITING_COMPLETION: _nobody_completed,
-    StepState.AWAITING_CHILDREN: owner_due,
+    StepState.AWAITING_CHILDREN: _children_due,
 }

@@ -13,10 +13,12 @@ import msgspec
 
 from stepkeep.errors import InvalidInput, NotFound, Quarantined, Unreadable
 from stepkeep.kernel.authority import Caller
+from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Snapshot
 from stepkeep.kernel.events import (
     CancelRequested,
+    ChildEnded,
     CompletionSignalled,
     Event,
     GateDecided,
@@ -34,13 +36,22 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.fitting import misfit_of_event
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
-from stepkeep.kernel.rows import Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.rows import Notice, Run, Step
+from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations.plans import PlanCache
 from stepkeep.store.change import Basis, Loaded, More, Payload, RunChange, RunKey, Want, Write
 from stepkeep.store.reading import misfit, unreadable
 
-NAMES_A_STEP = (StepReported, StepClaimed, TimeCame, GateDecided, HoldDecided, CompletionSignalled, TokenReissued)
+NAMES_A_STEP = (
+    StepReported,
+    StepClaimed,
+    TimeCame,
+    GateDecided,
+    HoldDecided,
+    CompletionSignalled,
+    TokenReissued,
+    ChildEnded,
+)
 
 NOTHING: Mapping[int, bytes | None] = {}
 
@@ -331,6 +342,24 @@ def _seen(loaded: Loaded, key: RunKey) -> frozenset[str]:
     return frozenset(message for *owner, message in loaded.seen if tuple(owner) == key)
 
 
+def notices_of(run: Run) -> list[Notice]:
+    """The notice of the end of a child, for the transaction that ends it."""
+    if run.state not in RUN_TERMINAL or not is_child(run.id):
+        return []
+    ended_at = run.moved_at if run.ended_at is None else run.ended_at
+    error = run.error if run.state is not RunState.SUCCEEDED else None
+    return [
+        Notice(
+            tenant=run.tenant,
+            child_id=run.id,
+            outcome=run.state,
+            ended_at=ended_at,
+            category=run.category,
+            error=error,
+        )
+    ]
+
+
 def gather(write: Write, decision: Decision) -> None:
     """Add the rows of one decision to the write."""
     run = decision.run
@@ -344,6 +373,9 @@ def gather(write: Write, decision: Decision) -> None:
     write.gates += decision.opened
     write.gate_changes += decision.gates
     write.votes += decision.votes
+    write.children += decision.children
+    write.recalls += decision.recalls
+    write.notices += notices_of(run)
     if decision.entry is not None:
         write.entries.append(decision.entry)
     if run.business_key is not None and run.state in RUN_TERMINAL:

@@ -321,6 +321,9 @@ class KeyBatch:
                 if not self._start(starting, new, box, loaded):
                     self._keep(new, box, write, loaded.now)
         write.new_runs += starting.write.new_runs
+        write.children += starting.write.children
+        write.recalls += starting.write.recalls
+        write.notices += starting.write.notices
         write.mailbox += starting.write.mailbox
         write.payloads += starting.write.payloads
 

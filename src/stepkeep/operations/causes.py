@@ -38,6 +38,7 @@ class Why(StrEnum):
     EVENT = "event"
     OTHER = "other"
     SCHEDULED = "scheduled"
+    CHILDREN = "children"
     SLEEP = "sleep"
     RETRY = "retry"
     STOPPING = "stopping"

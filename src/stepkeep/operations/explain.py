@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
+from msgspec import UNSET
 
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.gates import gate_terms, holding_rule
@@ -288,7 +289,7 @@ def _completion(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
 
 def _elements(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     if planned.growth is None:
-        return _other(scene, step, planned)
+        return _children(scene, step, planned)
     if is_sleep(scene.plan, step):
         return _asleep(scene, step, planned)
     told, ends = element_counts(step), waits_until(scene.run, step)
@@ -296,6 +297,14 @@ def _elements(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     said += f", {told['failed']} of them failed" if told["failed"] else ""
     said += f"{by(scene.now, ends)}."
     return Cause(code=Why.OTHER, subject=planned.name, sentence=said, until=ends, command=("wait", scene.run.id))
+
+
+def _children(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
+    ends, child = waits_until(scene.run, step), planned.definition.child
+    what = "its children" if child is UNSET else f"a run of {child.workflow} (version {child.version})"
+    said = f"{planned.name} waits for {what}{by(scene.now, ends)}."
+    command = ("show", scene.run.id)
+    return Cause(code=Why.CHILDREN, subject=planned.name, sentence=said, until=ends, command=command)
 
 
 TELL: Mapping[StepState, Callable[[Scene, Step, PlannedStep], Cause]] = {

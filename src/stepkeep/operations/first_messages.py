@@ -106,6 +106,8 @@ def _merged(new: NewRun, decision: Decision) -> NewRun:
         messages=tuple(messages.values()),
         outbox=(*new.outbox, *decision.outbox),
         gates=tuple(gates.values()),
+        children=(*new.children, *decision.children),
+        recalls=(*new.recalls, *decision.recalls),
         deliveries=tuple(_advanced(one, decision.run, decision.entry.at) for one in new.deliveries),
     )
 

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput, StoreUnavailable, Unreadable
-from stepkeep.kernel.events import CompletionSignalled, Event, MessageArrived, StepReported
+from stepkeep.kernel.events import ChildEnded, CompletionSignalled, Event, MessageArrived, StepReported
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.payloads import MADE_HERE, PREFIX, Reference, read_reference
 from stepkeep.kernel.rows import Details
@@ -236,6 +236,8 @@ def _sealed(event: E, seal: Callable[[bytes], bytes]) -> E:
         case CompletionSignalled():
             output, claim = (None if one is None else seal(one) for one in (event.output, event.claim))
             return replace(event, output=output, claim=claim)
+        case ChildEnded():
+            return replace(event, output=None if event.output is None else seal(event.output))
         case MessageArrived():
             return replace(event, payload=seal(event.payload))
     return event
@@ -245,7 +247,7 @@ def _output_of(event: Event) -> bytes | None:
     if type(event) is StepReported:
         outcome = event.outcome
         return outcome.output if type(outcome) is Completed else None
-    return event.output if type(event) is CompletionSignalled else None
+    return event.output if isinstance(event, CompletionSignalled | ChildEnded) else None
 
 
 def _with_output(event: E, output: bytes) -> E:

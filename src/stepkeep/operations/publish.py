@@ -14,6 +14,7 @@ from stepkeep.kernel.definition import Definition, decode_definition, digest_of,
 from stepkeep.kernel.plan import Plan, queue_specs
 from stepkeep.operations.differences import differences
 from stepkeep.operations.instants import instant
+from stepkeep.operations.pinned_children import pin_children
 from stepkeep.operations.schemas import resolve_schemas
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.change import StoredDefinition
@@ -22,6 +23,7 @@ from stepkeep.store.change import StoredDefinition
 async def publish(transactor: Transactor, definition: Definition, *, tenant: str, actor: str) -> Plan:
     """Publish a definition, or return the published one. The same name and version with other content is refused."""
     definition = await resolve_schemas(transactor, definition, tenant=tenant)
+    definition = await pin_children(transactor, definition, tenant=tenant)
     document = encode_definition(definition)
     digest = digest_of(document)
     stored = await transactor.store.publish(
@@ -59,6 +61,7 @@ async def as_draft(transactor: Transactor, definition: Definition, *, tenant: st
     """The definition under a version in which it can be published: its own, the newest if that has the same content,
     or the next one."""
     definition = await resolve_schemas(transactor, definition, tenant=tenant)
+    definition = await pin_children(transactor, definition, tenant=tenant)
     own = await transactor.store.read_definition(tenant, definition.name, definition.version)
     if own is None or own.digest == digest_of(encode_definition(definition)):
         return definition

@@ -30,7 +30,7 @@ from stepkeep.kernel.start_template import StartTemplate, start_template
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
 from stepkeep.operations.adopting import Continuations, adopted_runs, adoption_rows, continued_runs
-from stepkeep.operations.batch import DecisionBatch
+from stepkeep.operations.batch import DecisionBatch, notices_of
 from stepkeep.operations.declared_hooks import hook_cursors
 from stepkeep.operations.first_messages import delivered, kept_event, with_messages
 from stepkeep.operations.group_commit import Submissions, all_or_each
@@ -148,7 +148,7 @@ class Starter:
         self._lane: Submissions[StartRequest, Started] = Submissions(
             self._start_batch, size_bytes=lambda request: len(request.input)
         )
-        self._live = transactor.plans.live
+        self._live = self.live = transactor.plans.live
         self.quotas = QuotaKeeper(transactor.store)
         self._templates: dict[tuple[int, bool], tuple[Plan, StartTemplate | None]] = {}
 
@@ -497,6 +497,9 @@ class Starting:
         self.write.new_runs.append(created)
         self._continuations.take(request, self.write)
         self.write.payloads += request.adopted_payloads
+        self.write.children += created.children
+        self.write.recalls += created.recalls
+        self.write.notices += notices_of(created.run)
         if request.payload is not None:
             self.write.payloads.append(request.payload)
         if key is not None:
@@ -570,6 +573,8 @@ def _create(
         entries=(decision.entry,),
         outbox=decision.outbox,
         gates=decision.opened,
+        children=decision.children,
+        recalls=decision.recalls,
         deliveries=(
             *run_webhook(request, decision.run, loaded.now),
             *hook_cursors(definition, decision.run, loaded.now),

@@ -148,6 +148,7 @@ class Transactor:
         self.measures = Measures()
         self.spans: Spans | None = None
         self.succeeded: Succeeded = lambda key, plan, outputs: None
+        self.on_children: list[Callable[[], None]] = []
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
     async def submit(self, event: Event) -> Accepted:
@@ -313,6 +314,9 @@ class Transactor:
 
     def _committed(self, basis: Basis, write: Write, loaded: Loaded, seconds: float | None = None) -> None:
         self.measures.committed(basis, write, loaded, seconds)
+        if write.has_children:
+            for listener in self.on_children:
+                listener()
         if self.spans is not None:
             self.spans.committed(write, loaded)
 

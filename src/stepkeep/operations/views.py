@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.definition.conditions import render_output
@@ -25,6 +26,7 @@ from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Ph
 from stepkeep.kernel.stopping import is_in_doubt
 from stepkeep.operations import validate
 from stepkeep.operations.codec import HIDDEN
+from stepkeep.operations.family import family
 from stepkeep.operations.instants import dated, instant
 from stepkeep.operations.open_gates import asked_people
 from stepkeep.operations.plans import plan_for
@@ -105,6 +107,7 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
             ],
         }
     )
+    run |= await family(transactor, found.run, plan, run["cost"])
     return {"run": run, "steps": described}
 
 
@@ -147,17 +150,20 @@ async def is_asleep(transactor: Transactor, run: Run) -> bool:
 
 
 async def sleepers(transactor: Transactor, plan: Plan, tenant: str, run_id: str) -> list[bool]:
-    """For each step of a blocked run that waits, whether it sleeps; empty if its plan has no sleep."""
-    if not any(planned.sleeps or isinstance(planned.growth, Loop) for planned in plan.steps):
+    """For each step of a blocked run that waits, whether it goes on by itself; empty if its plan has no such step."""
+    if not plan.children and not any(planned.sleeps or isinstance(planned.growth, Loop) for planned in plan.steps):
         return []
     waiting = [step for step in await transactor.store.read_steps(tenant, run_id) if step.state in STEP_WAITING]
     return [is_sleep(plan, step) for step in waiting]
 
 
 def is_sleep(plan: Plan, step: Step) -> bool:
-    """Whether time alone ends the wait of this step: it sleeps, or is a loop between two of its elements."""
+    """Whether the wait of this step ends by itself: it sleeps, is a loop between two of its elements, or waits for a
+    child run."""
     planned = plan.at(step.no)
     if step.state is StepState.AWAITING_CHILDREN:
+        if planned.definition.child is not UNSET:
+            return True
         return isinstance(planned.growth, Loop) and step.unmet == 0
     return step.state is StepState.AWAITING_EVENT and planned.sleeps
 
@@ -305,6 +311,8 @@ def _kind(plan: Plan, step: Step) -> str:
             return "approval"
         if definition.wait is not None:
             return "sleep" if plan.at(step.no).sleeps else "wait"
+        if definition.child is not UNSET:
+            return "workflow"
     executor = plan.at(step.no).executor
     return "none" if executor is None else str(executor.__struct_config__.tag)
 

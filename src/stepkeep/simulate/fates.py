@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from stepkeep.kernel.definition import OnExhausted
 from stepkeep.kernel.plan import PlannedStep
@@ -27,6 +28,7 @@ class Part(StrEnum):
     HOLD = "hold"
     WAIT = "wait"
     HAND = "hand"
+    CHILD = "child"
     FIRST = "first"
     RULES = "rules"
     CONDITION = "condition"
@@ -78,6 +80,8 @@ WORDS = {
     (Part.HAND, Fate.COMPLETED_FAILED): "{step} is completed as Failed",
     (Part.HAND, Fate.COMPLETED_CANCELLED): "{step} is completed as Cancelled",
     (Part.HAND, Fate.EXPIRES): "{step} is not completed",
+    (Part.CHILD, Fate.FAILS): "the child of {step} fails",
+    (Part.CHILD, Fate.EXPIRES): "the child of {step} does not end in time",
     (Part.FIRST, Fate.BREAKS_RULES): "a rule before {step} does not hold",
     (Part.RULES, Fate.BREAKS_RULES): "{step} breaks its rules",
     (Part.RULES, Fate.LOSES_WORKERS): "{step} loses the workers that judge its rules",
@@ -130,6 +134,10 @@ def fates_of(planned: PlannedStep, state: StepState) -> Iterator[tuple[Place, Fa
         case StepState.AWAITING_COMPLETION:
             fates = (Fate.COMPLETED_FAILED, Fate.COMPLETED_CANCELLED, Fate.EXPIRES)
             yield from ((Place(Part.HAND, no), fate) for fate in fates)
+        case StepState.AWAITING_CHILDREN:
+            yield Place(Part.CHILD, no), Fate.FAILS
+            if (child := planned.definition.child) is not UNSET and child.deadline is not None:
+                yield Place(Part.CHILD, no), Fate.EXPIRES
         case _:
             return
 

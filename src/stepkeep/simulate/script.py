@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.events import (
     CancelRequested,
+    ChildEnded,
     CompletionSignalled,
     Event,
     GateDecided,
@@ -111,6 +112,8 @@ def _next_of(world: World, row: Step) -> Happening | None:
             fate = world.fate(Place(Part.HAND, row.no))
             signal = CompletionSignalled(**HEAD, no=row.no, token=TOKEN, outcome=_BY_HAND.get(fate, _SUCCEEDED))
             return _answered(world, row, fate, signal)
+        case StepState.AWAITING_CHILDREN:
+            return _child(world, row)
         case _:
             return None
 
@@ -118,6 +121,16 @@ def _next_of(world: World, row: Step) -> Happening | None:
 _DECIDED = {Fate.SKIPPED: HoldChoice.SKIP, Fate.FAILED: HoldChoice.FAIL}
 _SUCCEEDED = ManualOutcome.SUCCEEDED
 _BY_HAND = {Fate.COMPLETED_FAILED: ManualOutcome.FAILED, Fate.COMPLETED_CANCELLED: ManualOutcome.CANCELLED}
+
+
+def _child(world: World, row: Step) -> Happening | None:
+    """The end of a child. Its own failure paths are those of its workflow, which is simulated by itself."""
+    assert row.note is not None
+    fate, is_stopping = world.fate(Place(Part.CHILD, row.no)), world.run.state is RunState.STOPPING
+    state = RunState.CANCELLED if is_stopping else RunState.FAILED if fate is Fate.FAILS else RunState.SUCCEEDED
+    activation = row.note.activation or 0
+    ended = ChildEnded(**HEAD, no=row.no, activation=activation, child="child", state=state, error="simulated")
+    return _answered(world, row, fate, ended)
 
 
 def _when_due(row: Step) -> Happening | None:

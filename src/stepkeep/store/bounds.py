@@ -165,6 +165,16 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
         "created_at": TIME,
         "ended_at": TIME,
     },
+    "children": {
+        "no": STEP_NO,
+        "activation": SEQ,
+        "version": VERSION,
+        "requested_at": TIME,
+        "started_at": TIME,
+        "recalled_at": TIME,
+        "ended_at": TIME,
+        "todo_at": TIME,
+    },
     "sinks": {"takes": Bounds(1, 15, 15), "created_at": TIME},
     "deliveries": {
         "takes": Bounds(1, 15, 15),
@@ -231,6 +241,8 @@ def _check_rest(what: Write) -> None:
         _check_row("deliveries", cursor)
     for gate in (*what.gates, *(one for new in what.new_runs for one in new.gates)):
         _check_row("gates", gate)
+    for child in (*what.children, *what.begun):
+        _check_row("children", child)
     for vote in what.votes:
         _check_row("decisions", vote)
     for adoption in (one for new in what.new_runs for one in new.adoptions):

@@ -14,12 +14,29 @@ from stepkeep.errors import Quarantined, Unreadable
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, Origin, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.rows import (
+    Attempt,
+    Child,
+    Details,
+    Gate,
+    GateChange,
+    Message,
+    Notice,
+    Origin,
+    OutboxEntry,
+    Recall,
+    Run,
+    Step,
+    Vote,
+)
 from stepkeep.kernel.states import RunState
 from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
 from stepkeep.store.triggers import Backfill, Firing, TriggerChange, TriggerKey, TriggerRow
+
+NOT_REQUESTED = "the child was called back, or has started already; nothing was written"
+"""The refusal of a write that starts a child which is not requested any more."""
 
 CHUNK_BYTES = 1024 * 1024
 """The size of the chunks in which a large payload is kept."""
@@ -230,6 +247,8 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     gates: tuple[Gate, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
     adoptions: tuple[AdoptionRow, ...] = ()
+    children: tuple[Child, ...] = ()
+    recalls: tuple[Recall, ...] = ()
     idempotency: IdempotencyKey | None = None
 
 
@@ -273,6 +292,11 @@ class Write(msgspec.Struct, kw_only=True):
     gates: list[Gate] = []
     gate_changes: list[GateChange] = []
     votes: list[Vote] = []
+    children: list[Child] = []
+    begun: list[Child] = []
+    """Children whose runs it creates: each must still be requested, or the write fails as a whole (Conflict)."""
+    recalls: list[Recall] = []
+    notices: list[Notice] = []
     released_keys: list[BusinessKey] = []
     released_undo: list[RunKey] = []
     """Runs that no longer own the undo of what they adopted: new runs of this write take it."""
@@ -291,7 +315,12 @@ class Write(msgspec.Struct, kw_only=True):
     @property
     def _has_rare_rows(self) -> bool:
         rare = (self.new_steps, self.messages, self.consumed, self.outbox, self.released_keys, self.mailbox)
-        return any(rare) or bool(self.payloads) or self._has_gates or self.has_triggers
+        return any(rare) or bool(self.payloads) or self._has_gates or self.has_triggers or self.has_children
+
+    @property
+    def has_children(self) -> bool:
+        """Whether it asks for a child, starts one, calls one back or tells the end of one."""
+        return bool(self.children or self.begun or self.recalls or self.notices)
 
     @property
     def has_triggers(self) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 
 from stepkeep.errors import Unreadable
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Details, Gate, Message, Note, OutboxEntry, Run, Step, Vote, Worker
+from stepkeep.kernel.rows import Attempt, Child, Details, Gate, Message, Note, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.audit_rows import AuditRow
@@ -51,6 +51,7 @@ DELETE_ORDER = (
     "delete_deliveries",
     "delete_gates",
     "delete_adoptions",
+    "delete_children",
     "delete_decisions",
     "delete_signed_heads",
     "delete_run_details",
@@ -70,6 +71,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "gates": Gate,
     "decisions": Vote,
     "adoptions": AdoptionRow,
+    "children": Child,
     "signed_heads": SignedHead,
     "workers": Worker,
     "definitions": StoredDefinition,
@@ -118,7 +120,13 @@ class Column(msgspec.Struct, frozen=True):
 
 
 KINDS = {int: Kind.NUMBER, str: Kind.TEXT, bytes: Kind.BYTES, Note: Kind.NOTE, tuple: Kind.LIST}
-NAMED = {"tenant": Kind.TENANT, "run_id": Kind.RUN, "rerun_of": Kind.RUN, "source_run": Kind.RUN}
+NAMED = {
+    "tenant": Kind.TENANT,
+    "run_id": Kind.RUN,
+    "rerun_of": Kind.RUN,
+    "source_run": Kind.RUN,
+    "child_id": Kind.RUN,
+}
 
 
 @cache
@@ -180,6 +188,7 @@ outbox_from = reader(OutboxEntry)
 gate_from = reader(Gate)
 vote_from = reader(Vote)
 adoption_from = reader(AdoptionRow)
+child_from = reader(Child)
 signed_head_from = reader(SignedHead)
 idempotency_from = reader(IdempotencyKey)
 unchecked_definition = reader(StoredDefinition)

@@ -37,6 +37,7 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
+from stepkeep.store.children import ChildStore
 from stepkeep.store.deliveries import DeliveryStore
 from stepkeep.store.jobs import JobStore
 from stepkeep.store.mailbox import MailboxMessage
@@ -179,6 +180,8 @@ class Store(Protocol):
 
     @property
     def deliveries(self) -> DeliveryStore: ...
+    @property
+    def children(self) -> ChildStore: ...
     @property
     def jobs(self) -> JobStore: ...
 

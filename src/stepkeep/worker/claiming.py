@@ -37,7 +37,13 @@ class Claiming:
                 await self.release_unconfirmed()
                 queues = shared.slots.queues.all if kind is None else shared.slots.queues.of(kind)
                 claimer = shared.claimer(queues, limit, blocking)
-                return await shared.transactor.claim(claimer, limit=limit, after=after, run=shared.only_run)
+                claims = await shared.transactor.claim(claimer, limit=limit, after=after, run=shared.only_run)
+                for run in shared.family if shared.only_run is not None else ():
+                    left = limit - len(claims)
+                    if left <= 0:
+                        break
+                    claims += await shared.transactor.claim(claimer.having([]), limit=left, after=None, run=run)
+                return claims
         except UnconfirmedClaims as unknown:
             self._unconfirmed |= named(unknown.claims)
             raise

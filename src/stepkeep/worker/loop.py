@@ -25,6 +25,7 @@ from stepkeep.errors import InvalidInput, StoreError
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations import validate
+from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.codec import SEALED_QUEUE
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.jobs import JobSweep
@@ -178,6 +179,7 @@ class Worker:
         self._attempts = Attempts(self._shared, self._prepared)
         self._triggers = TriggerSweep(transactor)
         self._jobs = JobSweep(transactor)
+        self._children = ChildSweep(transactor) if transactor.has_database else None
         self._pollers = {
             kind: QueuePoller(self._settings, self._runtime, lambda: transactor.store.notifier.is_connected)
             for kind in Kind
@@ -267,7 +269,7 @@ class Worker:
 
     async def engage(self, begun: StartedHere) -> None:
         """Execute the steps of this run and of no other until `rest`: those claimed already, and those ready now."""
-        self._shared.only_run = (self._tenant, begun.started.run_id)
+        self._shared.only_run, self._shared.family = (self._tenant, begun.started.run_id), ()
         self._runner.use_context(copy_context())
         for poller in self._pollers.values():
             # The claim below replaces the polls that earlier notifications asked for.
@@ -296,7 +298,7 @@ class Worker:
         async with self._claiming:
             # A claim that was under way has arrived; from here on no more can arrive.
             self._engaged.clear()
-            self._shared.only_run = (self._tenant, NO_RUN)
+            self._shared.only_run, self._shared.family = (self._tenant, NO_RUN), ()
         self._scope_changed.set()
         self._runner.use_context(Context())
         await self._reports_written(self._settings.closing_seconds)
@@ -358,6 +360,8 @@ class Worker:
                     work["relay"] = self._relay
                 if self._transactor.has_database:
                     work["maintain"] = self._maintain
+                if self._children is not None and self._settings.children_seconds > 0:
+                    work["look after children"] = partial(self._look_after_children, self._children)
                 if self._settings.jobs_seconds > 0 and self._transactor.has_database:
                     work["carry out jobs"] = self._carry_out_jobs
                 work |= {"publish": self._publish, "tell progress": self._tell_progress}
@@ -373,6 +377,8 @@ class Worker:
                 await self._drain()
             finally:
                 unsubscribe()
+                if self._children is not None:
+                    self._children.close()
                 self._calls.close()
                 ending.cancel()
                 for chore in chores:
@@ -690,6 +696,17 @@ class Worker:
         await self._read_pauses()
         if await sweep_timers(self._transactor) + await self._triggers.sweep():
             self.wake()
+
+    async def _look_after_children(self, children: ChildSweep) -> None:
+        """Start and cancel child runs, and tell parents how they ended; at once if this process caused it."""
+        await self._runtime.wait(self._engaged, None)
+        await self._runtime.wait(children.changed, self._runtime.spread(self._settings.children_seconds))
+        found = await children.sweep()
+        if (own := self._shared.only_run) is not None and own[1] != NO_RUN:
+            self._shared.family = await children.family_of(own)
+        if found:
+            self.wake(new_queues=True)
+            self._note_change()
 
     async def _carry_out_jobs(self) -> None:
         """Go on with jobs on many runs. A task of its own: no sweep waits for them."""

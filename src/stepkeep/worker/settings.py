@@ -25,6 +25,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     - `lease_us`: overrides the definition's lease.
     - `sweep_seconds`: pause between two sweeps. A single survivor takes a dead worker's steps over within a second of
       their leases.
+    - `children_seconds`: the longest pause between two looks for child runs to start, to cancel or to tell about; 0
+      leaves them to other workers.
     - `maintain_seconds`: pause between two maintenance calls of the store; `first_maintain_seconds`: before the first.
     - `first_publish_seconds`: pause before a worker first publishes what it serves; later it publishes with each
       heartbeat.
@@ -45,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease_us: int | None = None
     heartbeat_seconds: float = 10.0
     sweep_seconds: float = 0.75
+    children_seconds: float = 0.75
     busy_poll_seconds: float = 0.002
     idle_poll_seconds: float = 0.5
     rare_poll_seconds: float = 5.0

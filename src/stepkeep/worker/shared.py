@@ -77,6 +77,8 @@ class Shared:
         self.may_claim = True
         self.has_sealed_runs = False
         self.only_run = only_run
+        self.family: tuple[RunKey, ...] = ()
+        """The live descendants of that run, whose steps it claims too."""
         self.misfits = Misfits(runtime)
         self.progress = ProgressBoard(transactor.payloads.seal)
         self._tasks: set[asyncio.Task[None]] = set()

@@ -152,9 +152,10 @@ def _cause_to_progress(plan: Plan, run: Run, rows: Rows) -> None:
         waits = any(row.state in STEP_WAITING for row in found)
         must(not runnable and waits, name, "run {} is blocked by nothing", run.id)
     elif run.state is RunState.STOPPING:
-        leased = any(row.worker is not None for row in found)
-        must(leased and run.due_at is not None, name, "run {} is stopping with no attempt or no grace period", run.id)
-        left = [row.no for row in found if row.state not in STEP_TERMINAL and row.worker is None]
+        in_flight = [row for row in found if row.worker is not None or row.state is StepState.AWAITING_CHILDREN]
+        right = bool(in_flight) and run.due_at is not None
+        must(right, name, "run {} is stopping with no attempt or no grace period", run.id)
+        left = [row.no for row in found if row.state not in STEP_TERMINAL and row not in in_flight]
         must(not left, name, "run {} is stopping, yet {} are left to be run", run.id, left)
     elif run.state is not RunState.PAUSED:
         must(bool(runnable), name, "run {} is {}, and no step is runnable", run.id, run.state)

@@ -273,6 +273,8 @@ class Session(Owner):
             await take(self, ("run", (change.run.tenant, change.run.id)))
         for changed in what.triggers:
             await take(self, ("trigger", (changed.row.tenant, changed.row.name)))
+        for child in self._live().children.written_by(what):
+            await take(self, ("child", child))
         for kept in sorted((sent.tenant, sent.key, sent.id) for sent in what.mailbox):
             await take(self, ("mail", kept))
         await self._move_cursors(what, offset)

@@ -215,6 +215,17 @@ def _is_held_back(tables: Tables, key: RunKey) -> bool:
     return tables.is_quarantined(key) or tables.deliveries.holds_back(key) or tables.triggers.holds_back(key)
 
 
+def _has_live_kin(tables: Tables, key: RunKey) -> bool:
+    """Whether something is left to do about a child of the run, or its own parent is live or not told of its end."""
+    link, rows = tables.children.link_of(*key), tables.children
+    if any(child.todo is not None for child in rows.of(*key)):
+        return True
+    if link is None:
+        return False
+    parent = tables.runs.get((link.tenant, link.run_id))
+    return link.todo is not None or (parent is not None and parent.ended_at is None)
+
+
 def finished(tables: Tables, which: FinishedFilter, *, also_quarantined: bool = False) -> list[str]:
     """Oldest first."""
     found = [
@@ -226,6 +237,7 @@ def finished(tables: Tables, which: FinishedFilter, *, also_quarantined: bool = 
         and which.after < run.id < which.before
         and which.workflow in (None, tables.details[key].workflow)
         and (also_quarantined or not _is_held_back(tables, key))
+        and (also_quarantined or not _has_live_kin(tables, key))
     ]
     return sorted(found)[: which.limit]
 

@@ -69,6 +69,7 @@ from stepkeep.store.records import (
     WorkerReport,
 )
 from stepkeep_lab.simulation import queries
+from stepkeep_lab.simulation.child_tables import ModelChildren
 from stepkeep_lab.simulation.database import Database, Session, lock_order
 from stepkeep_lab.simulation.delivery_tables import ModelDeliveries
 from stepkeep_lab.simulation.job_tables import ModelJobs
@@ -266,6 +267,7 @@ class ModelStore:
         tables = database.tables
         self.triggers = ModelTriggers(tables.triggers, tables.runs, tables.details, self.wire, self._clock)
         self.deliveries = ModelDeliveries(database, self.wire, self._clock)
+        self.children = ModelChildren(database, self.wire, self._clock)
         self.jobs = ModelJobs(database, self.wire, self._clock)
 
     @property

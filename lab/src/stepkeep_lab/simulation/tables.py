@@ -29,6 +29,7 @@ from stepkeep.store.change import (
 )
 from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
 from stepkeep.store.records import Evidence, Quarantine, SignedHead, WorkerReport
+from stepkeep_lab.simulation.child_tables import ChildRows
 from stepkeep_lab.simulation.delivery_tables import DeliveryRows
 from stepkeep_lab.simulation.job_tables import JobRows
 from stepkeep_lab.simulation.people_tables import PeopleRows
@@ -70,6 +71,7 @@ class Tables:
         self.people = PeopleRows()
         self.deliveries = DeliveryRows()
         self.jobs = JobRows()
+        self.children = ChildRows()
         self.signed_heads: dict[RunKey, dict[str, SignedHead]] = {}
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
@@ -224,6 +226,7 @@ class Tables:
 
     def _check_record(self, what: Write) -> None:
         self.triggers.check(what)
+        self.children.refuse(what)
         for attempt in what.attempts:
             if (attempt.no, attempt.fence) in self.attempts.get((attempt.tenant, attempt.run_id), {}):
                 raise Contended(MET)
@@ -285,6 +288,7 @@ class Tables:
                 raise Contended("a person decides once about a gate")
             mine[vote.no, vote.activation, vote.person] = vote
         self.triggers.write(what)
+        self.children.write(what)
         for payload in what.payloads:
             self.payloads.setdefault((payload.tenant, payload.run_id), {})[payload.digest] = payload.body
 
@@ -333,6 +337,7 @@ class Tables:
             rows.pop(key)
         self.gates.pop(key)
         self.adoptions.pop(key)
+        self.children.delete(*key)
         self.signed_heads.pop(key, None)
         self.votes.pop(key)
         self.evidence.pop(key, None)

@@ -45,6 +45,11 @@ LOOKS = {
     "unresponsive": Look("✗", "red", "unresponsive"),
     "draining": Look("▽", "yellow", "draining"),
     "shutdown": Look("■", "dim", "shut down"),
+    # links to child runs, where they have words of their own
+    "requested": Look("◌", "cyan", "requested"),
+    "started": Look("▶", "cyan", "started"),
+    "withdrawn": Look("■", "dim", "withdrawn"),
+    "refused": Look("✗", "red", "refused"),
     # attempts, where they have words of their own
     "timed_out": Look("✗", "red", "timed out"),
     "lost": Look("✗", "red", "lost"),

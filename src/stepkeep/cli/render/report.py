@@ -83,6 +83,7 @@ def tail(run: Mapping[str, Any], hints: Sequence[str]) -> list[RenderableType]:
     parts: list[RenderableType] = []
     if run["warnings"]:
         parts += [Text(), *(Text(inert_line(f"warning: {warning}"), "yellow") for warning in run["warnings"])]
+    parts += [Text(inert_line(line), "dim") for line in tree_lines(run)]
     if run["cost"]:
         spent = ", ".join(f"{amount:g} {kind}" for kind, amount in run["cost"].items())
         parts += [Text(), Text(f"cost: {spent}", "dim")]
@@ -91,6 +92,32 @@ def tail(run: Mapping[str, Any], hints: Sequence[str]) -> list[RenderableType]:
     if hints:
         parts += [Text(), *(Text(inert_line(hint)) for hint in hints)]
     return parts
+
+
+def tree_lines(run: Mapping[str, Any]) -> list[str]:
+    """The parent of a run, and the tree of runs below it."""
+    lines: list[str] = []
+    if (parent := run.get("parent")) is not None:
+        lines += ["", f"child of run {parent['run_id']}" + (", detached" if parent["mode"] == "detached" else "")]
+    if run.get("children"):
+        lines += ["", "child runs:", *_below(run["children"], "  ")]
+        if run.get("children_left_off"):
+            lines.append(f"  and {run['children_left_off']} more; `stepkeep show` of a child has those below it")
+        if run["tree_cost"] != run["cost"]:
+            spent = ", ".join(f"{amount:g} {kind}" for kind, amount in run["tree_cost"].items())
+            lines.append(f"cost with its child runs: {spent}")
+    return lines
+
+
+def _below(children: Sequence[Mapping[str, Any]], indent: str) -> list[str]:
+    lines = []
+    for child in children:
+        shown = look(child["state"])
+        detached = ", detached" if child["detached"] else ""
+        what = f"{child['step']}: {child['workflow']} v{child['version']} {shown.words}{detached}"
+        lines.append(f"{indent}{shown.mark} {what}, run {child['run_id']}")
+        lines += _below(child.get("children") or (), indent + "  ")
+    return lines
 
 
 def output_text(output: Any) -> Text:

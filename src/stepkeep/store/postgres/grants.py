@@ -18,9 +18,9 @@ MAX_NAME_BYTES = 63
 CHANGES_RUNS = {
     "insert": (
         *("steps", "attempts", "journal", "messages", "outbox", "payload_chunks", "gates", "decisions"),
-        *("deliveries", "adoptions"),
+        *("deliveries", "adoptions", "children"),
     ),
-    "update": ("runs", "steps", "messages", "gates", "deliveries", "adoptions"),
+    "update": ("runs", "steps", "messages", "gates", "deliveries", "adoptions", "children"),
     "delete": ("business_keys",),
 }
 """What every decision about a run may write. A business key is deleted when its run ends, and becomes free."""

@@ -40,6 +40,7 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
+from stepkeep.store.children import ChildTable
 from stepkeep.store.deliveries import DeliveryTables, Rows, Statement, worker_cursor, worker_target
 from stepkeep.store.jobs import JobTables
 from stepkeep.store.listing import TAKES, arguments, finder
@@ -136,6 +137,7 @@ class PostgresStore(SharedReads):
         self.quotas = QuotaTables(SQL, self._transact)
         self.triggers = TriggerTables(SQL, self._find, self._transact, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self.clock_offset, self._can_exist)
+        self.children = ChildTable(SQL, self._find, self._transact, lambda: self.clock_offset)
         self.jobs = JobTables(SQL, self._find, self._transact, lambda: self.clock_offset)
 
     @property

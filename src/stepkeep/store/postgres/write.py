@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from stepkeep.errors import Contended, InvariantBroken
+from stepkeep.errors import Conflict, Contended, InvariantBroken
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.store.change import Loaded, NewRun, Write
+from stepkeep.store.change import NOT_REQUESTED, Loaded, NewRun, Write
 from stepkeep.store.columns import people_values
 from stepkeep.store.postgres import parameters
 from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, names, numbers
@@ -37,6 +37,8 @@ async def write(connection: Connection, what: Write, clock_offset: int) -> None:
     if what.released_undo:
         tenants, run_ids = zip(*what.released_undo, strict=True)
         await execute(connection, SQL.release_adoptions, names(tenants), ids(run_ids))
+    if what.begun:
+        await _begin_children(connection, what)
     if what.new_runs:
         await _insert_runs(connection, what.new_runs, clock_offset=clock_offset)
     if what.has_hot_rows:
@@ -84,12 +86,32 @@ async def _write_rest(connection: Connection, what: Write, clock_offset: int) ->
         await execute(connection, SQL.update_gates, *parameters.arrays_of(what.gate_changes, Bytes()))
     if what.votes:
         await _insert(connection, SQL.insert_decisions, what.votes)
+    if what.has_children:
+        await _write_children(connection, what)
     if what.has_triggers:
         await _write_triggers(connection, what)
     for payload in what.payloads:
         owner = (payload.tenant, payload.run_id, payload.digest)
         for number, chunk in payload.chunks():
             await execute(connection, SQL.insert_payload_chunks, *owner, number, chunk)
+
+
+async def _begin_children(connection: Connection, what: Write) -> None:
+    """Before their runs are written: one that is not requested any more has a run, or must not have one."""
+    for begun in what.begun:
+        key = (begun.tenant, begun.run_id, begun.no, begun.activation)
+        if len(await fetch(connection, SQL.begin_child, *key, begun.started_at)) != 1:
+            raise Conflict(NOT_REQUESTED)
+
+
+async def _write_children(connection: Connection, what: Write) -> None:
+    for asked in what.children:
+        await execute(connection, SQL.insert_child, *people_values(asked))
+    for recall in what.recalls:
+        await execute(connection, SQL.recall_child, *people_values(recall))
+    for ended in what.notices:
+        given = (ended.tenant, ended.child_id, ended.outcome, ended.ended_at, ended.category, ended.error)
+        await execute(connection, SQL.end_child, *given)
 
 
 async def _write_triggers(connection: Connection, what: Write) -> None:

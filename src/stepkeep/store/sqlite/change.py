@@ -12,14 +12,14 @@ from typing import Any
 import apsw
 from msgspec.structs import replace
 
-from stepkeep.errors import Broken, Contended, InvariantBroken
+from stepkeep.errors import Broken, Conflict, Contended, InvariantBroken
 from stepkeep.kernel.decision import Involved, involved_in
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store import columns
 from stepkeep.store import shares as shared
 from stepkeep.store.bounds import check_write
-from stepkeep.store.change import Decide, Loaded, More, Propose, RunChange, RunKey, Spent, Want, Write
+from stepkeep.store.change import NOT_REQUESTED, Decide, Loaded, More, Propose, RunChange, RunKey, Spent, Want, Write
 from stepkeep.store.columns import json_text
 from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
@@ -301,6 +301,8 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
         many(SQL.release_business_keys, what.released_keys)
     if what.released_undo:
         many(SQL.release_adoptions, what.released_undo)
+    if what.begun:
+        _begin_children(connection, what)
     if what.new_runs:
         _write_new_runs(connection, what, loaded.now)
     if what.runs:
@@ -335,11 +337,27 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
         many(SQL.update_gates, map(rows.row_of, what.gate_changes))
     if what.votes:
         many(SQL.insert_decisions, map(rows.listing_row, what.votes))
+    if what.has_children:
+        _write_children(connection, what)
     if what.has_triggers:
         _write_triggers(connection, what)
     for payload in what.payloads:
         owner = (payload.tenant, payload.run_id, payload.digest)
         many(SQL.insert_payload_chunks, ((*owner, number, chunk) for number, chunk in payload.chunks()))
+
+
+def _begin_children(connection: apsw.Connection, what: Write) -> None:
+    """Before their runs are written: one that is not requested any more has a run, or must not have one."""
+    begun = [(one.tenant, one.run_id, one.no, one.activation, one.started_at) for one in what.begun]
+    if _count(connection, SQL.begin_child, begun) != len(begun):
+        raise Conflict(NOT_REQUESTED)
+
+
+def _write_children(connection: apsw.Connection, what: Write) -> None:
+    connection.executemany(SQL.insert_child, map(columns.people_values, what.children))
+    connection.executemany(SQL.recall_child, map(columns.people_values, what.recalls))
+    ended = [(one.tenant, one.child_id, one.outcome, one.ended_at, one.category, one.error) for one in what.notices]
+    connection.executemany(SQL.end_child, ended)
 
 
 def _write_triggers(connection: apsw.Connection, what: Write) -> None:

@@ -41,6 +41,7 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
+from stepkeep.store.children import ChildTable
 from stepkeep.store.columns import json_text
 from stepkeep.store.deliveries import DeliveryTables, Rows, Statement
 from stepkeep.store.jobs import JobTables
@@ -109,6 +110,7 @@ class SqliteStore(SharedReads):
         self.quotas = QuotaTables(SQL, self._transact)
         self.triggers = TriggerTables(SQL, self._find, self._transact, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self._clock.now(), self._can_exist)
+        self.children = ChildTable(SQL, self._find, self._transact, lambda: self._clock.now())
         self.jobs = JobTables(SQL, self._find, self._transact, lambda: self._clock.now())
         self._writer: Writer | None = None
         self._readers: Readers | None = None

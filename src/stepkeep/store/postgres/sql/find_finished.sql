@@ -1,4 +1,4 @@
--- Find runs of a tenant between two ids that ended by a given time and have nothing left to deliver, oldest
+-- Find runs of a tenant between two ids that ended by a given time and have nothing left to deliver or to tell, oldest
 -- first.
 select id::text
 from runs
@@ -13,5 +13,13 @@ where tenant = $1 and id > $2::uuid and id < $3::uuid and ended_at <= $4::bigint
     and not exists (
         select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
         where f.tenant = runs.tenant and f.source = runs.id::text and f.state = 'awaiting' and t.removed_at is null)
+    and not exists (
+        select 1 from children c
+        where c.tenant = runs.tenant and c.run_id = runs.id and c.todo is not null)
+    and not exists (
+        select 1 from children c
+        where c.tenant = runs.tenant and c.child_id = runs.id
+            and (c.todo is not null or exists (
+                select 1 from runs p where p.tenant = c.tenant and p.id = c.run_id and p.ended_at is null)))
 order by runs.id
 limit $5

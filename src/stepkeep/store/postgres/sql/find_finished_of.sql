@@ -1,4 +1,4 @@
--- Find runs of a workflow between two ids that ended by a given time and have nothing left to deliver, oldest
+-- Find runs of a workflow between two ids that ended by a given time and have nothing left to deliver or to tell, oldest
 -- first.
 select run.id::text
 from run_details as details
@@ -19,5 +19,13 @@ where details.tenant = $1 and details.workflow = $6 and details.run_id > $2::uui
     and not exists (
         select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
         where f.tenant = details.tenant and f.source = details.run_id::text and f.state = 'awaiting' and t.removed_at is null)
+    and not exists (
+        select 1 from children c
+        where c.tenant = details.tenant and c.run_id = details.run_id and c.todo is not null)
+    and not exists (
+        select 1 from children c
+        where c.tenant = details.tenant and c.child_id = details.run_id
+            and (c.todo is not null or exists (
+                select 1 from runs p where p.tenant = c.tenant and p.id = c.run_id and p.ended_at is null)))
 order by details.run_id
 limit $5

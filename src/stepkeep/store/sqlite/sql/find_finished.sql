@@ -1,4 +1,4 @@
--- Find runs of a tenant between two ids that ended by a given time and have nothing left to deliver, oldest
+-- Find runs of a tenant between two ids that ended by a given time and have nothing left to deliver or to tell, oldest
 -- first.
 select id
 from runs
@@ -14,5 +14,13 @@ where tenant = ?1 and id > ?2 and id < ?3 and ended_at <= ?4
     and not exists (
         select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
         where f.tenant = runs.tenant and f.source = runs.id and f.state = 'awaiting' and t.removed_at is null)
+    and not exists (
+        select 1 from children c
+        where c.tenant = runs.tenant and c.run_id = runs.id and c.todo is not null)
+    and not exists (
+        select 1 from children c
+        where c.tenant = runs.tenant and c.child_id = runs.id
+            and (c.todo is not null or exists (
+                select 1 from runs p where p.tenant = c.tenant and p.id = c.run_id and p.ended_at is null)))
 order by id
 limit ?5

@@ -1,4 +1,4 @@
--- Find runs of a workflow between two ids that ended by a given time and have nothing left to deliver, oldest
+-- Find runs of a workflow between two ids that ended by a given time and have nothing left to deliver or to tell, oldest
 -- first.
 select d.run_id
 from run_details d
@@ -15,5 +15,13 @@ where d.tenant = ?1 and d.workflow = ?6 and d.run_id > ?2 and d.run_id < ?3 and 
     and not exists (
         select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
         where f.tenant = d.tenant and f.source = d.run_id and f.state = 'awaiting' and t.removed_at is null)
+    and not exists (
+        select 1 from children c
+        where c.tenant = d.tenant and c.run_id = d.run_id and c.todo is not null)
+    and not exists (
+        select 1 from children c
+        where c.tenant = d.tenant and c.child_id = d.run_id
+            and (c.todo is not null or exists (
+                select 1 from runs p where p.tenant = c.tenant and p.id = c.run_id and p.ended_at is null)))
 order by d.run_id
 limit ?5

@@ -1,0 +1,107 @@
+"""Child runs of a step: their ids, how a step asks for one, and how it calls one back.
+
+A child is a run with its own record. The decisions of its parent only write what is to be done, and
+`operations/children.py` does it. What the end of a child means is in `children.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.kernel.draft import Draft, json_text
+from stepkeep.kernel.journal import payload_digest
+from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo, Note, Recall, Step
+from stepkeep.kernel.states import OnFailure, StepState
+from stepkeep.kernel.tables import StepTrigger
+
+VERSION = "8"
+"""The version of the UUID of a child; that of a run that somebody started is another."""
+
+
+def child_run_id(at: int, tenant: str, run_id: str, no: int, activation: int) -> str:
+    """The id of a child: a UUID of version 8, in the order of time, from its parent, step and activation.
+
+    >>> child_run_id(0, "t", "r", 1, 2)
+    '00000000-0000-8457-9821-06c0f485f987'
+    """
+    drawn = hashlib.sha256(f"{tenant}\x00{run_id}\x00{no}\x00{activation}".encode()).digest()
+    raw = bytearray((at // 1000).to_bytes(6, "big") + drawn[:10])
+    raw[6] = 0x80 | (raw[6] & 0x0F)
+    raw[8] = 0x80 | (raw[8] & 0x3F)
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def is_child(run_id: str) -> bool:
+    """Whether a run has the id of a child.
+
+    >>> is_child(child_run_id(0, "t", "r", 1, 2)), is_child("0198c0de-0000-7000-8000-000000000000")
+    (True, False)
+    """
+    return run_id[14:15] == VERSION
+
+
+def open_child(draft: Draft, step: Step, of: int | None) -> bool:
+    """Ask for the child of a step, which then waits for it. Returns whether it has succeeded: the child is detached."""
+    child = draft.planned(step).definition.child
+    assert child is not msgspec.UNSET
+    is_detached = child.detached is True
+    asked = Child(
+        tenant=step.tenant,
+        run_id=step.run_id,
+        no=step.no,
+        activation=draft.seq,
+        child_id=child_run_id(draft.now, step.tenant, step.run_id, step.no, draft.seq),
+        workflow=child.workflow,
+        version=child.version,
+        mode=ChildMode.DETACHED if is_detached else ChildMode.AWAITED,
+        state=ChildState.REQUESTED,
+        requested_at=draft.now,
+        todo=ChildTodo.START,
+        todo_at=draft.now,
+    )
+    draft.children.append(asked)
+    note = replace(step.note or Note(), activation=draft.seq)
+    due_at = None if is_detached or child.deadline is None else draft.now + child.deadline
+    waiting = draft.move(step, StepTrigger.CHILDREN_STARTED, of=of, due_at=due_at, note=note)
+    if not is_detached:
+        return False
+    output = json_text({"run_id": asked.child_id})
+    told = draft.move(waiting, StepTrigger.CHILDREN_SUCCEEDED, note=replace(note, output=output))
+    draft.move(told, StepTrigger.RULES_PASSED, digest=payload_digest(output.encode()))
+    return True
+
+
+def awaits_child(draft: Draft, step: Step) -> bool:
+    """Whether the step waits for a child run."""
+    return step.state is StepState.AWAITING_CHILDREN and draft.planned(step).definition.child is not msgspec.UNSET
+
+
+def recall(draft: Draft, step: Step) -> None:
+    """Call the child of a step back: it never starts, or it is cancelled; undone, if its parent is to be undone."""
+    if not awaits_child(draft, step) or step.note is None or step.note.activation is None:
+        return
+    planned, plan = draft.planned(step), draft.plan
+    undoes = OnFailure.COMPENSATE in (draft.policy, planned.on_failure) or plan.definition.compensate_always
+    draft.recalls.append(
+        Recall(
+            tenant=step.tenant,
+            run_id=step.run_id,
+            no=step.no,
+            activation=step.note.activation,
+            recall="undo" if undoes else "cancel",
+            recalled_at=draft.now,
+        )
+    )
+
+
+def has_children_out(draft: Draft) -> bool:
+    """Whether a step of the run still waits for a child run."""
+    numbers = draft.plan.children
+    if not numbers:
+        return False
+    draft.require(numbers)
+    return any(draft.step(no).state is StepState.AWAITING_CHILDREN for no in numbers)

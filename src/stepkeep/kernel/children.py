@@ -1,0 +1,56 @@
+"""What the end of a child run means for the step that waits for it.
+
+The news comes at least once and in any order with other events of the parent; only the first that is awaited counts.
+`decide` calls it; it starts and cancels nothing.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from stepkeep.kernel.child_runs import recall
+from stepkeep.kernel.decision import Accepted, Reply
+from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.events import ChildEnded
+from stepkeep.kernel.execution import pass_rules
+from stepkeep.kernel.failure import CHILDREN, DEADLINE, Settled, fail_for_good
+from stepkeep.kernel.journal import payload_digest
+from stepkeep.kernel.progress import settle
+from stepkeep.kernel.rows import Note, Step
+from stepkeep.kernel.states import Category, RunState, StepState
+from stepkeep.kernel.tables import StepTrigger
+
+CALLED_OFF = frozenset({RunState.CANCELLED, RunState.ROLLED_BACK, None})
+"""Ends of a child that was called back; None is one that never started."""
+
+
+def child_ended(draft: Draft, event: ChildEnded) -> Reply:
+    """A child has ended, or never started. News that came before, or that nothing waits for, changes nothing."""
+    step = draft.named(event.no)
+    is_awaited = step.note is not None and step.note.activation == event.activation
+    if step.state is not StepState.AWAITING_CHILDREN or not is_awaited:
+        return Accepted({"state": step.state}, repeated=True)
+    said = {"step": draft.planned(step).name, "child": event.child, "state": event.state or "not_started"}
+    draft.caused_by("child_ended", event.actor, said)
+    settle(draft, _end(draft, step, event))
+    return Accepted({"state": draft.step(event.no).state})
+
+
+def _end(draft: Draft, step: Step, event: ChildEnded) -> Settled | None:
+    if event.state is RunState.SUCCEEDED:
+        output = None if event.output is None else event.output.decode()
+        note = replace(step.note or Note(), output=output)
+        told = draft.move(step, StepTrigger.CHILDREN_SUCCEEDED, note=note)
+        return pass_rules(draft, told, payload_digest(event.output))
+    if draft.stopping and event.state in CALLED_OFF:
+        draft.move(step, StepTrigger.CANCELLED)
+        return None
+    ended = "was not started" if event.state is None else f"has ended {event.state}"
+    error = f"child run {event.child} {ended}" + (f": {event.error}" if event.error else "")
+    return fail_for_good(draft, step, CHILDREN, event.category or Category.EXTERNAL, error)
+
+
+def out_of_time(draft: Draft, step: Step) -> Settled | None:
+    """The deadline of a step with children has passed: they are called back, and the step has failed."""
+    recall(draft, step)
+    return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, "its children did not end before the deadline")

@@ -1,0 +1,234 @@
+"""Does what parents ask for about their child runs: start one, cancel one, and tell the parent how one ended.
+
+Each is a transaction of its own, and may be done twice: a child starts only if its row is still requested, a cancel
+repeats without harm, and a parent hears the same news once. Workers call the sweep; nothing is kept in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.definition.conditions import compile_inputs
+from stepkeep.errors import Conflict, ExpressionError, InvalidInput, NotFound, Refused, StepkeepError, StoreError
+from stepkeep.kernel.decision import asked_names
+from stepkeep.kernel.events import CancelRequested, ChildEnded
+from stepkeep.kernel.plan import ConditionView, Plan
+from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo, Details
+from stepkeep.kernel.states import Category, RunState
+from stepkeep.operations.pinned_children import MAX_TREE
+from stepkeep.operations.plans import plan_for
+from stepkeep.operations.publish import find_plan
+from stepkeep.operations.results import RunResult, read_results
+from stepkeep.operations.start import StartBatch, Starter, StartRequest
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.change import Loaded, More, RunKey, Write
+
+LIMIT = 100
+"""How many children one sweep looks after."""
+
+PUT_OFF_US = 30_000_000
+"""When something is tried again that failed for another reason than the child itself."""
+
+log = logging.getLogger(__name__)
+
+
+def actor_of(child: Child) -> str:
+    """The actor of what a parent causes in its child."""
+    return f"parent:{child.run_id}"
+
+
+class ChildSweep:
+    """Does what is due about children. One per worker; several may do the same at once."""
+
+    def __init__(self, transactor: Transactor) -> None:
+        self._transactor, self._starter = transactor, Starter(transactor)
+        self.changed = asyncio.Event()
+        """Set when a transaction of this process left something to do."""
+        transactor.on_children.append(self.changed.set)
+        self._acts: dict[ChildTodo, Callable[[Child], Awaitable[None]]] = {
+            ChildTodo.START: self._start,
+            ChildTodo.CANCEL: self._cancel,
+            ChildTodo.TELL: self._tell,
+        }
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._transactor.on_children.remove(self.changed.set)
+
+    async def sweep(self, limit: int = LIMIT) -> int:
+        """Do what is due. Returns how much was found."""
+        self.changed.clear()
+        due = await self._transactor.store.children.find_due(limit)
+        for child in due:
+            await self._look_after(child)
+        return len(due)
+
+    async def family_of(self, run: RunKey) -> tuple[RunKey, ...]:
+        """The live descendants of a run."""
+        found: list[RunKey] = []
+        generation = [run[1]]
+        while generation and len(found) < MAX_TREE:
+            children = [
+                child for one in generation for child in await self._transactor.store.children.read_all(run[0], one)
+            ]
+            generation = [child.child_id for child in children if child.state is ChildState.STARTED]
+            found += [(run[0], one) for one in generation]
+        return tuple(found)
+
+    async def _look_after(self, child: Child) -> None:
+        assert child.todo is not None
+        try:
+            await self._acts[child.todo](child)
+        except StoreError:
+            raise
+        except Exception as problem:
+            # It stays on record as not done, and the other children are not held up by it.
+            level = logging.WARNING if isinstance(problem, StepkeepError) else logging.ERROR
+            log.log(level, "child %s of run %s: %s", child.child_id, child.run_id, problem, exc_info=level > 30)
+            now = await self._transactor.store.now()
+            await self._save(replace(child, todo_at=now + PUT_OFF_US), child.todo)
+
+    async def _save(self, child: Child, was: ChildTodo) -> bool:
+        return await self._transactor.store.children.save(child, was)
+
+    # -- start -------------------------------------------------------------------------------------------------------
+    async def _start(self, child: Child) -> None:
+        try:
+            request = await self._request(child)
+        except (Refused, InvalidInput, NotFound, ExpressionError) as problem:
+            await self._refuse(child, str(problem))
+            return
+        try:
+            await self._transactor.run(lambda: _FirstOfChild(child, request, self._starter), None)
+        except Conflict:
+            # It was called back, or another worker has started it.
+            return
+        except (Refused, InvalidInput) as problem:
+            await self._refuse(child, str(problem))
+
+    async def _request(self, child: Child) -> StartRequest:
+        """The start of a child, from what its parent has recorded."""
+        transactor, tenant = self._transactor, child.tenant
+        plan = await find_plan(transactor, child.workflow, child.version, tenant=tenant)
+        record = await transactor.store.read_run(tenant, child.run_id)
+        if record is None:
+            raise NotFound(f"there is no run {child.run_id}")
+        details = await transactor.payloads.detail(record.details)
+        parent = await plan_for(transactor, record.run)
+        given = await self._given(child, parent, details)
+        asked = [details.created_by, *asked_names(details.asked_before)]
+        return await self._starter.reduced(
+            StartRequest(
+                plan=plan,
+                tenant=tenant,
+                actor=actor_of(child),
+                input=msgspec.json.encode(given),
+                run_id=child.child_id,
+                operation="child",
+                correlation_id=details.correlation_id,
+                priority=record.run.priority,
+                asked_before=msgspec.json.encode(sorted(set(asked))),
+            )
+        )
+
+    async def _given(self, child: Child, parent: Plan, details: Details) -> Any:
+        """The input of a child: the inputs of its step, from the input of the parent and the outputs of its steps."""
+        planned, transactor = parent.at(child.no), self._transactor
+        if planned.definition.inputs is None:
+            return None
+        template = compile_inputs(planned.definition.inputs, parent.definition)
+        numbers = {name: parent.numbers[name] for name in template.reads}
+        rows = await transactor.store.read_steps(child.tenant, child.run_id) if numbers else []
+        places = [(child.tenant, child.run_id, no) for no in numbers.values()]
+        found = await transactor.payloads.outputs(await transactor.store.read_outputs(places)) if places else {}
+        states = {step.no: step.state for step in rows}
+        return template.render(
+            ConditionView(
+                run_id=child.run_id,
+                input=details.input,
+                outputs={name: found.get((child.tenant, child.run_id, no)) for name, no in numbers.items()},
+                states={name: states[no] for name, no in numbers.items() if no in states},
+            )
+        )
+
+    async def _refuse(self, child: Child, error: str) -> None:
+        """The child cannot start: its parent is told why. Nobody waits for a detached one; its row keeps the reason."""
+        is_awaited = child.mode is ChildMode.AWAITED
+        refused = replace(
+            child,
+            state=ChildState.REFUSED,
+            category=Category.VALIDATION,
+            error=error,
+            todo=ChildTodo.TELL if is_awaited else None,
+            todo_at=child.todo_at if is_awaited else None,
+        )
+        if await self._save(refused, ChildTodo.START):
+            self.changed.set()
+            if not is_awaited:
+                log.warning("the detached child %s of run %s could not start: %s", child.child_id, child.run_id, error)
+
+    # -- cancel ------------------------------------------------------------------------------------------------------
+    async def _cancel(self, child: Child) -> None:
+        event = CancelRequested(
+            tenant=child.tenant,
+            run_id=child.child_id,
+            actor=actor_of(child),
+            compensate=child.recall == "undo",
+            reason=f"its parent {child.run_id} called it back",
+        )
+        [answer] = await self._transactor.submit_all([event])
+        if isinstance(answer, Exception) and not isinstance(answer, Conflict | NotFound):
+            raise answer
+        await self._save(replace(child, todo=None, todo_at=None), ChildTodo.CANCEL)
+
+    # -- tell --------------------------------------------------------------------------------------------------------
+    async def _tell(self, child: Child) -> None:
+        event = ChildEnded(
+            tenant=child.tenant,
+            run_id=child.run_id,
+            actor=f"child:{child.child_id}",
+            no=child.no,
+            activation=child.activation,
+            child=child.child_id,
+            state=child.outcome,
+            category=child.category,
+            error=child.error,
+            output=await self._output(child),
+        )
+        [answer] = await self._transactor.submit_all([event])
+        if isinstance(answer, Exception) and not isinstance(answer, NotFound):
+            raise answer
+        await self._save(replace(child, todo=None, todo_at=None), ChildTodo.TELL)
+
+    async def _output(self, child: Child) -> bytes | None:
+        if child.outcome is not RunState.SUCCEEDED:
+            return None
+        key = (child.tenant, child.child_id)
+        found = await read_results(self._transactor, await self._transactor.store.read_states([key]))
+        result = found.get(key)
+        if isinstance(result, Exception):
+            raise result
+        return msgspec.json.encode(result.output) if isinstance(result, RunResult) else None
+
+
+class _FirstOfChild(StartBatch):
+    """The start of a child: its run is created in the transaction that finds it still requested."""
+
+    def __init__(self, child: Child, request: StartRequest, starter: Starter) -> None:
+        super().__init__([request], starter.template, starter.live)
+        self._child = child
+
+    def decide(self, loaded: Loaded) -> More | Write:
+        found = super().decide(loaded)
+        if isinstance(found, Write):
+            [answer] = self.answers
+            if isinstance(answer, Exception):
+                raise answer
+            found.begun = [replace(self._child, started_at=loaded.now)]
+        return found

@@ -1,0 +1,87 @@
+"""The tree of a run: its parent, and its child runs with their states and what they cost. Reads only.
+
+`views.describe_run` adds it to the view of a run that has a parent or children; nothing is read for any other run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.json import decode
+
+from stepkeep.kernel.child_runs import is_child
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Child, ChildMode, ChildState, Run
+from stepkeep.operations.plans import plan_for
+from stepkeep.operations.transact import Transactor
+
+MOST_SHOWN = 200
+"""How many runs of a tree are shown."""
+
+
+def has_children(plan: Plan) -> bool:
+    """Whether runs of this plan start child runs."""
+    return any(step.definition.child is not UNSET for step in plan.steps)
+
+
+async def family(transactor: Transactor, run: Run, plan: Plan, cost: dict[str, float]) -> dict[str, Any]:
+    """The parts of a run's view about its tree: `parent`, `children` and `tree_cost`; empty without either."""
+    shown: dict[str, Any] = {}
+    if is_child(run.id) and (link := await transactor.store.children.read_link(run.tenant, run.id)) is not None:
+        shown["parent"] = {"run_id": link.run_id, "no": link.no, "activation": link.activation, "mode": link.mode}
+    if has_children(plan):
+        tree = _Tree(transactor)
+        shown["children"] = await tree.below(run, plan)
+        shown["tree_cost"] = _sum([cost, *tree.costs])
+        if tree.left_off:
+            shown["children_left_off"] = tree.left_off
+    return shown
+
+
+class _Tree:
+    """The runs below a run, depth first, up to a limit."""
+
+    def __init__(self, transactor: Transactor) -> None:
+        self._transactor = transactor
+        self.costs: list[dict[str, float]] = []
+        self.left_off = 0
+
+    async def below(self, run: Run, plan: Plan) -> list[dict[str, Any]]:
+        return [
+            await self._described(child, plan)
+            for child in await self._transactor.store.children.read_all(run.tenant, run.id)
+        ]
+
+    async def _described(self, child: Child, plan: Plan) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            "step": plan.at(child.no).name,
+            "run_id": child.child_id,
+            "workflow": child.workflow,
+            "version": child.version,
+            "detached": child.mode is ChildMode.DETACHED,
+            "state": child.state if child.outcome is None else child.outcome,
+            "error": child.error,
+        }
+        if child.state not in (ChildState.STARTED, ChildState.ENDED):
+            return shown
+        if len(self.costs) >= MOST_SHOWN:
+            self.left_off += 1
+            return shown
+        record = await self._transactor.store.read_run(child.tenant, child.child_id)
+        if record is None:
+            return shown | {"is_deleted": True}
+        attempts = await self._transactor.store.read_attempts(child.tenant, child.child_id)
+        cost = _sum([decode(one.cost) for one in attempts if one.cost is not None])
+        self.costs.append(cost)
+        below = await plan_for(self._transactor, record.run)
+        shown |= {"state": record.run.state, "error": record.run.error, "cost": cost}
+        return shown | {"children": await self.below(record.run, below) if has_children(below) else []}
+
+
+def _sum(costs: list[dict[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for cost in costs:
+        for kind, amount in cost.items():
+            total[kind] = total.get(kind, 0) + amount
+    return total

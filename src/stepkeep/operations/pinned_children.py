@@ -1,0 +1,79 @@
+"""Pins the workflows that a definition starts as children, when it is published: each to one published version.
+
+A pinned version never changes, so a workflow cannot come to contain itself, and the depth and size of its tree of runs
+are known before any run. `publish` calls it.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.definition import Definition, decode_definition
+from stepkeep.operations.transact import Transactor
+
+MAX_DEPTH = 8
+"""How many generations of runs a workflow may have, itself included."""
+
+MAX_TREE = 1000
+"""How many runs a run may come to, itself included."""
+
+
+async def pin_children(transactor: Transactor, definition: Definition, *, tenant: str) -> Definition:
+    """The definition with a version for every workflow that it starts; refused if one is not published."""
+    if all(step.child is UNSET for step in definition.steps):
+        return definition
+    own = await transactor.store.read_definition(tenant, definition.name, definition.version)
+    before = {} if own is None else _pins(decode_definition(own.document))
+    tree = _Tree(transactor, tenant)
+    steps, depth, size = [], 1, 1
+    for step in definition.steps:
+        child = step.child
+        if child is UNSET:
+            steps.append(step)
+            continue
+        if child.workflow == definition.name:
+            said = f"step {step.name} of {definition.name} starts {definition.name} itself, without an end."
+            raise InvalidInput(f"{said} Name another workflow.")
+        known = before.get((step.name, child.workflow), 0) if child.version == 0 else child.version
+        version, below, runs = await tree.measure(child.workflow, known or None, step.name)
+        steps.append(replace(step, child=replace(child, version=version)))
+        depth, size = max(depth, 1 + below), size + runs
+    if depth > MAX_DEPTH:
+        raise InvalidInput(
+            f"runs of {definition.name} would have {depth} generations; at most {MAX_DEPTH} are allowed."
+        )
+    if size > MAX_TREE:
+        raise InvalidInput(f"a run of {definition.name} would come to {size} runs; at most {MAX_TREE} are allowed.")
+    return replace(definition, steps=tuple(steps))
+
+
+def _pins(definition: Definition) -> dict[tuple[str, str], int]:
+    """The versions that a published definition has pinned, by step and workflow."""
+    return {
+        (step.name, step.child.workflow): step.child.version for step in definition.steps if step.child is not UNSET
+    }
+
+
+class _Tree:
+    """Measures published workflows: how many generations and runs one run of each comes to."""
+
+    def __init__(self, transactor: Transactor, tenant: str) -> None:
+        self._store, self._tenant = transactor.store, tenant
+        self._known: dict[tuple[str, int], tuple[int, int]] = {}
+
+    async def measure(self, name: str, version: int | None, step: str) -> tuple[int, int, int]:
+        """The version, its generations and its runs. Pinned versions are older than what pins them, so this ends."""
+        stored = await self._store.read_definition(self._tenant, name, version)
+        if stored is None:
+            which = name if version is None else f"version {version} of {name}"
+            raise NotFound(f"step {step} starts the workflow {which}, which is not published. Publish it first.")
+        place = (name, stored.version)
+        if place not in self._known:
+            depth, size = 1, 1
+            for (inner, child), pinned in _pins(decode_definition(stored.document)).items():
+                _, below, runs = await self.measure(child, pinned, inner)
+                depth, size = max(depth, 1 + below), size + runs
+            self._known[place] = (depth, size)
+        return (stored.version, *self._known[place])

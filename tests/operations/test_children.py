@@ -1,0 +1,450 @@
+"""Child runs, end to end on both stores: a workflow that starts other workflows, and what flows down and up."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
+
+import stepkeep
+from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.definition import Definition, Handler, StepDefinition, SubWorkflow, Undo
+from stepkeep.kernel.outcomes import Completed, Failed
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Child, ChildState
+from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
+from stepkeep.operations.children import ChildSweep
+from stepkeep.operations.expire import sweep_timers
+from tests.suites import in_proof
+from tests.workbench import SECOND, TENANT, Bench, on, task
+
+ASYNC = Callable[[Bench], Awaitable[None]]
+
+
+def call(name: str, order: int, workflow: str, after: tuple[str, ...] = (), **options: Any) -> StepDefinition:
+    """A step that starts a run of another workflow."""
+    child = SubWorkflow(
+        workflow=workflow,
+        version=options.pop("version", 0),
+        deadline=options.pop("deadline", None),
+        detached=options.pop("detached", UNSET),
+    )
+    plain = task(name, order, list(after))
+    return replace(plain, executor=None, child=child, **options)
+
+
+def flow(name: str, *steps: StepDefinition, **options: Any) -> Definition:
+    return Definition(name=name, version=options.pop("version", 1), steps=steps, **options)
+
+
+LEAF = flow("leaf", task("work", 0))
+MIDDLE = flow("middle", call("inner", 0, "leaf"))
+
+
+async def children(bench: Bench, run_id: str) -> list[Child]:
+    return await bench.store.children.read_all(TENANT, run_id)
+
+
+async def only_child(bench: Bench, run_id: str) -> Child:
+    [child] = await children(bench, run_id)
+    return child
+
+
+async def look_after(bench: Bench) -> None:
+    """Do what is due about children until nothing is."""
+    sweep = ChildSweep(bench.transactor)
+    while await sweep.sweep():
+        pass
+    sweep.close()
+
+
+async def finish(bench: Bench) -> None:
+    """Let everything happen that can: work, and what is due about children."""
+    while True:
+        await look_after(bench)
+        if not await bench.work_off():
+            return
+
+
+def test_a_child_runs_for_its_step_and_brings_its_output(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.publish(LEAF)
+        run = await bench.start(flow("parent", call("sub", 0, "leaf"), task("after", 1, ["sub"])))
+        assert await bench.step_states(run) == [StepState.AWAITING_CHILDREN, StepState.PENDING]
+        assert (await only_child(bench, run)).state is ChildState.REQUESTED
+        await look_after(bench)
+        child = await only_child(bench, run)
+        assert child.state is ChildState.STARTED
+        [claim] = await bench.claim(1)
+        assert claim.run_id == child.child_id
+        await bench.report(claim, Completed(output=b'{"parcel":7}'))
+        assert await bench.state(child.child_id) is RunState.SUCCEEDED
+        assert await bench.state(run) is RunState.BLOCKED
+        await look_after(bench)
+        assert await bench.step_states(run) == [StepState.SUCCEEDED, StepState.READY]
+        outputs = await bench.store.read_outputs([(TENANT, run, 0)])
+        assert outputs[TENANT, run, 0] == b'{"parcel":7}'
+        await finish(bench)
+        assert await bench.state(run) is RunState.SUCCEEDED
+
+    on(database_url, body)
+
+
+def test_a_tree_of_three_levels_ends_with_its_leaf(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        for one in (LEAF, MIDDLE):
+            await bench.publish(one)
+        run = await bench.start(flow("top", call("sub", 0, "middle")), correlation_id="order-7")
+        await finish(bench)
+        assert await bench.state(run) is RunState.SUCCEEDED
+        middle = await only_child(bench, run)
+        leaf = await only_child(bench, middle.child_id)
+        assert (middle.workflow, leaf.workflow) == ("middle", "leaf")
+        assert leaf.state is ChildState.ENDED
+        for one in (middle, leaf):
+            record = await bench.store.read_run(TENANT, one.child_id)
+            assert record is not None
+            assert record.details.correlation_id == "order-7"
+            assert record.details.created_by == f"parent:{one.run_id}"
+        assert await bench.store.children.read_link(TENANT, leaf.child_id) == leaf
+        assert await bench.store.children.read_link(TENANT, run) is None
+
+    on(database_url, body)
+
+
+def test_the_failure_of_a_child_fails_its_step_with_the_childs_words(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.publish(LEAF)
+        run = await bench.start(flow("parent", call("sub", 0, "leaf"), task("after", 1, ["sub"])))
+        await look_after(bench)
+        [claim] = await bench.claim(1)
+        await bench.report(claim, Failed(category=Category.VALIDATION, error="no such address", final=True))
+        await look_after(bench)
+        assert await bench.state(run) is RunState.FAILED
+        [step, after] = await bench.store.read_steps(TENANT, run)
+        assert step.state is StepState.FAILED
+        assert step.category is Category.VALIDATION
+        assert (step.error or "").endswith("has ended failed: no such address")
+        assert after.state is StepState.CANCELLED
+
+    on(database_url, body)
+
+
+def test_a_tolerated_child_is_skipped_and_its_run_goes_on(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.publish(LEAF)
+        run = await bench.start(flow("parent", call("sub", 0, "leaf", on_failure=OnFailure.SKIP), task("other", 1)))
+        await look_after(bench)
+        for claim in await bench.claim(2):
+            failed = Failed(category=Category.VALIDATION, error="no", final=True)
+            await bench.report(claim, failed if claim.run_id != run else None)
+        await finish(bench)
+        assert await bench.state(run) is RunState.SUCCEEDED
+        assert await bench.step_states(run) == [StepState.SKIPPED, StepState.SUCCEEDED]
+
+    on(database_url, body)
+
+
+def test_a_cancel_before_the_start_keeps_the_child_from_ever_starting(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.publish(LEAF)
+        run = await bench.start(flow("parent", call("sub", 0, "leaf")))
+        await bench.cancel(run)
+        assert await bench.state(run) is RunState.CANCELLED
+        assert (await only_child(bench, run)).state is ChildState.WITHDRAWN
+        await look_after(bench)
+        child = await only_child(bench, run)
+        assert await bench.store.read_run(TENANT, child.child_id) is None
+        assert child.todo is None
+
+    on(database_url, body)
+
+
+def test_a_cancel_flows_down_the_tree(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        for one in (LEAF, MIDDLE):
+            await bench.publish(one)
+        run = await bench.start(flow("top", call("sub", 0, "middle")))
+        await look_after(bench)
+        middle = await only_child(bench, run)
+        leaf = await only_child(bench, middle.child_id)
+        await bench.cancel(run)
+        await look_after(bench)
+        states = [await bench.state(one) for one in (run, middle.child_id, leaf.child_id)]
+        assert states == [RunState.CANCELLED] * 3
+
+    on(database_url, body)
+
+
+def test_a_parent_that_rolls_back_waits_for_its_live_child_to_undo_itself(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        undo = Undo(executor=Handler(name="noop"))
+        await bench.publish(flow("leaf", task("first", 0, undo=undo), task("second", 1, ["first"])))
+        steps = (call("sub", 0, "leaf"), task("beside", 1, on_failure=OnFailure.COMPENSATE))
+        run = await bench.start(flow("parent", *steps, on_failure=OnFailure.COMPENSATE))
+        await look_after(bench)
+        child = await only_child(bench, run)
+        claims = {claim.run_id: claim for claim in await bench.claim(2)}
+        await bench.report(claims[child.child_id], Completed(output=b"1"))
+        await bench.report(claims[run], Failed(category=Category.VALIDATION, error="no", final=True))
+        assert await bench.state(run) is RunState.STOPPING
+        assert (await bench.step_states(run))[0] is StepState.AWAITING_CHILDREN
+        await finish(bench)
+        assert await bench.state(child.child_id) is RunState.ROLLED_BACK
+        assert await bench.state(run) is RunState.FAILED
+        assert (await bench.step_states(run))[0] is StepState.CANCELLED
+
+    on(database_url, body)
+
+
+def test_when_the_grace_period_ends_before_the_child_its_effect_is_in_doubt(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.publish(LEAF)
+        undo = Undo(executor=Handler(name="noop"))
+        steps = (
+            call("sub", 0, "leaf", undo=undo),
+            task("done", 1, undo=undo),
+            task("beside", 2, ["done"], on_failure=OnFailure.COMPENSATE),
+        )
+        run = await bench.start(flow("parent", *steps, on_failure=OnFailure.COMPENSATE, grace=SECOND))
+        await bench.report((await bench.claim(1))[0])
+        await look_after(bench)
+        claims = {claim.run_id: claim for claim in await bench.claim(2)}
+        await bench.report(claims[run], Failed(category=Category.VALIDATION, error="no", final=True))
+        bench.store.clock_offset = 2 * SECOND
+        await sweep_timers(bench.transactor)
+        [sub, *_] = await bench.store.read_steps(TENANT, run)
+        assert sub.state is StepState.CANCELLED
+        assert (sub.error or "").startswith("IN_DOUBT: its child run")
+        await finish(bench)
+        record = await bench.store.read_run(TENANT, run)
+        assert record is not None
+        assert (record.run.state, record.run.rollback) == (RunState.FAILED, "partial")
+
+    on(database_url, body)
+
+
+def test_a_child_that_misses_its_deadline_is_called_back_and_its_step_fails(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.publish(LEAF)
+        run = await bench.start(flow("parent", call("sub", 0, "leaf", deadline=SECOND)))
+        await look_after(bench)
+        bench.store.clock_offset = 2 * SECOND
+        await sweep_timers(bench.transactor)
+        [step] = await bench.store.read_steps(TENANT, run)
+        assert (step.state, step.category) == (StepState.FAILED, Category.TIMEOUT)
+        await look_after(bench)
+        assert await bench.state((await only_child(bench, run)).child_id) is RunState.CANCELLED
+
+    on(database_url, body)
+
+
+def test_a_detached_child_is_not_waited_for_and_outlives_its_parent(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.publish(LEAF)
+        run = await bench.start(flow("parent", call("sub", 0, "leaf", detached=True)))
+        assert await bench.state(run) is RunState.SUCCEEDED
+        await look_after(bench)
+        child = await only_child(bench, run)
+        outputs = await bench.store.read_outputs([(TENANT, run, 0)])
+        assert outputs[TENANT, run, 0] == f'{{"run_id":"{child.child_id}"}}'.encode()
+        await finish(bench)
+        assert await bench.state(child.child_id) is RunState.SUCCEEDED
+        assert (await only_child(bench, run)).state is ChildState.ENDED
+
+    on(database_url, body)
+
+
+def test_two_sweeps_at_once_start_one_child_and_tell_its_end_once(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.publish(LEAF)
+        run = await bench.start(flow("parent", call("sub", 0, "leaf")))
+        sweeps = [ChildSweep(bench.transactor) for _ in range(3)]
+        await asyncio.gather(*(one.sweep() for one in sweeps))
+        assert await bench.work_off() == 1
+        await asyncio.gather(*(one.sweep() for one in sweeps))
+        assert await bench.state(run) is RunState.SUCCEEDED
+        causes = [entry.body.count(b'"child_ended"') for entry in await bench.store.read_journal(TENANT, run)]
+        assert sum(causes) == 1
+
+    on(database_url, body)
+
+
+def test_inputs_that_the_child_refuses_fail_the_step_before_any_run_exists(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.publish(replace(LEAF, input_fields=("address",)))
+        run = await bench.start(flow("parent", call("sub", 0, "leaf", inputs={"other": 1})))
+        await look_after(bench)
+        child = await only_child(bench, run)
+        assert child.state is ChildState.REFUSED
+        [step] = await bench.store.read_steps(TENANT, run)
+        assert (step.state, step.category) == (StepState.FAILED, Category.VALIDATION)
+        assert "was not started" in (step.error or "")
+        assert await bench.store.read_run(TENANT, child.child_id) is None
+
+    on(database_url, body)
+
+
+def test_the_version_of_a_child_is_pinned_when_its_parent_is_published(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.publish(LEAF)
+        parent = flow("parent", call("sub", 0, "leaf"))
+        plan = await bench.publish(parent)
+        await bench.publish(replace(LEAF, version=2))
+        assert (await bench.publish(parent)).digest == plan.digest, "a published version keeps its pins"
+        later = await bench.publish(replace(parent, version=2))
+        assert [one.steps[0].definition.child.version for one in (plan, later)] == [1, 2]  # type: ignore[union-attr]
+
+    on(database_url, body)
+
+
+@pytest.mark.parametrize(
+    ("step", "problem", "words"),
+    [
+        (call("sub", 0, "nothing"), NotFound, "starts the workflow nothing, which is not published"),
+        (call("sub", 0, "leaf", version=9), NotFound, "version 9 of leaf"),
+        (call("sub", 0, "parent"), InvalidInput, "starts parent itself"),
+    ],
+)
+def test_a_workflow_that_is_unknown_or_contains_itself_is_refused(
+    database_url: str, step: StepDefinition, problem: type[Exception], words: str
+) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.publish(LEAF)
+        with pytest.raises(problem, match=words):
+            await bench.publish(flow("parent", step))
+
+    on(database_url, body)
+
+
+def test_a_tree_that_is_too_deep_or_too_large_is_refused(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        await bench.publish(flow("g0", task("work", 0)))
+        for depth in range(1, 8):
+            await bench.publish(flow(f"g{depth}", call("sub", 0, f"g{depth - 1}")))
+        with pytest.raises(InvalidInput, match="9 generations; at most 8"):
+            await bench.publish(flow("g8", call("sub", 0, "g7")))
+        await bench.publish(flow("wide", *(call(f"c{no}", no, "g0") for no in range(99))))
+        with pytest.raises(InvalidInput, match="1001 runs; at most 1000"):
+            await bench.publish(flow("wider", *(call(f"c{no}", no, "wide") for no in range(10))))
+
+    on(database_url, body)
+
+
+def test_a_child_is_kept_while_its_parent_lives(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        from stepkeep.store.records import FinishedFilter
+
+        await bench.publish(LEAF)
+        run = await bench.start(flow("parent", call("sub", 0, "leaf"), task("after", 1, ["sub"])))
+        await look_after(bench)
+        await bench.report((await bench.claim(1))[0])
+        everything = FinishedFilter(tenant=TENANT, limit=10)
+        assert await bench.store.find_finished(everything) == []
+        await finish(bench)
+        child = await only_child(bench, run)
+        assert sorted(await bench.store.find_finished(everything)) == sorted([run, child.child_id])
+
+    on(database_url, body)
+
+
+DIALECTS = ("native", "ioa", "run", "linear", "action", "workstream")
+
+
+def certified(database_url: str, *runs: str) -> None:
+    """Each run is certified in every dialect."""
+    with stepkeep.open(database_url) as engine:
+        for run in runs:
+            certificate = engine.certify(run)
+            assert certificate.ok, certificate.page()
+
+
+def test_parents_and_children_are_certified_however_they_end(database_url: str) -> None:
+    undo = Undo(executor=Handler(name="noop"))
+
+    async def body(bench: Bench) -> list[str]:
+        await bench.publish(flow("leaf", task("first", 0, undo=undo), task("second", 1, ["first"])))
+        steps = (call("sub", 0, "leaf", deadline=60 * SECOND), task("beside", 1), task("after", 2, ["sub", "beside"]))
+        parent = await bench.publish(flow("parent", *steps, on_failure=OnFailure.COMPENSATE, grace=SECOND))
+        detached = await bench.publish(flow("fire", call("sub", 0, "leaf", detached=True), task("after", 1, ["sub"])))
+        tolerant = await bench.publish(flow("calm", call("sub", 0, "leaf", on_failure=OnFailure.SKIP)))
+        runs: list[str] = []
+
+        async def begun(plan: Plan) -> tuple[str, str]:
+            run = (await bench.begin(plan)).run_id
+            await look_after(bench)
+            child = await only_child(bench, run)
+            runs.extend([run, child.child_id])
+            return run, child.child_id
+
+        bad = Failed(category=Category.VALIDATION, error="no", final=True)
+        for plan in (parent, detached, tolerant):
+            await begun(plan)
+            await finish(bench)
+        for plan in (parent, tolerant):
+            _, child = await begun(plan)
+            for claim in await bench.claim(5):
+                await bench.report(claim, bad if claim.run_id == child else None)
+            await finish(bench)
+        run, child = await begun(parent)
+        claims = {claim.run_id: claim for claim in await bench.claim(5)}
+        await bench.report(claims[child], None)
+        await bench.report(claims[run], bad)
+        await finish(bench)
+        run, child = await begun(parent)
+        await bench.cancel(run)
+        await finish(bench)
+        run, child = await begun(parent)
+        await bench.cancel(run, compensate=True)
+        await finish(bench)
+        for offset, plan in ((120, parent), (240, parent)):
+            run, child = await begun(plan)
+            if offset == 240:
+                await bench.cancel(run, compensate=True)
+            bench.store.clock_offset = offset * SECOND
+            await sweep_timers(bench.transactor)
+            await finish(bench)
+        return runs
+
+    runs = on(database_url, body)
+    assert len(runs) == 20
+    certified(database_url, *runs)
+
+
+PROCESS = Path(__file__).with_name("children_process.py")
+
+
+@pytest.mark.parametrize("step", [4, in_proof(1)])
+def test_a_tree_survives_workers_that_are_killed_after_their_commits(database_url: str, step: int) -> None:
+    """kill -9 after the first commit of a worker, then after a later one, until one comes through."""
+
+    async def begin(bench: Bench) -> str:
+        for one in (LEAF, MIDDLE):
+            await bench.publish(one)
+        return await bench.start(flow("top", call("sub", 0, "middle"), task("last", 1, ["sub"])))
+
+    async def look(bench: Bench) -> tuple[list[str], list[RunState]]:
+        runs = [run]
+        for one in runs:
+            runs.extend(child.child_id for child in await children(bench, one))
+        return runs, [await bench.state(one) for one in runs]
+
+    run, killed = on(database_url, begin), 0
+    for commits in range(1, 60, step):
+        command = [sys.executable, str(PROCESS), database_url, run, str(commits)]
+        ended = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
+        assert ended.returncode in (0, -9), ended.stderr
+        killed += ended.returncode == -9
+        if ended.returncode == 0:
+            break
+    assert killed > 0
+    runs, states = on(database_url, look)
+    assert states == [RunState.SUCCEEDED] * 3
+    certified(database_url, *runs)
