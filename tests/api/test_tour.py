@@ -166,14 +166,6 @@ async def _runs(tour: Tour) -> str:
     rerun = await tour("POST", f"/runs/{run}/rerun", {"input": {"name": "Cy"}}, 201, headers={"Idempotency-Key": "two"})
     same = await tour("POST", f"/runs/{run}/rerun", {"input": {"name": "Cy"}}, 200, headers={"Idempotency-Key": "two"})
     assert same["run_id"] == rerun["run_id"]
-    preview = await tour("POST", f"/runs/{run}/continuation-preview", {"how": "fork", "start": "greet"})
-    assert preview["runs_again"] == ["greet"]
-    await tour("POST", f"/runs/{run}/retry", None, 409)
-    body = {"at": "greet", "input": {"name": "Dee"}}
-    fork = await tour("POST", f"/runs/{run}/fork", body, 201, headers={"Idempotency-Key": "three"})
-    assert (await tour("GET", f"/runs/{fork['run_id']}/result?wait=30"))["output"] == "Hello, Dee"
-    from_step = await tour("POST", f"/runs/{run}/rerun-from", {"start": "greet"}, 201)
-    assert (await tour("GET", f"/runs/{from_step['run_id']}/result?wait=30"))["state"] == "succeeded"
     assert (await tour("GET", f"/runs/{rerun['run_id']}/result?wait=30"))["output"] == "Hello, Cy"
     listed = await tour("GET", "/runs?limit=2")
     assert len(listed["runs"]) == 2
@@ -183,6 +175,14 @@ async def _runs(tour: Tour) -> str:
     assert [one["id"] for one in (await tour("GET", "/runs?business_key=k-1&until=2000-01-01T00:00Z"))["runs"]] == []
     assert (await tour("GET", "/runs?as=ioa"))["runs"][0]["state"]
     assert (await tour("GET", f"/runs/{run}"))["run"]["labels"] == {"team": "a"}
+    preview = await tour("POST", f"/runs/{idle}/continuation-preview", {"how": "fork", "start": "greet"})
+    assert preview["runs_again"] == ["greet"]
+    await tour("POST", f"/runs/{idle}/retry", None, 409)
+    body = {"at": "greet", "input": {"name": "Dee"}}
+    fork = await tour("POST", f"/runs/{idle}/fork", body, 201, headers={"Idempotency-Key": "three"})
+    assert (await tour("GET", f"/runs/{fork['run_id']}/result?wait=30"))["output"] == "Hello, Dee"
+    from_step = await tour("POST", f"/runs/{idle}/rerun-from", {"start": "greet"}, 201)
+    assert (await tour("GET", f"/runs/{from_step['run_id']}/result?wait=30"))["state"] == "succeeded"
     return run
 
 

@@ -161,6 +161,9 @@ def test_two_retries_at_once_make_one_run(database_url: str) -> None:
         tries = [engine.continuations.retry(first) for _ in range(5)]
         found = await asyncio.gather(*tries, return_exceptions=True)
         assert sorted(type(one).__name__ for one in found) == ["Conflict"] * 4 + ["Started"]
+        other = await failed(engine, "ship")
+        once = [await engine.continuations.retry(other, idempotency_key="once") for _ in range(2)]
+        assert [one.created for one in once] == [True, False]
         same = [engine.continuations.fork(first, "ship", idempotency_key="k") for _ in range(3)]
         assert len({one.run_id for one in await asyncio.gather(*same)}) == 1
 

@@ -18,6 +18,7 @@ from tests.store.values import TENANT as VALUES_TENANT
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, gate, report_of, task
 
 from stepkeep.definition.policy import publishable_policy
+from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, StepDefinition, SubWorkflow, Undo, Wait
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
@@ -27,6 +28,7 @@ from stepkeep.operations import jobs, people, policies, sinks, views, workers
 from stepkeep.operations.access import Acting
 from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.expire import sweep
+from stepkeep.operations.going_on import Wanted, go_on
 from stepkeep.operations.jobs import JobSweep
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.log import export_run, export_worker
@@ -369,6 +371,21 @@ async def _trouble(bench: Bench) -> None:
     run = await bench.start(WORK, business_key="given up")
     await people.cancel(bench.transactor, run, tenant=TENANT, actor=ACTOR)
     await rerun(bench.transactor, bench.starter, run, tenant=TENANT, actor=ACTOR, idempotency_key="again")
+    await _continuation(bench)
+
+
+async def _continuation(bench: Bench) -> None:
+    """A run is retried twice, and each retry takes over what was done."""
+    run = await bench.start(chain("continued", 2), priority=100)
+    [claim] = await bench.claim(1)
+    await bench.report(claim, DONE)
+    for _ in range(3):
+        [claim] = await bench.claim(1)
+        await bench.report(claim, Failed(category=Category.AUTH, error="no"))
+        wanted = Wanted(how=GoingOn.RETRY)
+        started = await go_on(bench.transactor, bench.starter, run, wanted, tenant=TENANT, actor=ACTOR)
+        run = started.run_id
+    await people.cancel(bench.transactor, run, tenant=TENANT, actor=ACTOR)
 
 
 async def _workers(bench: Bench) -> None:

@@ -110,6 +110,10 @@ async def go_on(
 async def preview(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant: str, actor: str) -> dict[str, Any]:
     """What would run again, what would be adopted, and which effects may happen twice. It writes nothing."""
     found = await _prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
+    if wanted.how is GoingOn.RETRY:
+        # The start itself asks in its transaction, after it has looked for the idempotency key.
+        sources = sorted({one.run for _, _, one in found.continuation.in_order()})
+        refuse_second_owner(found.continuation, tenant, await transactor.store.read_adoptions(tenant, sources))
     old = await plan_for(transactor, found.whole.record.run)
     rows = {step.no: step for step in found.whole.steps}
     steps = [_told(choice, old, rows, found.plan) for choice in found.choices]
@@ -172,9 +176,6 @@ async def _prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, tenan
             f"run {run_id} cannot go on under version {plan.definition.version}: {found[0]}.", {"reasons": found}
         )
     continuation, references = await _continuation(transactor, whole, old, plan, wanted, adopted)
-    if wanted.how is GoingOn.RETRY:
-        sources = sorted({one.run for _, _, one in continuation.in_order()})
-        refuse_second_owner(continuation, tenant, await transactor.store.read_adoptions(tenant, sources))
     return _Prepared(
         whole=whole,
         plan=plan,

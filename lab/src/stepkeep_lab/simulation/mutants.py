@@ -543,7 +543,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "rerun-forgets",
         "a rerun forgets the person who asked for the run that it repeats",
-        "operations.rerun:_requesters",
+        "operations.rerun:requesters_of",
         "{old.created_by, *asked_names(old.asked_before)}",
         "{*asked_names(old.asked_before)}",
     ),

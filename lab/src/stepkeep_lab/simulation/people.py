@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stepkeep.errors import Contended, Refused, StoreError
+from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND
@@ -21,6 +22,8 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, StepState
 from stepkeep.operations import mailbox, pausing, people, quarantine
+from stepkeep.operations.going_on import Wanted, go_on
+from stepkeep.operations.plans import plan_of
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
 from stepkeep.store.principals import MembershipRow, Principal, PrincipalKind, SubjectKind
@@ -543,15 +546,10 @@ class People:
         if self._reruns > self._fourth:
             return
         self._reruns += 1
-        key, actor = f"rerun-{self._reruns}", NAMES[self._reruns % len(NAMES)]
+        key, actor, turn = f"rerun-{self._reruns}", NAMES[self._reruns % len(NAMES)], self._reruns
 
         async def again() -> None:
-            started = await self._ask(
-                lambda server: rerun(
-                    server.transactor, server.starter, run.id, tenant=TENANT, actor=actor, idempotency_key=key
-                ),
-                again=True,
-            )
+            started = await self._ask(lambda server: _again(server, run, turn, key, actor), again=True)
             if started is not None:
                 self._ledger.acks.append(Ack("start", started.run_id, (key, b'{"n":1}')))
 
@@ -604,6 +602,19 @@ class People:
                 self._ledger.violation(f"step {step.no} of {run.id} waits for a token that nobody was given")
                 return
             self._finish(run, step, token, "Succeeded")
+
+
+async def _again(server: Server, run: Run, turn: int, key: str, actor: str) -> Started:
+    """Run a run again as a whole, or go on with it: in turn, so that every way is taken."""
+    by: dict[str, Any] = {"tenant": TENANT, "actor": actor, "idempotency_key": key}
+    if turn % 3 == 0:
+        return await rerun(server.transactor, server.starter, run.id, **by)
+    wanted = Wanted(how=GoingOn.RETRY)
+    if turn % 3 == 1:
+        plan = await plan_of(server.transactor, TENANT, run.id)
+        step = plan.steps[turn % plan.size].name
+        wanted = Wanted(how=(GoingOn.FORK, GoingOn.RERUN)[turn % 2], start=step)
+    return await go_on(server.transactor, server.starter, run.id, wanted, **by)
 
 
 def _only_reminds(step: Step) -> bool:

@@ -23,7 +23,7 @@ from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, WorkerState
-from stepkeep.operations import people, principals, start, workers
+from stepkeep.operations import going_on, people, principals, start, workers
 from stepkeep.operations.publish import publish
 from stepkeep.operations.transact import Transactor
 from stepkeep_lab.simulation.audit import Auditor
@@ -297,6 +297,7 @@ def _determined(seed: int) -> Iterator[None]:
     with ExitStack() as stack:
         stack.callback(global_random.setstate, kept)
         stack.enter_context(patch.object(start, "uuid7", next_id))
+        stack.enter_context(patch.object(going_on, "uuid7", next_id))
         stack.enter_context(patch.object(people, "uuid7", next_id))
         stack.enter_context(patch.object(workers, "new_id", worker_id))
         stack.enter_context(patch.object(principals, "uuid7", lambda: next_hex("0ca1")))

@@ -18,6 +18,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from stepkeep.errors import StepkeepError
+from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import SECOND, Definition
 from stepkeep.kernel.events import TimeCame
@@ -26,7 +27,9 @@ from stepkeep.kernel.outcomes import Outcome, RulesPassed
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import StepState
-from stepkeep.operations import pausing, people, quarantine, start, workers
+from stepkeep.operations import going_on, pausing, people, quarantine, start, workers
+from stepkeep.operations.going_on import Wanted
+from stepkeep.operations.plans import plan_of
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import start_idle
 from stepkeep.operations.transact import Claim
@@ -384,6 +387,21 @@ class Comparison:
         answers = await self.on_both(lambda bench, place: rerun(bench.transactor, bench.starter, run, **by), "rerun")
         self._remember(answers[0])
 
+    async def continue_run(self) -> None:
+        """Retry or fork a run; most are refused, because they have not ended."""
+        run, key = self.run(), self.random.choice((None, *KEYS))
+        how, number = self.random.choice(tuple(GoingOn)), self.random.randrange(9)
+        tenant = self.tenancy.name
+
+        async def act(bench: Bench, place: int) -> Any:
+            plan = await plan_of(bench.transactor, tenant, run)
+            start = None if how is GoingOn.RETRY else plan.steps[number % plan.size].name
+            by: dict[str, Any] = {"tenant": tenant, "actor": ACTOR, "idempotency_key": key}
+            return await going_on.go_on(bench.transactor, bench.starter, run, Wanted(how=how, start=start), **by)
+
+        answers = await self.on_both(act, "go on")
+        self._remember(answers[0])
+
     # -- workers -----------------------------------------------------------------------------------------------------
     async def register(self) -> None:
         owner = (None, "ann", "bea")[len(self.tenancy.workers) % 3]
@@ -629,7 +647,11 @@ def _named(made: int) -> Iterator[None]:
     def next_name(*given: object) -> str:
         return next(names)
 
-    with patch.object(start, "uuid7", next_name), patch.object(workers, "new_id", next_name):
+    with (
+        patch.object(start, "uuid7", next_name),
+        patch.object(going_on, "uuid7", next_name),
+        patch.object(workers, "new_id", next_name),
+    ):
         yield
 
 
@@ -647,6 +669,7 @@ OPERATIONS: dict[Callable[[Comparison], Awaitable[None]], int] = {
     Comparison.start: 4,
     Comparison.start_idle: 1,
     Comparison.rerun: 2,
+    Comparison.continue_run: 3,
     Comparison.register: 1,
     Comparison.worker_life: 6,
     Comparison.raw_beat: 4,

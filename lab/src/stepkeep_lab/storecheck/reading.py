@@ -128,6 +128,10 @@ async def _of_run(store: Store, tenant: str, run: str) -> dict[str, Any]:
         f"journal of {run} after 1": await store.read_journal(tenant, run, after=1, limit=2),
         f"journal of {run} after 5000": await store.read_journal(tenant, run, after=5000, limit=50),
         f"outbox of {run}": await store.read_outbox(tenant, run),
+        f"adopted from {run}": sorted(
+            (one.run_id, one.no, one.source_step, one.owned) for one in await store.read_adoptions(tenant, [run])
+        ),
+        f"runs like {run}": await store.find_reruns(tenant, run),
         f"gates of {run}": await store.read_gates(tenant, run),
         f"decisions of {run}": await store.read_votes(tenant, run),
     }
