@@ -131,6 +131,21 @@ steps:
 """
 """A trigger."""
 
+MAPPED = """
+workflow: mapped
+timeout: 2h
+input: [items]
+steps:
+  - name: each
+    uses: ui.echo
+    timeout: 10s
+    effect: read
+    map: { over: "${{ input.items }}", in_flight: 3 }
+    with: { value: "${{ item }}" }
+  - { name: after, uses: ui.quick, timeout: 10s, effect: read, depends_on: [each] }
+"""
+"""A step that runs once for each item."""
+
 POLICY = {
     "policy": "house rules",
     "rules": [{"name": "careful", "steps": ["pay*"], "then": "hold", "reason": "Payouts need a second look."}],
@@ -159,7 +174,7 @@ class Site:
 
     async def _open(self) -> None:
         await self.engine.__aenter__()
-        for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, BY_HAND, NIGHTLY):
+        for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, BY_HAND, NIGHTLY, MAPPED):
             await self.engine.publish(load_text(text, "page.yaml"))
         await self.engine.start_worker(app="ui", settings=WorkerSettings(log_lines=50))
         listener = listen("127.0.0.1", 0)

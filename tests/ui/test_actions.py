@@ -188,3 +188,27 @@ def test_a_failed_run_goes_on_after_a_preview_of_what_is_adopted(site: Site, rea
     expect(page.locator(".why")).to_contain_text("sign-off waits for approval")
     view = site.run(site.engine.show(page.url.partition("/ui/runs/")[2].partition("?")[0]))
     assert view["run"]["input"] == {"order": "B-2"}
+
+
+def test_the_elements_of_a_map_are_steps_of_the_graph_and_of_the_table(site: Site, reader: Read) -> None:
+    run = site.start("mapped", {"items": ["a", "b", "c", "d"]})
+    assert site.settle(run) == "succeeded"
+    person = reader()
+    page = person.open(f"/runs/{run}")
+    names = [step["name"] for step in site.run(site.engine.show(run))["steps"]]
+    assert len(names) == 6
+    expect(page.locator(".graph .node")).to_have_count(6)
+    expect(page.locator(".graph .edge")).to_have_count(5)
+    expect(page.locator(".graph")).to_contain_text("map · 4 elements")
+    page.get_by_role("tab", name="Steps (6)").click()
+    for name in names:
+        expect(page.get_by_role("region", name="Steps").get_by_role("button", name=name, exact=True)).to_be_visible()
+    many = site.start("mapped", {"items": list(range(60))})
+    assert site.settle(many) == "succeeded"
+    page = person.open(f"/runs/{many}")
+    expect(page.locator(".graph .node")).to_have_count(42)
+    page = person.open("/workflows/mapped")
+    expect(page.locator(".graph .node")).to_have_count(2)
+    for tab in ("Steps (2)", "Failure paths", "Definition"):
+        page.get_by_role("tab", name=tab).click()
+        expect(page.locator("main .skeleton")).to_have_count(0)

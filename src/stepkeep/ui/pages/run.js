@@ -22,6 +22,7 @@ import { asItStood, pastBar } from "./past.js";
 import { certificateView, journalView } from "./record.js";
 
 const DIALECTS = ["run", "ioa", "linear", "action", "workstream"];
+const MOST_ELEMENTS = 40;
 const TABS = ["flow", "steps", "data", "journal", "record"];
 
 /** @param {Context} context */
@@ -137,14 +138,14 @@ export function runPage(context) {
 	}
 
 	function drawGraph(view, chosen) {
-		const plan = view.steps.filter((one) => one.phase !== "undo");
+		const { plan, owners } = withoutMost(view.steps.filter((one) => one.phase !== "undo"));
 		const undo = new Map(view.steps.filter((one) => one.phase === "undo").map((one) => [one.name.replace(/^undo:/, ""), one]));
 		const states = new Map(plan.map((one) => [one.name, one.state]));
 		const nodes = plan.map((one) => {
 			const hook = undo.get(one.name);
-			return { id: one.name, label: one.name, state: one.state, sub: subOf(one), tip: one.error ?? "", undo: hook ? { id: hook.name, state: hook.state, at: hook.started_at } : null };
+			return { id: one.name, label: one.name, state: one.state, sub: owners.has(one.name) ? `${one.kind} · ${counted(owners.get(one.name), "element")}` : subOf(one), tip: one.error ?? "", undo: hook ? { id: hook.name, state: hook.state, at: hook.started_at } : null };
 		});
-		const edges = plan.flatMap((one) => one.depends_on.map((from) => ({ from, to: one.name,
+		const edges = plan.flatMap((one) => [...one.depends_on, ...(owners.has(ownerOf(one)) ? [ownerOf(one)] : [])].map((from) => ({ from, to: one.name,
 			taken: ["succeeded", "skipped", "failed"].includes(states.get(from)) && !["pending", "cancelled"].includes(one.state) })));
 		graph.show(nodes, edges, chosen);
 	}
@@ -203,6 +204,16 @@ export function runPage(context) {
 			button(line(one.name, 60), () => choose(one.name), { kind: "plain small link" }), badge(one.state), one.phase === "main" ? words(one.kind) : `${words(one.kind)}, ${one.phase}`, String(one.attempts || "–"), workerOf(one), moment(one.started_at), lasted(one.started_at, one.ended_at), costText(one.cost) || "–",
 			h("div.wide-cell", one.error ? h("span.late", said(one.error, 200)) : one.output === null || one.output === undefined ? "–" : h("code.muted", line(JSON.stringify(one.output), 120)))])));
 	}
+}
+
+/** The step whose element this is: elements of a map or a loop are named NAME[PLACE]. */
+const ownerOf = (one) => one.name.replace(/\[\d+\]$/, "");
+
+/** The steps that the graph shows: of many elements of one owner, those that need attention, then the first. */
+function withoutMost(steps) {
+	const names = new Set(steps.map((one) => one.name)), elements = Map.groupBy(steps.filter((one) => ownerOf(one) !== one.name && names.has(ownerOf(one))), ownerOf);
+	const left = new Set([...elements.values()].flatMap((some) => [...some].sort((a, b) => Number(a.state === "succeeded") - Number(b.state === "succeeded")).slice(MOST_ELEMENTS)));
+	return { plan: steps.filter((one) => !left.has(one)), owners: new Map([...elements].map(([name, some]) => [name, some.length])) };
 }
 
 const workerOf = (one) => { const name = one.worker ?? one.history.at(-1)?.worker; return name ? h("span", { title: name }, line(name, 24)) : "–"; };
