@@ -66,7 +66,9 @@ if TYPE_CHECKING:
     from stepkeep.sync_outside import Hooks, Network
     from stepkeep.sync_sending import Outbox, Sinks
     from stepkeep.sync_triggers import Triggers
+    from stepkeep.sync_versions import Versions
     from stepkeep.triggers import AsyncTriggers
+    from stepkeep.versions import AsyncVersions
     from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
     from stepkeep.worker.context import Context
     from stepkeep.worker.executors.command import CommandPolicy
@@ -87,6 +89,7 @@ _HOMES = {
     "AsyncOutbox": "stepkeep.sending",
     "AsyncSinks": "stepkeep.sending",
     "AsyncTriggers": "stepkeep.triggers",
+    "AsyncVersions": "stepkeep.versions",
     "AsyncTenants": "stepkeep.administration",
     "AsyncUsers": "stepkeep.administration",
     "Audit": "stepkeep.sync_administration",
@@ -110,6 +113,7 @@ _HOMES = {
     "Mailbox": "stepkeep.sync_messages",
     "Network": "stepkeep.sync_outside",
     "Triggers": "stepkeep.sync_triggers",
+    "Versions": "stepkeep.sync_versions",
     "NotAllowed": "stepkeep.errors",
     "NotFound": "stepkeep.errors",
     "Outbox": "stepkeep.sync_sending",
@@ -165,6 +169,7 @@ __all__ = [
     "AsyncTenants",
     "AsyncTriggers",
     "AsyncUsers",
+    "AsyncVersions",
     "Audit",
     "Category",
     "CommandPolicy",
@@ -212,6 +217,7 @@ __all__ = [
     "Tenants",
     "Triggers",
     "Users",
+    "Versions",
     "Workflow",
     "agent",
     "fail",

@@ -107,6 +107,7 @@ from stepkeep.store.migrations import require_migrated
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import RunFilter
 from stepkeep.triggers import AsyncTriggers
+from stepkeep.versions import AsyncVersions
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan, handler_loop
 from stepkeep.worker.runtime import Runtime
@@ -412,6 +413,11 @@ class AsyncEngine:
     def triggers(self) -> AsyncTriggers:
         """What starts runs by itself: schedules, events, and the ends of other runs."""
         return AsyncTriggers(self._firer, self.access)
+
+    @property
+    def versions(self) -> AsyncVersions:
+        """Withdraws published versions of workflows, and restores them."""
+        return AsyncVersions(self.transactor, self.access, self._starter.withdrawals)
 
     async def publish(self, workflow: Runnable) -> Plan:
         """Publish a workflow, or return the published one; a plain name finds the highest published version."""

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from stepkeep.worker.pools.handler_loop import Lifespan
     from stepkeep.worker.secrets import Given, Secrets
 from stepkeep.sync_triggers import Triggers
+from stepkeep.sync_versions import Versions
 
 T = TypeVar("T")
 GRACE_AT_EXIT_SECONDS = 5.0
@@ -239,6 +240,11 @@ class Engine:
     def triggers(self) -> Triggers:
         """What starts runs by itself: schedules, events, and the ends of other runs."""
         return Triggers(self._core.triggers, self._call)
+
+    @property
+    def versions(self) -> Versions:
+        """Withdraws published versions of workflows, and restores them."""
+        return Versions(self._core.versions, self._call)
 
     # -- definitions -------------------------------------------------------------------------------------------------
     def publish(self, workflow: Runnable) -> Plan:

@@ -83,6 +83,8 @@ SAME: dict[str, str] = {
     "outbox drop": "POST /runs/{run_id}/outbox/{name}/drop",
     "outbox status": "GET /outbox/status",
     "outbox history": "GET /outbox/history",
+    "withdraw": "POST /workflows/{name}/versions/{version}/withdraw",
+    "restore": "POST /workflows/{name}/versions/{version}/restore",
     "triggers list": "GET /triggers",
     "triggers show": "GET /triggers/{name}",
     "triggers next": "GET /triggers/{name}/next",

@@ -64,6 +64,8 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
     "POST /runs/bulk": ("/runs/bulk", {"action": "cancel", "where": {"workflow": "gated"}}),
     "POST /jobs/{job_id}/stop": ("/jobs/{job}/stop", None),
     "POST /triggers": ("/triggers", {"name": "new", "workflow": "hello", "trigger": {"every": "1h"}}),
+    "POST /workflows/{name}/versions/{version}/withdraw": ("/workflows/hello/versions/1/withdraw", {"reason": "bad"}),
+    "POST /workflows/{name}/versions/{version}/restore": ("/workflows/gone/versions/1/restore", {}),
     "POST /triggers/{name}/pause": ("/triggers/daily/pause", None),
     "POST /triggers/{name}/resume": ("/triggers/paused/resume", None),
     "POST /triggers/{name}/fire": ("/triggers/daily/fire", {"key": "once"}),
@@ -194,6 +196,9 @@ async def _outside(stage: Stage, client: httpx2.AsyncClient, found: dict[str, st
         answer = await client.post("/triggers", json={"name": name, "workflow": "hello", "trigger": trigger})
         assert answer.status_code == 200, answer.text
     await client.post("/triggers/paused/pause")
+    gone = HELLO.replace("hello", "gone")
+    assert (await client.post("/workflows", content=gone, headers={"Content-Type": "text/yaml"})).status_code == 201
+    assert (await client.post("/workflows/gone/versions/1/withdraw", json={"reason": "bad"})).status_code == 200
     within = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-03T00:00:00Z"}
     found["backfill"] = (await client.post("/triggers/daily/backfills", json=within)).json()["backfill"]
     assert (await client.post("/hooks", json={"hook": TO_MESSAGE})).status_code == 200
@@ -226,7 +231,10 @@ async def state(client: httpx2.AsyncClient, runs: dict[str, str]) -> dict[str, A
         "runs": sorted(
             (one["workflow"], one["state"], one["journal"]["seq"], str(one["quarantined"] is None)) for one in listed
         ),
-        "workflows": [one["workflow"] for one in (await client.get("/workflows")).json()["definitions"]],
+        "workflows": [
+            (one["workflow"], one["withdrawn"] is None)
+            for one in (await client.get("/workflows")).json()["definitions"]
+        ],
         "schemas": [one["ref"] for one in (await client.get("/schemas")).json()["schemas"]],
         "history": [(one["event"], one["subject"]) for one in people["history"]],
         "keys": sorted((one["owner"], one["state"]) for one in (await client.get("/api-keys")).json()["keys"]),

@@ -216,6 +216,12 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ],
         ("definitions",): [[], [HOSTILE]],
         ("diff",): [[runs["fail"], runs["fail"]], [HOSTILE, HOSTILE], [f"{HOSTILE}@1", f"{HOSTILE}@2"]],
+        ("withdraw",): [
+            [HOSTILE, "1", "--reason", "x"],
+            ["gate", HOSTILE, "--reason", "x"],
+            ["gate", "99", "--reason", HOSTILE],
+        ],
+        ("restore",): [[HOSTILE, "1"], ["gate", HOSTILE], ["gate", "99", "--by", HOSTILE]],
         ("publish",): [["bad.json"], [HOSTILE], ["gate.json"]],
         ("rollback-preview",): [[runs["fail"]], [gates[0]], [HOSTILE]],
         ("jobs", "start"): [[HOSTILE], ["cancel", "--run", HOSTILE], ["cancel", "--workflow", HOSTILE, "--dry-run"]],

@@ -57,6 +57,7 @@ GROUPS = {
     "Messages by key": ("Mailbox", "AsyncMailbox"),
     "Triggers": ("Triggers", "AsyncTriggers"),
     "Going on with finished runs": ("Continuations", "AsyncContinuations"),
+    "Versions": ("Versions", "AsyncVersions"),
     "Workflows": ("Workflow", "Expr", "Retry", "load_file"),
     "Handlers": ("step", "agent", "lifespan", "Context", "wait_for", "retry_in", "fail", "StepError", "Registry"),
     "Policies": ("CommandPolicy", "HttpPolicy"),
@@ -73,6 +74,7 @@ LIKE = {
     "AsyncMailbox": "Mailbox",
     "AsyncTriggers": "Triggers",
     "AsyncContinuations": "Continuations",
+    "AsyncVersions": "Versions",
 }
 """Classes whose methods are those of another one, with `await`."""
 

@@ -45,6 +45,7 @@ WITH_AN_ENGINE = (
     "stepkeep.sync_outside",
     "stepkeep.sync_sending",
     "stepkeep.sync_triggers",
+    "stepkeep.sync_versions",
     "stepkeep.hosted",
 )
 

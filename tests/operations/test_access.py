@@ -247,6 +247,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "sinks.": sk.AsyncSinks,
         "outbox.": sk.AsyncOutbox,
         "triggers.": sk.AsyncTriggers,
+        "versions.": sk.AsyncVersions,
         "jobs.": AsyncJobs,
         "continuations.": sk.AsyncContinuations,
         "work.": RemoteWork,

@@ -31,6 +31,7 @@ from stepkeep.messages import AsyncMailbox
 from stepkeep.outside import AsyncHooks, AsyncNetwork
 from stepkeep.sending import AsyncOutbox, AsyncSinks
 from stepkeep.triggers import AsyncTriggers
+from stepkeep.versions import AsyncVersions
 from tests.remote.service import TENANT, make_key, serving
 
 PAIRS: list[tuple[type, type]] = [
@@ -46,6 +47,7 @@ PAIRS: list[tuple[type, type]] = [
     (AsyncSinks, made.ClientSinks),
     (AsyncOutbox, made.ClientOutbox),
     (AsyncTriggers, made.ClientTriggers),
+    (AsyncVersions, made.ClientVersions),
 ]
 ABSENT = {*NOT_HERE, "set_quotas", "allow", "remove", "receive", "take", "ack", "fail"}
 """Methods that need the database itself, or an operator without a key."""

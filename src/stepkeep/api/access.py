@@ -130,6 +130,8 @@ ROUTES: dict[str, str] = {
     "GET /workflows/{name}/simulation": "definitions",
     "GET /workflows/{name}/compare": "compare_versions",
     "GET /workflows/{name}/versions/{version}": "definitions",
+    "POST /workflows/{name}/versions/{version}/withdraw": "versions.withdraw",
+    "POST /workflows/{name}/versions/{version}/restore": "versions.restore",
     "GET /status": "status",
     "GET /statistics": "statistics",
     "GET /workers": "workers",

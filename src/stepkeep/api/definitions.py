@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import Path, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 
-from stepkeep.api.bodies import DIALECTS, Anything, Cursor, Limit, Moment, Page, page
+from stepkeep.api.bodies import DIALECTS, Anything, By, Cursor, Limit, Moment, Page, page
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.definition.bounds import MAX_VERSION
@@ -53,10 +53,45 @@ ANY_BODY = {
 """What is checked may be anything: the answer says what is wrong with it."""
 
 WorkflowName = Annotated[str, Path(description="The name of a workflow.", examples=["hello"])]
+VersionNumber = Annotated[int, Path(ge=1, le=MAX_VERSION)]
 WrittenAs = Annotated[
     str | None,
     Query(alias="as", pattern=f"^(native|{DIALECTS})$", description="What it is written in, if it does not show."),
 ]
+
+
+class Withdrawal(BaseModel):
+    """Since when a version is withdrawn, by whom and why."""
+
+    at: Moment
+    by: str
+    reason: str
+
+
+class Reason(By):
+    """Why."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "it pays twice"}]})
+
+    reason: str = Field(min_length=1, max_length=500)
+
+
+class Withdrawn(BaseModel):
+    """A version that was withdrawn, and the triggers that would start it."""
+
+    workflow: str
+    version: int
+    state: Literal["withdrawn"]
+    reason: str
+    triggers: list[str]
+
+
+class Restored(BaseModel):
+    """A version whose runs may start again."""
+
+    workflow: str
+    version: int
+    state: Literal["published"]
 
 
 class DefinitionSummary(BaseModel):
@@ -68,6 +103,7 @@ class DefinitionSummary(BaseModel):
     digest: str
     published_at: Moment
     published_by: str
+    withdrawn: Withdrawal | None = Field(default=None, description="Set while no run of it may start.")
 
 
 class Definitions(Page):
@@ -257,6 +293,30 @@ async def compare_versions(
     return Answer(await engine.compare_versions(name, was, now, live=live))
 
 
+@routes.post(
+    "/workflows/{name:path}/versions/{version}/withdraw",
+    operation_id="withdraw_version",
+    summary="Withdraw a version of a workflow",
+    response_model=None,
+    responses=answers(Withdrawn),
+)
+async def withdraw_version(engine: Engine, name: WorkflowName, version: VersionNumber, body: Reason) -> Answer:
+    """No run of it may start any more. Its live runs go on; firings of triggers that would start it are refused."""
+    return Answer(await engine.versions.withdraw(name, version, reason=body.reason, by=body.by))
+
+
+@routes.post(
+    "/workflows/{name:path}/versions/{version}/restore",
+    operation_id="restore_version",
+    summary="Restore a withdrawn version",
+    response_model=None,
+    responses=answers(Restored),
+)
+async def restore_version(engine: Engine, name: WorkflowName, version: VersionNumber, body: By) -> Answer:
+    """Its runs may start again."""
+    return Answer(await engine.versions.restore(name, version, by=body.by))
+
+
 @routes.get(
     "/workflows/{name:path}/versions/{version}",
     operation_id="get_workflow_version",
@@ -264,9 +324,7 @@ async def compare_versions(
     response_model=None,
     responses=answers(DefinitionView),
 )
-async def get_workflow_version(
-    engine: Engine, name: WorkflowName, version: Annotated[int, Path(ge=1, le=2**31 - 1)]
-) -> Answer:
+async def get_workflow_version(engine: Engine, name: WorkflowName, version: VersionNumber) -> Answer:
     return await _show(engine, name, version)
 
 

@@ -33,6 +33,7 @@ from stepkeep.client.groups import (
     ClientTenants,
     ClientTriggers,
     ClientUsers,
+    ClientVersions,
     refuse_without_database,
 )
 from stepkeep.engine import AsyncEngine
@@ -194,6 +195,11 @@ class AsyncClient:
     def triggers(self) -> ClientTriggers:
         """What starts runs by itself: schedules, events, and the ends of other runs."""
         return ClientTriggers(self.service)
+
+    @property
+    def versions(self) -> ClientVersions:
+        """Withdraws published versions of workflows, and restores them."""
+        return ClientVersions(self.service)
 
     # -- rows: a method of the engine, and its route -----------------------------------------------------------------
     publish_schema = over_http(

@@ -21,6 +21,7 @@ from stepkeep.outside import AsyncHooks, AsyncNetwork
 from stepkeep.pauses import AsyncPauses
 from stepkeep.sending import AsyncOutbox, AsyncSinks
 from stepkeep.triggers import AsyncTriggers
+from stepkeep.versions import AsyncVersions
 
 CREATED = 201
 
@@ -250,6 +251,17 @@ class ClientOutbox(Group):
 
     def __getattr__(self, name: str) -> NoReturn:
         refuse_without_database(f"outbox.{name}", name, ("take", "ack", "fail"))
+
+
+class ClientVersions(Group):
+    """Withdraws published versions of workflows, and restores them."""
+
+    withdraw = over_http(
+        AsyncVersions.withdraw, Route(method="POST", path="/workflows/{workflow}/versions/{version}/withdraw")
+    )
+    restore = over_http(
+        AsyncVersions.restore, Route(method="POST", path="/workflows/{workflow}/versions/{version}/restore")
+    )
 
 
 class ClientTriggers(Group):

@@ -84,6 +84,7 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     "continuations.preview": R,
     **dict.fromkeys(("approve", "reject", "decide"), D),
     **dict.fromkeys(("complete", "reissue_token", "send"), C),
+    **dict.fromkeys(("versions.withdraw", "versions.restore"), O),
     "mailbox.list": R,
     "mailbox.drop": O,
     **dict.fromkeys(("publish", "publish_schema", "sign_heads", "cancel", "quarantine", "release", "prune"), O),

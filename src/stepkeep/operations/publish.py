@@ -17,6 +17,7 @@ from stepkeep.operations.instants import instant
 from stepkeep.operations.pinned_children import pin_children
 from stepkeep.operations.schemas import resolve_schemas
 from stepkeep.operations.transact import Transactor
+from stepkeep.operations.withdrawn import list_withdrawn
 from stepkeep.store.change import StoredDefinition
 
 
@@ -85,6 +86,7 @@ async def find_plan(transactor: Transactor, name: str, version: int | None, *, t
 async def list_published(transactor: Transactor, name: str | None, *, tenant: str) -> dict[str, Any]:
     """`{"definitions": [...]}`, by name and version; with a name, only its versions."""
     found = await transactor.store.list_definitions(tenant)
+    gone = await list_withdrawn(transactor.store, tenant)
     return {
         "definitions": [
             {
@@ -94,6 +96,7 @@ async def list_published(transactor: Transactor, name: str | None, *, tenant: st
                 "digest": one.digest,
                 "published_at": instant(one.published_at),
                 "published_by": one.published_by,
+                "withdrawn": None if (which := gone.get((one.name, one.version))) is None else which.shown(),
             }
             for one in sorted(found, key=lambda one: (one.name, one.version))
             if name in (None, one.name)

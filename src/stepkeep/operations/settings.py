@@ -1,7 +1,7 @@
 """Settings of a tenant in revisions: saves the next one, reads the newest, lists what there is and what there was.
 
 A setting is never changed or deleted: removing it saves a revision without content. So every change is on record with
-its time and its actor. It knows no kind of setting; `network` and `hooks` call it.
+its time and its actor. It knows no kind of setting; `network`, `hooks` and `withdrawn` call it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class SettingKind(StrEnum):
     HOOK = "hook"
     QUOTA = "quota"
     PAUSE = "pause"
+    WITHDRAWN = "withdrawn"
 
 
 async def read_setting(store: Store, tenant: str, kind: SettingKind, name: str) -> Any:

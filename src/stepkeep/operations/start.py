@@ -41,6 +41,7 @@ from stepkeep.operations.quotas import QuotaKeeper
 from stepkeep.operations.run_webhooks import check_webhook, run_webhook
 from stepkeep.operations.trace_context import LABEL, current, root_of
 from stepkeep.operations.transact import Claim, Transactor, Unlocked, claims_of
+from stepkeep.operations.withdrawn import Withdrawals
 from stepkeep.store.change import Basis, IdempotencyKey, Loaded, More, NewRun, Payload, Want, Write
 from stepkeep.store.mailbox import NO_RUN, BusinessKey, KeyWant, MailboxMessage
 from stepkeep.store.protocol import Transaction
@@ -150,11 +151,19 @@ class Starter:
         )
         self._live = self.live = transactor.plans.live
         self.quotas = QuotaKeeper(transactor.store)
+        self.withdrawals = Withdrawals(transactor)
         self._templates: dict[tuple[int, bool], tuple[Plan, StartTemplate | None]] = {}
 
     async def start(self, request: StartRequest) -> Started:
         """Create a run (and start it unless it stays idle); the same idempotency key returns the same run."""
-        request = await self.reduced(request)
+        try:
+            request = await self.reduced(request)
+        except Conflict:
+            # A withdrawn version starts nothing; the run that the same request has created is still its answer.
+            earlier = await self._made_before(accept(request))
+            if earlier is None:
+                raise
+            return earlier
         if request.key is None:
             return await self._lane.put(request)
         try:
@@ -224,6 +233,8 @@ class Starter:
         payloads = self._transactor.payloads
         payloads.check_size("the input", request.input)
         request = accept(request)
+        definition = request.plan.definition
+        await self.withdrawals.refuse(request.tenant, definition.name, definition.version)
         request = self._traced(request)
         if payloads.seal.is_on:
             # Equal inputs are sealed differently, and must be recognised as equal.

@@ -140,7 +140,8 @@ class Transactor:
         self.payloads = Payloads(store)
         self.plans.opened, self.plans.sealed = self.payloads.seal.opened, self.payloads.seal.seal
         self._lane: Submissions[Event, Accepted] = Submissions(self._submit_batch, size_bytes=event_bytes)
-        self._monotonic, self._locked_claims_until = monotonic, -inf
+        self.monotonic = self._monotonic = monotonic
+        self._locked_claims_until = -inf
         self.clock = Clock(monotonic)
         self._memory = Memory(self.clock)
         self._hidden_steps = 0

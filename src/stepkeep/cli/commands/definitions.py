@@ -1,4 +1,4 @@
-"""`stepkeep definitions` and `stepkeep publish`: which workflows are published, in which versions; publish one more."""
+"""`stepkeep definitions`, `publish`, `withdraw` and `restore`: published versions of workflows, and which may start."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import Apps, WrittenAs
+from stepkeep.cli.arguments import LARGEST, Apps, By, WrittenAs
 from stepkeep.cli.printer import answer, console, quiet_stdout, say
 from stepkeep.cli.session import load_definition, load_handlers, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
+
+Workflow = Annotated[str, typer.Argument(metavar="WORKFLOW", help="The name of a workflow.", show_default=False)]
+Version = Annotated[int, typer.Argument(metavar="VERSION", min=1, max=LARGEST, help="Its number.", show_default=False)]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stays on record.", show_default=False)]
 
 
 def definitions(
@@ -29,8 +33,13 @@ def definitions(
     else:
         from stepkeep.cli.render.tables import plain_table
 
-        console().print(plain_table([{**one, "digest": one["digest"][:12]} for one in found["definitions"]]))
+        console().print(plain_table([_line(one) for one in found["definitions"]]))
     return SUCCEEDED
+
+
+def _line(one: dict[str, Any]) -> dict[str, Any]:
+    gone = one["withdrawn"]
+    return {**one, "digest": one["digest"][:12], "withdrawn": "" if gone is None else f"{gone['by']}: {gone['reason']}"}
 
 
 def publish(
@@ -56,6 +65,38 @@ def publish(
         answer({"definition": one})
     else:
         say(f"{one['workflow']} version {one['version']} is published, digest {one['digest'][:12]}")
+    return SUCCEEDED
+
+
+def withdraw(settings: Settings, workflow: Workflow, version: Version, reason: Reason, by: By = None) -> int:
+    """Let no run of a published version start any more. Its live runs go on; `stepkeep restore` takes it back."""
+
+    async def go() -> dict[str, Any]:
+        async with open_engine(settings) as engine:
+            return await engine.versions.withdraw(workflow, version, reason=reason, by=by)
+
+    one = asyncio.run(go())
+    if settings.json:
+        answer({"withdrawn": one})
+    else:
+        say(f"version {version} of {workflow} is withdrawn: no run of it starts; its live runs go on")
+        for name in one["triggers"]:
+            say(f"the trigger {name} would start it: its firings are refused until you pause it, or publish a version")
+    return SUCCEEDED
+
+
+def restore(settings: Settings, workflow: Workflow, version: Version, by: By = None) -> int:
+    """Let runs of a withdrawn version start again."""
+
+    async def go() -> dict[str, Any]:
+        async with open_engine(settings) as engine:
+            return await engine.versions.restore(workflow, version, by=by)
+
+    one = asyncio.run(go())
+    if settings.json:
+        answer({"restored": one})
+    else:
+        say(f"version {version} of {workflow} is restored: its runs start again")
     return SUCCEEDED
 
 

@@ -1,0 +1,122 @@
+"""Withdrawn versions of workflows: withdraws one, restores it, and refuses to start runs of it.
+
+A withdrawal is a setting of the tenant, so that each change is on record with its time, actor and reason. Live runs go
+on. A process goes by what it has read for at most two seconds. The engine withdraws; every start asks `Withdrawals`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.operations import validate
+from stepkeep.operations.instants import instant
+from stepkeep.operations.settings import SettingKind, change_setting, list_kind
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.protocol import Store
+
+FRESH_SECONDS = 2.0
+"""How long a process goes by the withdrawals that it has read."""
+
+MAX_REASON = 500
+
+Version = tuple[str, int]
+"""(workflow, version)."""
+
+
+class Withdrawal(msgspec.Struct, frozen=True):
+    """Since when a version is withdrawn, by whom and why."""
+
+    at: int
+    by: str
+    reason: str
+
+    def shown(self) -> dict[str, Any]:
+        return {"at": instant(self.at), "by": self.by, "reason": self.reason}
+
+
+async def withdraw(
+    transactor: Transactor, workflow: str, version: int, *, tenant: str, actor: str, reason: str
+) -> dict[str, Any]:
+    """Let no run of a published version start any more. Tells which triggers would start it."""
+    why = validate.words("the reason", reason, MAX_REASON)
+    if not why.strip():
+        raise InvalidInput("say why the version is withdrawn: its reason stays on record.")
+    await _known(transactor.store, workflow, version, tenant)
+
+    def change(before: Any) -> dict[str, Any]:
+        if before is not None:
+            raise Conflict(f"version {version} of {workflow} is withdrawn already: {before['reason']}")
+        return {"reason": why}
+
+    await change_setting(transactor.store, tenant, SettingKind.WITHDRAWN, _name(workflow, version), change, actor=actor)
+    newest = await transactor.store.read_definition(tenant, workflow, None)
+    is_newest = newest is not None and newest.version == version
+    rows = await transactor.store.triggers.list_of_workflow(tenant, workflow)
+    hit = [row.name for row in rows if row.version == version or (row.version is None and is_newest)]
+    return {"workflow": workflow, "version": version, "state": "withdrawn", "reason": why, "triggers": hit}
+
+
+async def restore(transactor: Transactor, workflow: str, version: int, *, tenant: str, actor: str) -> dict[str, Any]:
+    """Let runs of a withdrawn version start again."""
+    await _known(transactor.store, workflow, version, tenant)
+
+    def change(before: Any) -> None:
+        if before is None:
+            raise Conflict(f"version {version} of {workflow} is not withdrawn.")
+
+    await change_setting(transactor.store, tenant, SettingKind.WITHDRAWN, _name(workflow, version), change, actor=actor)
+    return {"workflow": workflow, "version": version, "state": "published"}
+
+
+async def list_withdrawn(store: Store, tenant: str) -> dict[Version, Withdrawal]:
+    """Every withdrawn version."""
+    found = {}
+    for one in await list_kind(store, tenant, SettingKind.WITHDRAWN):
+        workflow, _, version = one.name.rpartition("@")
+        reason = msgspec.json.decode(one.document)["reason"]
+        found[workflow, int(version)] = Withdrawal(one.saved_at, one.saved_by, reason)
+    return found
+
+
+class Withdrawals:
+    """The withdrawn versions as this process knows them. One per process; every start asks it."""
+
+    def __init__(self, transactor: Transactor) -> None:
+        self._transactor = transactor
+        self._known: dict[str, tuple[float, dict[Version, Withdrawal]]] = {}
+
+    async def refuse(self, tenant: str, workflow: str, version: int) -> None:
+        """Refuse to start a run of a withdrawn version."""
+        found = (await self._read(tenant)).get((workflow, version))
+        if found is not None:
+            said = (
+                f"version {version} of {workflow} was withdrawn by {found.by}: {found.reason}. No run of it may start."
+            )
+            next_ = f"Start another version, or restore it: `stepkeep restore {workflow} {version}`."
+            raise Conflict(f"{said} {next_}", {"by": found.by, "workflow": workflow, "version": version})
+
+    def forget(self, tenant: str) -> None:
+        """Read again at the next start: this process has changed something."""
+        self._known.pop(tenant, None)
+
+    async def _read(self, tenant: str) -> dict[Version, Withdrawal]:
+        now = self._transactor.monotonic()
+        known = self._known.get(tenant)
+        if known is None or now - known[0] >= FRESH_SECONDS:
+            known = self._known[tenant] = (now, await list_withdrawn(self._transactor.store, tenant))
+        return known[1]
+
+
+async def _known(store: Store, workflow: str, version: int, tenant: str) -> None:
+    validate.key("the workflow", workflow)
+    if type(version) is not int or version < 1:
+        raise InvalidInput("the version is a whole number from 1 on.")
+    if await store.read_definition(tenant, workflow, version) is None:
+        raise NotFound(f"there is no published version {version} of {workflow}. `stepkeep definitions` lists them.")
+
+
+def _name(workflow: str, version: int) -> str:
+    return f"{workflow}@{version}"
