@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 
 from stepkeep.store.postgres.load import SQL
-from tests.api.stage import GATED, RIVAL, TENANT, Stage, on
+from tests.api.stage import GATED, HELLO, RIVAL, TENANT, Stage, on
 from tests.api.test_matrix import (
     furnish,
     intrude,
@@ -63,6 +64,44 @@ def rows_of(url: str, tenant: str) -> dict[str, str]:
 @pytest.mark.parametrize("act", [refuse_wrong_callers, tell_nothing_apart, refuse_the_unknown])
 def test_the_route_matrix_holds_for_the_role_of_the_api(postgres_dsn: str, act: object) -> None:
     on(postgres_dsn, act, serves_as=confine(postgres_dsn))  # type: ignore[arg-type]
+
+
+def test_one_process_serves_two_tenants_at_once_from_start_to_end(postgres_dsn: str) -> None:
+    """Starts, results, streams, sessions and metrics."""
+
+    async def act(stage: Stage) -> None:
+        assert stage.engine.store.is_confined
+        keys = {}
+        for tenant in (TENANT, RIVAL):
+            await stage.publish(HELLO, tenant=tenant)
+            keys[tenant] = await stage.key(tenant=tenant)
+            async with stage.host(tenant) as host:
+                await host.tenants.create(tenant)
+        async with stage.host(TENANT) as one, stage.host(RIVAL) as other:
+            workers = [host.worker(concurrency=4) for host in (one, other)]
+            working = [asyncio.create_task(worker.serve()) for worker in workers]
+            told = await asyncio.gather(*(work(stage, keys[tenant], tenant) for tenant in keys for _ in range(5)))
+            for worker in workers:
+                worker.stop()
+            await asyncio.gather(*working)
+        assert told == ["Hello, acme"] * 5 + ["Hello, rival"] * 5
+        text, _ = await stage.app.service.metrics.text()
+        for tenant in keys:
+            assert f'tenant="{tenant}"'.encode() in text
+            async with stage.client(keys[tenant]) as client:
+                assert (await client.get("/runs")).json()["total"] == 5
+        await stage.app.service.close()
+
+    async def work(stage: Stage, key: str, tenant: str) -> str:
+        async with stage.client(key) as client:
+            run = (await client.post("/runs", json={"workflow": "hello", "input": {"name": tenant}})).json()["run_id"]
+            streamed = await client.get(f"/runs/{run}/stream")
+            assert streamed.text.rstrip().splitlines()[-2] == "event: end", streamed.text
+            signed_in = await client.post("/session", json={"key": key})
+            assert signed_in.json()["tenant"] == tenant
+            return str((await client.get(f"/runs/{run}/result")).json()["output"])
+
+    on(postgres_dsn, act, serves_as=confine(postgres_dsn))
 
 
 # -- without the conditions ------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -15,8 +16,9 @@ from tests.confined import ROLE, as_role, confine, unprotected
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, PermissionDenied, StoreError
-from stepkeep.store.postgres.connections import fetch
+from stepkeep.store.postgres.connections import PLANNER, fetch
 from stepkeep.store.postgres.grants import Part, tables_of
+from stepkeep.store.postgres.load import SQL
 from stepkeep.store.postgres.store import PostgresStore
 from stepkeep_lab.postgres import PostgresServer
 
@@ -28,6 +30,7 @@ WHAT_TO_DO = (
     " A table that belongs to no tenant goes into WITHOUT_TENANT here. What the API writes to it goes into RIGHTS of"
     " src/stepkeep/store/postgres/grants.py, and what it only reads into ONLY_READ."
 )
+NOT_EXPLAINED = {"create_migrations"}
 Session = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -272,6 +275,43 @@ def test_other_roles_go_on_to_see_all_tenants(own_api: tuple[str, str]) -> None:
         finally:
             connection.execute("drop owned by stepkeep_test_reader")
             connection.execute("drop role stepkeep_test_reader")
+
+
+def test_no_statement_of_another_role_changes_its_plan(unused_postgres_dsn: str) -> None:
+    """The policy `true` of workers and of the owner is folded away."""
+    dsn = unused_postgres_dsn
+    settings = " ".join(f"-c {name}={value}" for name, value in PLANNER.items())
+
+    def plans() -> dict[str, list[Any]]:
+        found = {}
+        options = f"-c search_path=stepkeep,pg_temp {settings}"
+        with psycopg.connect(as_role(dsn, "stepkeep_test_worker"), options=options, autocommit=True) as worker:
+            for name, statement in vars(SQL).items():
+                if name not in NOT_EXPLAINED:
+                    told = worker.execute(f"explain (generic_plan, costs off) {statement}".encode()).fetchall()
+                    found[name] = [in_any_order(line) for (line,) in told]
+        return found
+
+    def in_any_order(line: str) -> str | list[str]:
+        """A filter may check its conditions in another order."""
+        return sorted(re.findall(r"[^\s()]+", line)) if line.strip().startswith("Filter:") else line
+
+    with session(dsn) as owner:
+        if owner.info.server_version < 160_000:
+            pytest.skip("EXPLAIN (GENERIC_PLAN) is new in PostgreSQL 16")
+        owner.execute("create role stepkeep_test_worker login")
+        owner.execute("grant usage on schema stepkeep to stepkeep_test_worker")
+        owner.execute("grant select, insert, update, delete on all tables in schema stepkeep to stepkeep_test_worker")
+        owner.execute("grant execute on all functions in schema stepkeep to stepkeep_test_worker")
+        owner.commit()
+        try:
+            before = plans()
+            confine(dsn)
+            assert len(before) > 200
+            assert plans() == before
+        finally:
+            owner.execute("drop owned by stepkeep_test_worker")
+            owner.execute("drop role stepkeep_test_worker")
 
 
 def test_a_database_without_such_a_role_has_no_row_level_security(unused_postgres_dsn: str) -> None:
