@@ -23,16 +23,24 @@ PAGE = 1000
 STATES: dict[JobAction, tuple[RunState, ...]] = {
     JobAction.CANCEL: tuple(state for state in RunState if state not in RUN_TERMINAL),
     JobAction.RERUN: (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK),
+    JobAction.PAUSE: (RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED),
+    JobAction.RESUME: (RunState.PAUSED,),
 }
 """The states of the runs that a job is about, if none are named."""
-NEEDS = {JobAction.CANCEL: Scope.OPERATE, JobAction.RERUN: Scope.START}
+NEEDS = {
+    JobAction.CANCEL: Scope.OPERATE,
+    JobAction.RERUN: Scope.START,
+    JobAction.PAUSE: Scope.OPERATE,
+    JobAction.RESUME: Scope.OPERATE,
+}
 
 FindRuns = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @guarded("jobs.")
 class AsyncJobs:
-    """Jobs that cancel many runs or run them again, carried out by workers; and backfills of triggers."""
+    """Jobs that cancel, pause or resume many runs or run them again, carried out by workers; and backfills of
+    triggers."""
 
     def __init__(self, transactor: Transactor, access: Access, find: FindRuns) -> None:
         self._transactor, self.access, self._find = transactor, access, find
@@ -49,10 +57,12 @@ class AsyncJobs:
         idempotency_key: str | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
-        """Cancel the runs that `where` finds, or run them again (`action` is `cancel` or `rerun`).
+        """Cancel, pause or resume the runs that `where` finds, or run them again (`action` is `cancel`, `pause`,
+        `resume` or `rerun`).
 
         `where` has the filters of `engine.runs`; `runs` names runs instead. Without a state, `cancel` is about runs
-        that have not ended, and `rerun` about those that did not succeed. A dry run only says which runs they are.
+        that have not ended, `rerun` about those that did not succeed, `pause` about those that are queued, running or
+        blocked, and `resume` about paused ones. A dry run only says which runs they are.
         """
         what = JobAction(arguments.choice("the action of a job", action, [str(one) for one in JobAction]))
         self.access.require(NEEDS[what], operation=f"jobs.start {what}")
@@ -63,6 +73,8 @@ class AsyncJobs:
         }
         if what is JobAction.RERUN and any(said.values()):
             raise InvalidInput("compensate and reason go with cancel: a rerun has neither.")
+        if what in (JobAction.PAUSE, JobAction.RESUME) and said.pop("compensate"):
+            raise InvalidInput(f"compensate goes with cancel: a job that is to {what} undoes nothing.")
         options = {"where": _shown(filters), **({} if what is JobAction.RERUN else said)}
         key = optional_key("the idempotency key", idempotency_key)
         acting = self.access.acting(optional_key("by", by))

@@ -13,7 +13,7 @@ from stepkeep.sync_administration import Call
 
 
 class Jobs:
-    """Jobs that cancel many runs or run them again, carried out by workers; and backfills of triggers.
+    """Jobs that cancel, pause or resume many runs or run them again, carried out by workers; and backfills of triggers.
 
     >>> for name in ("Ada", "Bea"):
     ...     _ = engine.start(hello, {"name": name}, labels={"batch": "7"})
@@ -36,10 +36,12 @@ class Jobs:
         idempotency_key: str | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
-        """Cancel the runs that `where` finds, or run them again (`action` is `cancel` or `rerun`).
+        """Cancel, pause or resume the runs that `where` finds, or run them again (`action` is `cancel`, `pause`,
+        `resume` or `rerun`).
 
         `where` has the filters of `engine.runs`; `runs` names runs instead. Without a state, `cancel` is about runs
-        that have not ended, and `rerun` about those that did not succeed. A dry run only says which runs they are.
+        that have not ended, `rerun` about those that did not succeed, `pause` about those that are queued, running or
+        blocked, and `resume` about paused ones. A dry run only says which runs they are.
 
         >>> run = engine.start(hello, {"name": "Ada"}, business_key="order-9").run_id
         >>> job = engine.jobs.start("cancel", where={"business_key": "order-9"}, reason="sent twice")

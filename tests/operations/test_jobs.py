@@ -73,6 +73,27 @@ def test_a_cancel_acts_on_what_the_filter_finds_and_on_nothing_else(database_url
     on(database_url, act)
 
 
+def test_many_runs_are_paused_and_resumed(database_url: str) -> None:
+    async def act(engine: AsyncEngine) -> None:
+        mine, other = await started(engine, 3), (await started(engine, 1))[0]
+        await engine.pause(mine[0], reason="by hand")
+        await engine.cancel(other)
+        job = await engine.jobs.start("pause", runs=[*mine, other], reason="wrong prices")
+        assert await carried_out(engine) == 4
+        results = {one["run_id"]: one["result"] for one in (await engine.jobs.runs(job["job"]))["runs"]}
+        assert results == {mine[0]: "unchanged", mine[1]: "done", mine[2]: "done", other: "refused"}
+        [cause] = [one for one in (await engine.explain(mine[1]))["causes"] if one["code"] == "paused"]
+        assert f"wrong prices (job {job['job']})" in cause["sentence"]
+        with pytest.raises(sk.InvalidInput, match="compensate goes with cancel"):
+            await engine.jobs.start("resume", where={"workflow": "bulk-gated"}, compensate=True)
+        again = await engine.jobs.start("resume", where={"workflow": "bulk-gated"})
+        assert await carried_out(engine) == 3
+        assert (await engine.jobs.show(again["job"]))["done"] == 3
+        assert {(await engine.show(run))["run"]["state"] for run in mine} == {"blocked"}
+
+    on(database_url, act)
+
+
 def test_named_runs_are_each_told_what_became_of_them(database_url: str) -> None:
     async def act(engine: AsyncEngine) -> None:
         live, cancelled, rejected = await started(engine, 3)

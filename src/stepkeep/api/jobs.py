@@ -40,13 +40,13 @@ class BulkAction(By):
         json_schema_extra={"examples": [{"action": "cancel", "where": {"workflow": "hello"}, "dry_run": True}]}
     )
 
-    action: Literal["cancel", "rerun"]
+    action: Literal["cancel", "rerun", "pause", "resume"]
     where: Where | None = Field(default=None, description="Which runs; or else `runs`.")
     runs: list[Annotated[str, Field(max_length=255)]] | None = Field(
         default=None, max_length=10_000, description="The ids of the runs."
     )
     compensate: bool = Field(default=False, description="With cancel: undo first what the runs did.")
-    reason: str = Field(default="", max_length=4000, description="With cancel.")
+    reason: str = Field(default="", max_length=4000, description="With cancel, pause and resume.")
     dry_run: bool = Field(default=False, description="Write nothing, and say which runs they are.")
 
 
@@ -56,7 +56,7 @@ class JobView(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     job: str | None = None
-    action: Literal["cancel", "rerun", "backfill"]
+    action: Literal["cancel", "rerun", "pause", "resume", "backfill"]
     state: Literal["running", "done", "stopped"] | None = None
     dry_run: bool = False
     where: Anything | None = None
@@ -105,9 +105,9 @@ class JobRuns(Page):
 async def start_job(
     request: Request, engine: Engine, body: BulkAction, idempotency_key: IdempotencyKey = None
 ) -> Answer:
-    """A job for at most 10,000 runs, which are chosen now and which workers act on in small batches. `cancel` needs the
-    scope operate, `rerun` the scope start. Without a state, cancel is about runs that have not ended, and rerun about
-    those that did not succeed."""
+    """A job for at most 10,000 runs, which are chosen now and which workers act on in small batches. `rerun`
+    needs the scope start, everything else the scope operate. Without a state, cancel is about runs that have not ended,
+    rerun about those that did not succeed, and resume about paused ones."""
     given: dict[str, Any] = body.model_dump()
     with under_way(request, engine, "jobs", idempotency_key):
         said = await engine.jobs.start(given.pop("action"), idempotency_key=idempotency_key, **given)

@@ -1,4 +1,5 @@
-"""Jobs that act on many runs: cancel them, or run them again. Any worker carries them out, in small batches.
+"""Jobs that act on many runs: cancel, pause or resume them, or run them again. Any worker carries them out, in small
+batches.
 
 A job names its runs when it is made, so that a run is acted on once, whatever happens to the worker. A batch that is
 cut off is done again: a cancel names its job, and a rerun has an idempotency key of its own. The engine adds, lists and
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from stepkeep.errors import Conflict, InvalidInput, KeyReused, NotFound, Stepkee
 from stepkeep.operations import people, validate
 from stepkeep.operations.access import Acting
 from stepkeep.operations.instants import instant
+from stepkeep.operations.pausing import pause_run, read_pause, resume_run
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Transactor, again_if_contended
@@ -198,6 +200,12 @@ class JobSweep:
     def __init__(self, transactor: Transactor, starter: Starter | None = None) -> None:
         self._transactor = transactor
         self._starter = starter or Starter(transactor)
+        self._acts: dict[JobAction, Callable[[Job, JobRun], Awaitable[JobRun]]] = {
+            JobAction.CANCEL: self._cancel,
+            JobAction.RERUN: self._rerun,
+            JobAction.PAUSE: self._pause,
+            JobAction.RESUME: self._resume,
+        }
 
     async def sweep(self, holder: str, limit: int = JOBS_AT_ONCE) -> int:
         """Go on with jobs that no worker holds. Returns how many runs were acted on."""
@@ -227,7 +235,7 @@ class JobSweep:
         """Act on one run. What it is refused for is its result; a store that is away ends the batch."""
         row = JobRun(tenant=job.tenant, job_id=job.id, run_id=run_id, state=RunOutcome.DONE)
         try:
-            return await (self._cancel if job.action is JobAction.CANCEL else self._rerun)(job, row)
+            return await self._acts[job.action](job, row)
         except StoreError:
             raise
         except StepkeepError as problem:
@@ -254,6 +262,25 @@ class JobSweep:
         if found is not None and (found.run.error or "").endswith(mark):
             return row  # a batch that was cut off has cancelled it
         return replace(row, state=RunOutcome.UNCHANGED, detail="it was cancelled before")
+
+    async def _pause(self, job: Job, row: JobRun) -> JobRun:
+        reason, mark = msgspec.json.decode(job.options)["reason"], f"(job {job.id})"
+        said = f"{reason} {mark}".strip()
+        accepted = await pause_run(self._transactor, row.run_id, tenant=job.tenant, **_acting(job), reason=said)
+        if not accepted.repeated:
+            return row
+        found = await self._transactor.store.read_run(job.tenant, row.run_id)
+        pause = None if found is None else await read_pause(self._transactor, found.run)
+        if pause is not None and pause.reason.endswith(mark):
+            return row  # a batch that was cut off has paused it
+        return replace(row, state=RunOutcome.UNCHANGED, detail="it was paused before")
+
+    async def _resume(self, job: Job, row: JobRun) -> JobRun:
+        said = f"{msgspec.json.decode(job.options)['reason']} (job {job.id})".strip()
+        accepted = await resume_run(self._transactor, row.run_id, tenant=job.tenant, **_acting(job), reason=said)
+        if not accepted.repeated:
+            return row
+        return replace(row, state=RunOutcome.UNCHANGED, detail="it was not paused")
 
     async def _rerun(self, job: Job, row: JobRun) -> JobRun:
         started = await rerun(

@@ -10,6 +10,8 @@ import msgspec
 class JobAction(StrEnum):
     CANCEL = "cancel"
     RERUN = "rerun"
+    PAUSE = "pause"
+    RESUME = "resume"
 
 
 class JobState(StrEnum):

@@ -1,4 +1,4 @@
-"""`stepkeep jobs`: cancel many runs or run them again, as a job that workers carry out."""
+"""`stepkeep jobs`: cancel, pause or resume many runs or run them again, as a job that workers carry out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job.", 
 
 def start(
     settings: Settings,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="cancel or rerun.", show_default=False)],
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="cancel, rerun, pause, resume.", show_default=False)],
     run: Annotated[
         list[str] | None, typer.Option("--run", metavar="RUN", help="This run; repeated. Else the filters count.")
     ] = None,
@@ -41,14 +41,14 @@ def start(
     error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="With this in their error.")] = None,
     text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="With this anywhere.")] = None,
     compensate: Annotated[bool, typer.Option("--compensate", help="With cancel: undo what the runs did.")] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="With cancel; kept with each run.")] = "",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with each run; not with rerun.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which runs they are.")] = False,
     idempotency_key: Annotated[
         str | None, typer.Option("--idempotency-key", metavar="KEY", help="The same key makes the job once.")
     ] = None,
     by: By = None,
 ) -> int:
-    """Cancel many runs, or run them again. Workers do it in small batches."""
+    """Cancel, pause or resume many runs, or run them again. Workers do it in small batches."""
     where: dict[str, Any] = {
         "state": state or None,
         "workflow": workflow,
