@@ -43,6 +43,7 @@ WITH_AN_ENGINE = (
     "stepkeep.sync_jobs",
     "stepkeep.sync_messages",
     "stepkeep.sync_outside",
+    "stepkeep.sync_pauses",
     "stepkeep.sync_sending",
     "stepkeep.sync_triggers",
     "stepkeep.sync_versions",
