@@ -59,7 +59,7 @@ WORKFLOW = {"workflow": "hello", "timeout": "1h", "steps": [{"name": "sign", "ap
 
 async def furnish(url: str) -> dict[str, str]:
     """A tenant with a workflow, runs and a key for each role."""
-    async with AsyncEngine(url, actor="operator") as engine:
+    async with AsyncEngine(url, actor="operator", auto_migrate=True) as engine:
         await engine.publish(load_text(json.dumps(WORKFLOW), "hello.json"))
         for number in range(3):
             await engine.start("hello", business_key=f"order-{number}")

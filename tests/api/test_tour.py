@@ -167,12 +167,14 @@ async def _runs(tour: Tour) -> str:
     same = await tour("POST", f"/runs/{run}/rerun", {"input": {"name": "Cy"}}, 200, headers={"Idempotency-Key": "two"})
     assert same["run_id"] == rerun["run_id"]
     assert (await tour("GET", f"/runs/{rerun['run_id']}/result?wait=30"))["output"] == "Hello, Cy"
-    listed = await tour("GET", "/runs?limit=2")
-    assert len(listed["runs"]) == 2
-    rest = await tour("GET", f"/runs?limit=2&cursor={listed['next']}")
+    listed = await tour("GET", "/runs?limit=4")
+    assert len(listed["runs"]) == 4
+    rest = await tour("GET", f"/runs?limit=4&cursor={listed['next']}")
     assert [one["id"] for one in rest["runs"]] == [run]
-    assert [one["id"] for one in (await tour("GET", "/runs?text=ada&label=team%3Da"))["runs"]] == [run]
+    found = (await tour("GET", "/runs?text=ada&label=team%3Da"))["runs"]
+    assert [one["id"] for one in found] == [from_step["run_id"], run]
     assert [one["id"] for one in (await tour("GET", "/runs?business_key=k-1&until=2000-01-01T00:00Z"))["runs"]] == []
+    await tour("GET", "/statistics")
     assert (await tour("GET", "/runs?as=ioa"))["runs"][0]["state"]
     assert (await tour("GET", f"/runs/{run}"))["run"]["labels"] == {"team": "a"}
     preview = await tour("POST", f"/runs/{idle}/continuation-preview", {"how": "fork", "start": "greet"})
@@ -501,4 +503,28 @@ async def _seed_003(tour: Tour) -> None:
     for _ in range(2):
         assert (await tour("POST", f"{base}/runs/{second}/cancel"))["status"] == "Cancelled"
     told(await tour.client.get(f"/v1/workspaces/other/runs/{run}"), 404, "not_found")
+    await _workflows_of_seed_003(tour, base)
+
+
+async def _workflows_of_seed_003(tour: Tour, base: str) -> None:
+    action = {"actionId": "read", "order": 1, "portFamily": "FinanceAccounting", "operation": "invoice:read"}
+    body = {"name": "Read an invoice", "executionTier": "ManualOnly", "actions": [action]}
+    made = await tour("POST", f"{base}/workflows", body, 201)
+    assert (made["workflowId"], made["version"], made["active"]) == ("read-an-invoice", 1, True)
+    assert [one["operation"] for one in made["actions"]] == ["invoice:read"]
+    assert await tour("POST", f"{base}/workflows", body, 200) == made
+    other = await tour("POST", f"{base}/workflows", {**body, "description": "other words"}, 201)
+    assert other["version"] == 2
+    again = await tour.client.post(f"{base}/workflows", json={**body, "version": 2})
+    assert again.status_code == 409, again.text
+    wrong = {**body, "actions": [{**action, "operation": "no colon"}]}
+    assert (await tour.client.post(f"{base}/workflows", json=wrong)).status_code == 422
+    told(await tour.client.post(f"{base}/workflows", json={**body, "name": "!"}), 400, "invalid_input")
+    assert (await tour("GET", f"{base}/workflows"))["items"] == [other]
+    assert await tour("GET", f"{base}/workflows/read-an-invoice") == other
+    told(await tour.client.get(f"{base}/workflows/gated"), 404, "not_found")
+    run = (await tour("POST", f"{base}/runs", {"workflowId": "read-an-invoice"}, 201))["runId"]
+    plan = await tour("GET", f"{base}/plans/{run}%2Fplan")
+    assert (plan["planId"], plan["plannedEffects"], plan["workspaceId"]) == (f"{run}/plan", [], "default")
+    told(await tour.client.get(f"{base}/plans/{run}"), 404, "not_found")
     told(await tour.client.post(f"{base}/runs", json={"workflowId": "none"}), 400, "invalid_input")

@@ -1,7 +1,7 @@
 """The service of seed 003: its addresses and bodies below `/v1/workspaces/{workspaceId}`. A workspace is a tenant.
 
 Each route calls the operation of its native sibling and answers in the seed's shapes (`?as=action`). Another workspace
-than that of the key is 404. What waits for plans, pausing and archiving is not here (tests/seeds/MISSING.md).
+than that of the key is 404. `action_workflows` has workflows and plans. What is not here is in tests/seeds/MISSING.md.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ async def create_action_run(
     request: Request, engine: Engine, workspace: Workspace, body: NewActionRun, idempotency_key: IdempotencyKey = None
 ) -> Answer:
     """An unknown workflow is 400."""
-    _own(engine, workspace)
+    own_workspace(engine, workspace)
     try:
         plan = await find_plan(engine.transactor, body.workflowId, None, tenant=engine.tenant)
     except NotFound as missing:
@@ -115,7 +115,7 @@ async def create_action_run(
     responses=answers(RunPage),
 )
 async def list_action_runs(engine: Engine, workspace: Workspace, cursor: Cursor = None, limit: Limit = 50) -> Answer:
-    _own(engine, workspace)
+    own_workspace(engine, workspace)
     try:
         found = (await engine.runs(before=cursor, limit=limit, as_=DIALECT))["runs"]
     except NotFound:
@@ -132,7 +132,7 @@ async def list_action_runs(engine: Engine, workspace: Workspace, cursor: Cursor 
     responses=answers(RunV1),
 )
 async def get_action_run(engine: Engine, workspace: Workspace, run_id: RunOf) -> Answer:
-    _own(engine, workspace)
+    own_workspace(engine, workspace)
     return Answer(await _run(engine, run_id))
 
 
@@ -145,7 +145,7 @@ async def get_action_run(engine: Engine, workspace: Workspace, run_id: RunOf) ->
 )
 async def cancel_action_run(engine: Engine, workspace: Workspace, run_id: RunOf) -> Answer:
     """A run that is cancelled already is answered as it is; one that ended otherwise is 409."""
-    _own(engine, workspace)
+    own_workspace(engine, workspace)
     await engine.cancel(run_id)
     return Answer(await _run(engine, run_id))
 
@@ -159,7 +159,7 @@ async def cancel_action_run(engine: Engine, workspace: Workspace, run_id: RunOf)
 )
 async def list_action_evidence(engine: Engine, workspace: Workspace, run_id: RunOf) -> Answer:
     """Derived from the journal, all at once."""
-    _own(engine, workspace)
+    own_workspace(engine, workspace)
     return Answer({"items": (await _run(engine, run_id))["evidence"], "nextCursor": None})
 
 
@@ -173,7 +173,7 @@ async def list_action_evidence(engine: Engine, workspace: Workspace, run_id: Run
 async def list_action_approvals(
     engine: Engine, workspace: Workspace, cursor: Cursor = None, limit: Limit = 50
 ) -> Answer:
-    _own(engine, workspace)
+    own_workspace(engine, workspace)
     found = await engine.approvals(after=cursor, limit=limit)
     items = [
         {
@@ -203,14 +203,14 @@ async def decide_action_approval(
     engine: Engine, workspace: Workspace, approval_id: ApprovalOf, body: ApprovalDecision
 ) -> Answer:
     """The same decision again is answered as before, another one is 409."""
-    _own(engine, workspace)
+    own_workspace(engine, workspace)
     run_id, _, step = approval_id.partition(":")
     decide = engine.approve if body.decision == "Approved" else engine.reject
     said = await decide(run_id, step or None, comment=body.rationale)
     return Answer({"approvalId": approval_id, "runId": run_id, "status": body.decision, "decidedByUserId": said["by"]})
 
 
-def _own(engine: AsyncEngine, workspace: str) -> None:
+def own_workspace(engine: AsyncEngine, workspace: str) -> None:
     """Another workspace is not there."""
     if workspace != engine.tenant:
         raise NotFound(f"there is no workspace {workspace[:80]!a}.")

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 
 from stepkeep.api import (
     action_service,
+    action_workflows,
     approvals,
     audit,
     continuations,
@@ -98,6 +99,7 @@ RESOURCES = (
     work_data,
     run_service,
     action_service,
+    action_workflows,
 )
 """One module per resource, in the order of the document."""
 
