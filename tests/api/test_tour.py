@@ -167,12 +167,11 @@ async def _runs(tour: Tour) -> str:
     same = await tour("POST", f"/runs/{run}/rerun", {"input": {"name": "Cy"}}, 200, headers={"Idempotency-Key": "two"})
     assert same["run_id"] == rerun["run_id"]
     assert (await tour("GET", f"/runs/{rerun['run_id']}/result?wait=30"))["output"] == "Hello, Cy"
-    listed = await tour("GET", "/runs?limit=4")
-    assert len(listed["runs"]) == 4
-    rest = await tour("GET", f"/runs?limit=4&cursor={listed['next']}")
+    listed = await tour("GET", "/runs?limit=2")
+    assert len(listed["runs"]) == 2
+    rest = await tour("GET", f"/runs?limit=2&cursor={listed['next']}")
     assert [one["id"] for one in rest["runs"]] == [run]
-    found = (await tour("GET", "/runs?text=ada&label=team%3Da"))["runs"]
-    assert [one["id"] for one in found] == [from_step["run_id"], run]
+    assert [one["id"] for one in (await tour("GET", "/runs?text=ada&label=team%3Da"))["runs"]] == [run]
     assert [one["id"] for one in (await tour("GET", "/runs?business_key=k-1&until=2000-01-01T00:00Z"))["runs"]] == []
     await tour("GET", "/statistics")
     assert (await tour("GET", "/runs?as=ioa"))["runs"][0]["state"]
