@@ -12,10 +12,22 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.errors import Conflict
-from stepkeep.kernel import compensation, decide, execution, failure, people, progress, stopping, timers, votes
+from stepkeep.kernel import (
+    children,
+    compensation,
+    decide,
+    execution,
+    failure,
+    people,
+    progress,
+    rollup,
+    stopping,
+    timers,
+    votes,
+)
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft
-from stepkeep.kernel.events import GateDecided, MessageArrived, StepReported, TimeCame
+from stepkeep.kernel.events import ChildEnded, GateDecided, MessageArrived, StepReported, TimeCame
 from stepkeep.kernel.outcomes import Released
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import AttemptState, StepState
@@ -209,6 +221,22 @@ def _steps_that_never_ran_are_undone(patch: Patch) -> None:
     patch.setattr(compensation, "may_have_run", lambda step: step.fence > 0)
 
 
+def _news_of_any_child_counts(patch: Patch) -> None:
+    def child_ended(draft: Draft, event: ChildEnded) -> Reply:
+        note = draft.named(event.no).note
+        return children.child_ended(draft, replace(event, activation=0 if note is None else note.activation or 0))
+
+    patch.setitem(HANDLERS, ChildEnded, child_ended)
+
+
+def _a_stopping_run_forgets_its_children(patch: Patch) -> None:
+    patch.setattr(rollup, "has_children_out", lambda draft: False)
+
+
+def _a_child_is_not_called_back(patch: Patch) -> None:
+    patch.setattr(stopping, "recall", lambda draft, step: None)
+
+
 MUTANTS = (
     Mutant("steps that never ran are undone", "rules first", UNDO, _steps_that_never_ran_are_undone),
     Mutant("late claims are granted", "diamond", "a late claim meets the run's deadline", _late_claims_are_granted),
@@ -237,5 +265,8 @@ MUTANTS = (
     Mutant("claims are handed back while stopping", "crowd", OWN, _retries_are_granted_while_stopping),
     Mutant("refused gates let pass", "skips", "I4 dependencies first", _refused_gates_let_pass),
     Mutant("hooks are not counted out", "diamond", OWN, _hooks_are_not_counted_out),
+    Mutant("news of any child counts", "children", "what is out of place is refused", _news_of_any_child_counts),
+    Mutant("a stopping run forgets its children", "children", OWN, _a_stopping_run_forgets_its_children),
+    Mutant("a child is not called back", "children", "no child is forgotten", _a_child_is_not_called_back),
     Mutant("nothing ever finishes", "rules", "an end is reachable from everywhere", _nothing_ever_finishes),
 )

@@ -17,6 +17,7 @@ from stepkeep.kernel.definition import Completion, OnExhausted
 from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.events import (
     CancelRequested,
+    ChildEnded,
     CompletionSignalled,
     Event,
     GateDecided,
@@ -55,6 +56,7 @@ KEPT = 2
 OLD = "a message that came before"
 WHO: dict[str, Any] = {"tenant": "t", "run_id": "r"}
 PAUSABLE = (RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED)
+CHILD_ENDS = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK)
 STALE = (Completed(token=TOKEN), Failed(category=Category.TRANSIENT, error="no"), RulesPassed())
 
 
@@ -71,7 +73,16 @@ class By(StrEnum):
 
 
 CAUSES = frozenset({By.TIME, By.WORKER, By.WAIT, By.START})
-HOMEWARDS: tuple[type, ...] = (RunStarted, Completed, RulesPassed, Stopped, StepClaimed, GateDecided, HoldDecided)
+HOMEWARDS: tuple[type, ...] = (
+    RunStarted,
+    Completed,
+    RulesPassed,
+    Stopped,
+    StepClaimed,
+    GateDecided,
+    HoldDecided,
+    ChildEnded,
+)
 """What brings a run closer to its end, quickest first; everything else only if none of these does."""
 
 
@@ -174,6 +185,10 @@ class Actions:
             if row.note.token == TOKEN:
                 yield Action(f"a new token for {name}", By.OPERATOR, self._reissue(no))
 
+        if row.state is StepState.AWAITING_CHILDREN and row.note is not None and row.note.activation is not None:
+            for ended in (*CHILD_ENDS, None):
+                yield Action(f"the child of {name} ends {ended}", By.WAIT, self._ended(no, row.note.activation, ended))
+
     def _reports(self, state: State, row: Step) -> Iterator[Action]:
         name = self.plan.at(row.no).name
         for outcome in self._outcomes(state, row):
@@ -225,6 +240,9 @@ class Actions:
             elif row.note is not None and row.note.token is not None:
                 yield "a completion come too late", self._complete(row.no, TOKEN, ManualOutcome.FAILED), none
                 yield "a new token for what is not open", self._reissue(row.no), none
+            if row.note is not None and row.note.activation is not None:
+                stale = row.note.activation - (row.state is StepState.AWAITING_CHILDREN)
+                yield "news of a child that nothing waits for", self._ended(row.no, stale, RunState.SUCCEEDED), none
             if row.state is not StepState.AWAITING_APPROVAL and row.no < self.plan.size:
                 yield "a gate that is not open", self._gate("cyd", True, row.no), none
             if is_exhausted(row):
@@ -274,6 +292,9 @@ class Actions:
 
     def _hold(self, no: int, choice: HoldChoice, who: str = "ann") -> HoldDecided:
         return HoldDecided(**WHO, actor=who, no=no, choice=choice)
+
+    def _ended(self, no: int, activation: int, state: RunState | None) -> ChildEnded:
+        return ChildEnded(**WHO, actor="child", no=no, activation=activation, child="c", state=state, output=b"1")
 
     def _complete(self, no: int, token: str, outcome: ManualOutcome) -> CompletionSignalled:
         return CompletionSignalled(**WHO, actor="ann", no=no, token=token, outcome=outcome)

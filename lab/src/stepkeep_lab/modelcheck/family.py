@@ -34,6 +34,7 @@ from stepkeep.kernel.definition import (
     Retry,
     Rule,
     StepDefinition,
+    SubWorkflow,
     Undo,
     Wait,
     digest_of,
@@ -129,6 +130,16 @@ def _wait(
 ) -> StepDefinition:
     return StepDefinition(
         name=name, order=0, wait=Wait(event=event, deadline=deadline), depends_on=_edges(after), **settings
+    )
+
+
+def _child(
+    name: str, *after: str | Dependency, deadline: int | None = SOON, undo: Retry | None = None, **settings: Any
+) -> StepDefinition:
+    hook = None if undo is None else Undo(executor=Handler(name=f"undo {name}"), retry=undo)
+    child = SubWorkflow(workflow="other", version=1, deadline=deadline, **settings.pop("child", {}))
+    return StepDefinition(
+        name=name, order=0, child=child, depends_on=_edges(after), undo=hook, effect=Effect.UNKNOWN, **settings
     )
 
 
@@ -237,6 +248,17 @@ def cases() -> tuple[Case, ...]:
             _work("c", "b", Dependency(step="a", allow=ANY_END), retry=TWICE, **continuing),
             budget=Budget(limits={"attempts": 2.0}, on_exceeded=OnExceeded.HOLD, approval=Approval(deadline=SOON)),
             on_failure=OnFailure.COMPENSATE,
+        ),
+        _case(
+            "children",
+            "steps that wait for child runs: beside a handler, tolerated, detached, with a deadline, a hook, a timeout",
+            _child("a", undo=ONCE, **undoing),
+            _work("b", retry=ONCE, **undoing),
+            _child("c", "a", **tolerant),
+            _child("d", "a", child={"detached": True}),
+            on_failure=OnFailure.COMPENSATE,
+            timeout=60 * SECOND,
+            pauses=True,
         ),
         _case(
             "pauses",

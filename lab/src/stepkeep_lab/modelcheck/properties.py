@@ -10,6 +10,7 @@ import hashlib
 
 from stepkeep.kernel.decision import Accepted, Decision
 from stepkeep.kernel.events import (
+    ChildEnded,
     CompletionSignalled,
     GateDecided,
     HoldDecided,
@@ -21,7 +22,7 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import is_exhausted
-from stepkeep.kernel.states import STEP_TERMINAL, AttemptState, Phase, StepState
+from stepkeep.kernel.states import STEP_TERMINAL, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
 from stepkeep_lab.invariants.violation import must
@@ -42,6 +43,7 @@ def between(plan: Plan, state: State, action: Action, decision: Decision) -> lis
         must(not ended, "I1 terminal is final", "step {} had ended and was changed", row.no)
     must(entry.hash == hashlib.sha256(state.run.head + entry.body).digest(), "I9 chain", "the hash does not fit")
     _effects_leave_a_trace(plan, state, action, decision)
+    _no_child_is_forgotten(plan, state, action, decision)
     fold = JournalFold.at(plan, state.run, state.rows)
     arrows = fold.take(open_entry(entry.body))
     rows = {**state.rows, **{row.no: row for row in (*decision.changed, *decision.added)}}
@@ -73,6 +75,24 @@ def _accepted(state: State, action: Action, decision: Decision) -> None:
         must(is_exhausted(state.rows[event.no]), "I11 one decision per gate", action.label)
     elif isinstance(event, CompletionSignalled):
         must(state.rows[event.no].state is StepState.AWAITING_COMPLETION, "I11 one decision per gate", action.label)
+
+
+def _no_child_is_forgotten(plan: Plan, state: State, action: Action, decision: Decision) -> None:
+    """A step that ends before its child has called the child back: now, or when its run began to stop."""
+    called = {recall.no for recall in decision.recalls}
+    told = action.event.no if isinstance(action.event, ChildEnded) else None
+    for row in decision.changed:
+        waited = state.rows[row.no].state is StepState.AWAITING_CHILDREN
+        stays = row.state is StepState.AWAITING_CHILDREN
+        stops = stays and decision.run.state is RunState.STOPPING
+        ends = not stays and row.no != told
+        right = row.no in called or state.run.state is RunState.STOPPING
+        must(
+            not (waited and (ends or stops)) or right,
+            "no child is forgotten",
+            "step {} did not call its child back",
+            row.no,
+        )
 
 
 def _effects_leave_a_trace(plan: Plan, state: State, action: Action, decision: Decision) -> None:

@@ -243,6 +243,7 @@ def _canonical_note(note: Note, fences: dict[int, int]) -> Note:
         spent=0,
         began_at=None if note.began_at is None else NOW,
         opening=None if note.opening is None else _canonical_opening(note.opening),
+        activation=None if note.activation is None else SEQ,
     )
 
 
