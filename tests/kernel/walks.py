@@ -44,11 +44,13 @@ from stepkeep.kernel.definition import (
     Rule,
     Standing,
     StepDefinition,
+    SubWorkflow,
     Undo,
     Wait,
 )
 from stepkeep.kernel.events import (
     CancelRequested,
+    ChildEnded,
     CompletionSignalled,
     Event,
     GateDecided,
@@ -163,6 +165,10 @@ def _step(random: Random, names: list[str], place: int, conditions: dict[str, Wh
             wait = Wait(event="sleep", deadline=3 * SECOND, sleeps=True)
         return StepDefinition(wait=wait, **settings)
     hook = Undo(executor=Handler(name="undo"), retry=_retry(random)) if maybe(random, 0.6) else None
+    if kind < 0.36:
+        detached = True if maybe(random, 0.2) else UNSET
+        child = SubWorkflow(workflow="other", version=1, deadline=random.choice((None, 10 * SECOND)), detached=detached)
+        return StepDefinition(child=child, undo=hook, effect=Effect.UNKNOWN, **settings)
     return StepDefinition(
         executor=Handler(name=name),
         hold=_approval(random, before) if maybe(random, 0.15) else None,
@@ -412,6 +418,27 @@ def _started(world: World, random: Random) -> Event:
     return RunStarted(tenant="t", run_id="r", actor="ann")
 
 
+CHILD_ENDS = (RunState.SUCCEEDED, RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK, None)
+
+
+def _child(world: World, random: Random) -> Event:
+    row = _row(world, random, lambda row: row.state is S.AWAITING_CHILDREN)
+    activation = (0 if row.note is None else row.note.activation) or 0
+    state = random.choice(CHILD_ENDS)
+    return ChildEnded(
+        tenant="t",
+        run_id="r",
+        actor="child:c",
+        no=row.no,
+        activation=activation if maybe(random, 0.9) else activation + 1,
+        child="c",
+        state=state,
+        category=random.choice((None, Category.VALIDATION)),
+        error=random.choice((None, "no")),
+        output=b"7" if state is RunState.SUCCEEDED and maybe(random, 0.8) else None,
+    )
+
+
 KINDS: tuple[Callable[[World, Random], Event], ...] = (
     *(_claimed,) * 4,
     *(_reported,) * 5,
@@ -424,6 +451,7 @@ KINDS: tuple[Callable[[World, Random], Event], ...] = (
     _cancelled,
     _started,
     _paused,
+    _child,
 )
 
 
@@ -472,6 +500,10 @@ def _serve(world: World, row: Step, turn: int) -> Event | None:
         outcome = RulesPassed() if checks else Completed(output=b"1", token=TOKEN)
         by = {**who, "actor": f"w{row.worker}"}
         return StepReported(no=row.no, fence=row.fence, worker=row.worker, outcome=outcome, **by)
+    if row.state is S.AWAITING_CHILDREN:
+        assert row.note is not None
+        activation = row.note.activation or 0
+        return ChildEnded(no=row.no, activation=activation, child="c", state=RunState.SUCCEEDED, output=b"1", **who)
     if row.state is S.RETRYING:
         world.now = max(world.now, row.due_at or 0)
         return TimeCame(no=row.no, **who)
