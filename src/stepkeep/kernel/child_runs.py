@@ -18,7 +18,7 @@ from stepkeep.kernel.states import OnFailure, StepState
 from stepkeep.kernel.tables import StepTrigger
 
 VERSION = "8"
-"""The version of the UUID of a child; that of a run that somebody started is another."""
+"""The version of the UUID of a child; runs that are started have another."""
 
 
 def child_run_id(at: int, tenant: str, run_id: str, no: int, activation: int) -> str:

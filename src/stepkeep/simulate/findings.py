@@ -33,6 +33,7 @@ class Kind(StrEnum):
     HOOK_WITHOUT_RETRY = "hook-without-retry"
     NO_RUN_TIMEOUT = "no-run-timeout"
     SKIPPED_TOO = "skipped-too"
+    NOT_WALKED = "not-walked"
 
 
 SERIOUS = frozenset({Kind.STUCK, Kind.NO_DEADLINE, Kind.UNCOMPENSATED})
@@ -60,6 +61,7 @@ def findings(definition: Definition, endings: Sequence[Ending]) -> list[Finding]
         *_hooks_without_retry(definition),
         *_without_timeout(definition),
         *_skipped_too(definition, endings),
+        *_not_walked(definition),
     ]
     return sorted(found, key=lambda finding: not finding.serious)
 
@@ -190,6 +192,14 @@ def _skipped_too(definition: Definition, endings: Sequence[Ending]) -> Iterator[
             said = f"{_named(skipped)} are skipped with {name} when {_some(paths)}, and the run still succeeds."
             hint = f"Say `{{step: {name}, allow: [skipped]}}` where a step should run all the same."
             yield _finding(Kind.SKIPPED_TOO, name, said, hint, paths)
+
+
+def _not_walked(definition: Definition) -> Iterator[Finding]:
+    """Where the walk is bounded: a child is one step that succeeds, fails or is late."""
+    for step in definition.steps:
+        if step.child is not msgspec.UNSET:
+            said = f"{step.name} starts {step.child.workflow}, and the paths inside that workflow are not walked here."
+            yield _finding(Kind.NOT_WALKED, step.name, said, "Simulate that workflow by itself.")
 
 
 def _named(names: Sequence[str]) -> str:

@@ -249,6 +249,7 @@ def cases() -> tuple[Case, ...]:
             budget=Budget(limits={"attempts": 2.0}, on_exceeded=OnExceeded.HOLD, approval=Approval(deadline=SOON)),
             on_failure=OnFailure.COMPENSATE,
         ),
+        _case("queue", "paused and resumed before anything has begun", _work("a"), pauses=True),
         _case(
             "children",
             "steps that wait for child runs: beside a handler, tolerated, detached, with a deadline, a hook, a timeout",
