@@ -146,6 +146,14 @@ steps:
 """
 """A step that runs once for each item."""
 
+PARENT = """
+workflow: parent
+timeout: 2h
+steps:
+  - { name: pay, workflow: payment }
+"""
+"""A child run that waits for a message."""
+
 POLICY = {
     "policy": "house rules",
     "rules": [{"name": "careful", "steps": ["pay*"], "then": "hold", "reason": "Payouts need a second look."}],
@@ -174,7 +182,7 @@ class Site:
 
     async def _open(self) -> None:
         await self.engine.__aenter__()
-        for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, BY_HAND, NIGHTLY, MAPPED):
+        for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, BY_HAND, NIGHTLY, MAPPED, PARENT):
             await self.engine.publish(load_text(text, "page.yaml"))
         await self.engine.start_worker(app="ui", settings=WorkerSettings(log_lines=50))
         listener = listen("127.0.0.1", 0)

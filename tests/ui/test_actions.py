@@ -212,3 +212,21 @@ def test_the_elements_of_a_map_are_steps_of_the_graph_and_of_the_table(site: Sit
     for tab in ("Steps (2)", "Failure paths", "Definition"):
         page.get_by_role("tab", name=tab).click()
         expect(page.locator("main .skeleton")).to_have_count(0)
+
+
+def test_the_tree_of_child_runs_leads_down_and_up(site: Site, reader: Read) -> None:
+    run = site.start("parent")
+    site.settle(run)
+    page = reader().open(f"/runs/{run}")
+    tree = page.get_by_role("region", name="Child runs")
+    expect(tree).to_contain_text("pay: payment v1")
+    expect(tree).to_contain_text("Blocked")
+    tree.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="payment", level=1)).to_be_visible()
+    page.locator(".why").get_by_role("button", name="Send the message").click()
+    page.get_by_role("dialog").get_by_role("button", name="Send").click()
+    expect(page.locator(".head .badge").first).to_contain_text("Succeeded")
+    page.locator(".meta").get_by_role("link", name=re.compile(run[:8])).click()
+    expect(page.get_by_role("heading", name="parent", level=1)).to_be_visible()
+    expect(page.locator(".head .badge").first).to_contain_text("Succeeded")
+    expect(tree).to_contain_text("Succeeded")

@@ -18,7 +18,7 @@ const KINDS = {
 	no_secret: ["bad", "key", "no secret"], no_queue: ["bad", "worker", "no queue"], only_run: ["bad", "worker", "no worker"], dead_worker: ["wait", "warn", "worker lost"], full: ["wait", "worker", "workers full"],
 	database: ["bad", "warn", "database"], not_started: ["idle", "ring", "not started"], approval: ["wait", "person", "approval"], decision: ["wait", "hand", "held"],
 	completion: ["wait", "hand", "by hand"], event: ["wait", "mail", "message"], other: ["idle", "dot", "waiting"], scheduled: ["idle", "clock", "scheduled"], sleep: ["idle", "clock", "sleeping"],
-	retry: ["wait", "retry", "retrying"], paused: ["wait", "pause", "paused"], stopping: ["undo", "undo", "stopping"], running: ["ok", "check", "on time"], soon: ["ok", "check", "on time"], dependency: ["ok", "check", "on time"], finished: ["idle", "dash", "ended"],
+	retry: ["wait", "retry", "retrying"], paused: ["wait", "pause", "paused"], children: ["run", "flow", "child runs"], stopping: ["undo", "undo", "stopping"], running: ["ok", "check", "on time"], soon: ["ok", "check", "on time"], dependency: ["ok", "check", "on time"], finished: ["idle", "dash", "ended"],
 };
 
 /** @param {AbortSignal} signal @param {() => void} changed */

@@ -36,9 +36,9 @@ export function runPage(context) {
 
 	const head = h("div.stack.tight"), why = h("div"), problem = h("div"), travel = pastBar({ run: id, signal, shown: (past) => store.set({ past }) });
 	const graph = createGraph({ name: "Steps of the run", choose, signal }), timeline = createTimeline({ choose, signal });
-	const aside = h("aside.card.step-panel", { "aria-label": "Step", hidden: true });
+	const family = h("section", { "aria-label": "Child runs", hidden: true }), aside = h("aside.card.step-panel", { "aria-label": "Step", hidden: true });
 	const flow = h("div.flow", h("div.stack", h("section.card.graph-card", { "aria-label": "Graph" }, graph.element),
-		h("section.card", { "aria-label": "Timeline" }, h("header", h("h2", "Timeline"), legend(), h("div.row", timeline.tools)), timeline.element)), aside);
+		h("section.card", { "aria-label": "Timeline" }, h("header", h("h2", "Timeline"), legend(), h("div.row", timeline.tools)), timeline.element), family), aside);
 	const steps = h("div"), data = h("div.stack"), dialect = h("div");
 	const journal = journalView({ run: id, signal, as: () => store.get().as }), record = certificateView(id, signal);
 	const tabs = tabbed([
@@ -83,7 +83,7 @@ export function runPage(context) {
 	store.watch((state) => {
 		put(problem, state.problem ? problemBox(state.problem) : null);
 		if (!state.view) { if (state.problem) put(head, h("h1", "Run")); return; }
-		const stamp = JSON.stringify([state.view.run.journal.seq, state.view.run.quarantined, state.view.steps.map((one) => one.progress), state.why?.causes?.map((one) => [one.sentence.replace(/\d+/g, ""), one.code]), state.step, state.detail?.history?.length, Boolean(state.detail), state.as, Boolean(state.told), state.past?.at.seq]);
+		const stamp = JSON.stringify([state.view.run.journal.seq, state.view.run.quarantined, state.view.run.children, state.view.steps.map((one) => one.progress), state.why?.causes?.map((one) => [one.sentence.replace(/\d+/g, ""), one.code]), state.step, state.detail?.history?.length, Boolean(state.detail), state.as, Boolean(state.told), state.past?.at.seq]);
 		if (stamp === drawn) return;
 		drawn = stamp;
 		draw(state);
@@ -98,6 +98,8 @@ export function runPage(context) {
 		drawGraph(view, step);
 		timeline.show(latest.steps, run.started_at ?? run.created_at, run.ended_at);
 		drawPanel(view, step, past ? null : detail);
+		family.hidden = !run.children?.length;
+		put(family, run.children?.length ? card("Child runs", [childTree(run.children), run.children_left_off ? h("p.muted", `and ${run.children_left_off} more; the page of a child has those below it`) : null, costText(run.tree_cost) && h("p.muted", `Cost with all of them: ${costText(run.tree_cost)}`)]) : null);
 		put(steps, stepsTable(view));
 		put(data, card("Input", jsonView(run.input, { label: "Input" })), run.ended_at ? card("Output", run.output === null ? h("p.muted", "The run has no output.") : jsonView(run.output, { label: "Output" })) : null,
 			run.warnings.length ? card("Warnings", h("ul.stack.tight", run.warnings.map((one) => h("li.row", icon("warn"), said(one, 400))))) : null);
@@ -118,7 +120,7 @@ export function runPage(context) {
 					isLive && may("operate") && (run.state === "paused" ? button("Resume", () => pauseDialog(id, "resume", done), { icon: "play" }) : run.state !== "idle" && button("Pause", () => pauseDialog(id, "pause", done), { icon: "pause" })),
 					isLive && may("operate") && button("Cancel", () => cancelDialog(view, done), { icon: "slash", kind: "danger" }))),
 			h("div.meta", meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", `${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`),
-				run.business_key && meta("Business key", said(run.business_key, 80)), run.correlation_id !== run.id && meta("Correlation", said(run.correlation_id, 80)), run.rerun_of && meta("Rerun of", runLink(run.rerun_of)),
+				run.business_key && meta("Business key", said(run.business_key, 80)), run.correlation_id !== run.id && meta("Correlation", said(run.correlation_id, 80)), run.rerun_of && meta("Rerun of", runLink(run.rerun_of)), run.parent && meta("Child of", runLink(run.parent.run_id)),
 				costText(run.cost) && meta("Cost", costText(run.cost)), labels.length ? meta("Labels", h("span.chips", labels.slice(0, 8).map(([name, text]) => h("span.chip", line(`${name}=${text}`, 60))))) : null));
 	}
 	const meta = (name, value) => h("span", h("span.faint", name, " "), value);
@@ -215,6 +217,9 @@ function withoutMost(steps) {
 	const left = new Set([...elements.values()].flatMap((some) => [...some].sort((a, b) => Number(a.state === "succeeded") - Number(b.state === "succeeded")).slice(MOST_ELEMENTS)));
 	return { plan: steps.filter((one) => !left.has(one)), owners: new Map([...elements].map(([name, some]) => [name, some.length])) };
 }
+
+/** The runs below a run, each with those below it. @returns {HTMLElement} */
+const childTree = (children) => h("ul.tree", children.map((one) => h("li", h("div.row", badge(one.state), runLink(one.run_id), said(`${one.step}: ${one.workflow} v${one.version}`, 120), one.detached ? h("span.chip", "detached") : null), one.children?.length ? childTree(one.children) : null)));
 
 const workerOf = (one) => { const name = one.worker ?? one.history.at(-1)?.worker; return name ? h("span", { title: name }, line(name, 24)) : "–"; };
 const eventOf = (view, step) => view.run.waiting_for.find((one) => (one.step ?? one.name) === step.name)?.event ?? "";

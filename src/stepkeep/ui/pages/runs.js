@@ -32,13 +32,13 @@ export function runsPage(context) {
 	let isLoadingMore = false, generation = 0, asked = 0;
 
 	const columns = [
-		{ id: "state", label: "State", width: "8.25rem", cell: (run) => badge(run.state) },
-		{ id: "run", label: "Workflow", width: "minmax(7rem, 1.2fr)", cell: (run) => [h("a.cut", { href: href(`/runs/${run.id}`) }, said(run.workflow, 80)), h("span.faint", `v${run.version}`), run.quarantined && h("span.chip", "quarantined")] },
-		{ id: "health", label: "Health", width: "minmax(9rem, 2.6fr)", cell: (run) => healthView(run, health.of(run)) },
-		{ id: "key", label: "Key", width: "minmax(5rem, 1.3fr)", cell: (run) => keyCell(run) },
-		{ id: "id", label: "Run", width: "8.5rem", cell: (run) => h("span.mono.muted", { title: run.id }, shortId(run.id)) },
-		{ id: "started", label: "Created", width: "6.25rem", cell: (run) => moment(run.created_at) },
-		{ id: "took", label: "Took", width: "5rem", right: true, cell: (run) => lasted(run.started_at, run.ended_at) },
+		{ id: "state", label: "State", width: "7.25rem", cell: (run) => badge(run.state) },
+		{ id: "run", label: "Workflow", width: "minmax(6rem, 1fr)", cell: (run) => [h("a.cut", { href: href(`/runs/${run.id}`) }, said(run.workflow, 80)), h("span.faint", `v${run.version}`), run.quarantined && h("span.chip", "quarantined")] },
+		{ id: "health", label: "Health", width: "minmax(9rem, 3fr)", cell: (run) => healthView(run, health.of(run)) },
+		{ id: "key", label: "Key", width: "minmax(6rem, 1.5fr)", cell: (run) => keyCell(run) },
+		{ id: "id", label: "Run", width: "7.75rem", cell: (run) => h("span.mono.muted", { title: run.id }, shortId(run.id)) },
+		{ id: "started", label: "Created", width: "4.75rem", cell: (run) => moment(run.created_at) },
+		{ id: "took", label: "Took", width: "4rem", right: true, cell: (run) => lasted(run.started_at, run.ended_at) },
 	];
 	const table = createTable({
 		name: "Runs", columns, key: (run) => run.id, open: (run, event) => open(run, event), card: cardOf, selectable: may("operate") || may("start"), signal,
@@ -214,7 +214,7 @@ export function runsPage(context) {
 function keyCell(run) {
 	const labels = Object.entries(run.labels ?? {});
 	if (!run.business_key && !labels.length) return h("span.faint", "–");
-	return [run.business_key && h("span.cut", said(run.business_key, 80)), labels.slice(0, 2).map(([name, text]) => h("span.chip", line(`${name}=${text}`, 40))), labels.length > 2 && h("span.faint", `+${labels.length - 2}`)];
+	return [run.business_key && h("span.cut.keep", said(run.business_key, 80)), labels.slice(0, 2).map(([name, text]) => h("span.chip", line(`${name}=${text}`, 40))), labels.length > 2 && h("span.faint", `+${labels.length - 2}`)];
 }
 
 function readFilters(query) {
