@@ -134,6 +134,19 @@ class DeliveryChanges:
             return None
         return [sorted(await store.delete_runs(tenant, runs)) for store in stores]
 
+    async def end(self, stores: Sequence[Store], tenant: str) -> Any:
+        """Everything is delivered but for one sink, whose events are dead: no run with one of them is deleted."""
+        dead = self._random.choice(self._kinds)[0]
+        for name, *_ in self._kinds if self.is_there else ():
+            claims = [await store.deliveries.claim(tenant, [(name, 1000)], "w", LEASE) for store in stores]
+            yield f"the last claim of {name}", [sorted(one.run_id for one in claimed) for claimed in claims]
+            for store, claimed in zip(stores, claims, strict=True):
+                for one in claimed:
+                    await store.deliveries.report([_last_report(one, is_dead=name == dead)])
+        found = await self._delete(stores, tenant)
+        if found is not None:
+            yield "deletion of runs with dead events", found
+
     async def _replace(self, stores: Sequence[Store], tenant: str) -> list[Any] | None:
         name, takes, prefix = self._random.choice(self._kinds)
         if self._random.random() < 0.5:
@@ -143,6 +156,21 @@ class DeliveryChanges:
             tenant=tenant, at=0, actor="ann", action="gone", sink=name, run_id=None, seq=None, number=None, reason="so"
         )
         return [await _said(store.deliveries.remove_sink(action, discard=discard)) for store in stores]
+
+
+def _last_report(one: Delivery, *, is_dead: bool) -> Report:
+    report = Report(
+        tenant=one.tenant,
+        run_id=one.run_id,
+        sink=one.sink,
+        fence=one.fence,
+        sent=one.sent,
+        sent_number=one.sent_number,
+        attempts=10,
+        is_dead=is_dead,
+        error="never" if is_dead else None,
+    )
+    return report if is_dead else replace(report, sent=one.last, sent_number=WHOLE, attempts=0)
 
 
 async def _save(store: Store, tenant: str, name: str, takes: Takes, prefix: str) -> Any:

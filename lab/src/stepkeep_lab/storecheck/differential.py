@@ -242,6 +242,14 @@ class Comparison:
     async def end(self) -> None:
         """What would spoil a life comes last."""
         await self.compare()
+        # Leases and pauses of deliveries are over by then.
+        self.offset += 400 * SECOND
+        stores = [bench.store for bench in self.benches]
+        for store in stores:
+            store.clock_offset = self.offset
+        for tenancy in self.tenancies:
+            async for what, said in self.deliveries.end(stores, tenancy.name):
+                self._alike(what, said)
         for tenancy in self.tenancies:
             self.tenancy = tenancy
             for lie in LAST_INVALID_WRITES:
