@@ -252,3 +252,21 @@ def test_every_path_of_every_example_ends_or_waits(file: Path) -> None:
     assert report.endings[0].state is RunState.SUCCEEDED
     for ending in report.endings:
         assert ending.ended or ending.waits, ending.path
+
+
+def test_a_map_and_a_loop_are_walked_with_two_elements_and_named() -> None:
+    text = """
+workflow: many
+timeout: 1h
+on_failure: compensate
+steps:
+  - {name: each, uses: a.make, timeout: 10s, undo: a.unmake, map: "${{ input.list }}", retry: {max_attempts: 1}}
+  - {name: again, uses: a.look, timeout: 10s, effect: read, repeat: {until: "${{ last.done }}", max: 9, pause: 1s}}
+"""
+    report = walked(text)
+    found = ends(report)
+    assert report.bounded == ("each", "again")
+    assert found["all goes well"].state is RunState.SUCCEEDED
+    failed = found["each[1] fails for good"]
+    assert (failed.state, failed.undone) == (RunState.ROLLED_BACK, ("each",))
+    assert found["again[1] fails for good"].state is RunState.ROLLED_BACK

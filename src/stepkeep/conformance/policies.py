@@ -88,7 +88,8 @@ def _unjudged(line: Line, place: Place) -> Iterator[Problem]:
         yield Code.POLICY, "it is denied, but no verdict of a policy is on record"
     elif line.trigger == "held" and (place.opens_by != "held" or line.source == "retrying"):
         yield Code.POLICY, "it is held, but neither its definition nor a verdict on record says so"
-    elif place.rules:
+    elif place.rules and (place.owner is None or line.source == "retrying"):
+        # The owner was judged for all its elements; each is judged again before a retry.
         yield Code.POLICY, "its definition has rules about it, but no verdict is on record"
 
 

@@ -98,6 +98,8 @@ def _deadline(line: Line, step: Step, place: Place) -> Wording:
 
 def left_by(error: str | None) -> str | None:
     """The state that a step left when its deadline passed, as far as its error tells."""
+    if error in (UNDECIDED, f"rejected: {UNDECIDED}"):
+        return "awaiting_approval"
     if error == UNCOMPLETED:
         return "awaiting_completion"
     if error in (CHILDLESS, ELEMENTLESS):

@@ -46,11 +46,11 @@ def judged(draft: Draft, step: Step, of: int | None = None) -> Judged | None:
     planned = draft.planned(step)
     if planned.phase is not Phase.MAIN:
         return None
-    workflow = plan.definition.name
-    asked = [one for one in (*plan.policies, live) if one is not None and one.concerns(workflow, planned.name)]
+    workflow, name = plan.definition.name, planned.definition.name
+    asked = [one for one in (*plan.policies, live) if one is not None and one.concerns(workflow, name)]
     if not asked:
         return None
-    read = frozenset[str]().union(*(one.reads(workflow, planned.name) for one in asked))
+    read = frozenset[str]().union(*(one.reads(workflow, name) for one in asked))
     facts = _facts(draft, planned, step, read)
     verdict = strictest([one.judge(facts, draft.snapshot.input) for one in asked])
     record = record_of(verdict, None if live is None else live.revision, facts, read)
@@ -141,9 +141,9 @@ def step_facts(plan: Plan, planned: PlannedStep, attempts: int) -> dict[str, Any
     """`attempt` is the number of the attempt that would follow."""
     definition, executor = planned.definition, planned.executor
     kind = "gate" if definition.approval is not None else "wait"
-    about = plan.definition.about.get("actions", {}).get(planned.name, {})
+    about = plan.definition.about.get("actions", {}).get(definition.name, {})
     return {
-        "name": planned.name,
+        "name": definition.name,
         "kind": kind if executor is None else str(executor.__struct_config__.tag),
         "handler": executor.name if isinstance(executor, Handler | Agent) else "",
         "effect": definition.effect.value,

@@ -173,6 +173,11 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     index: int | None = None
 
     @property
+    def step_name(self) -> str:
+        """The name of the step itself, for handlers: of an undo step, the one that it undoes."""
+        return self.definition.name if self.owner is None else self.name.removeprefix("undo:")
+
+    @property
     def growth(self) -> Growth | None:
         """How this step owns elements; None for every other step, elements included."""
         return None if self.segment is None else self.definition.growth or None

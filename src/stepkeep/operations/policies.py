@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.compiled_policy import PolicyDocument
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.errors import InvalidInput, InvariantBroken, NotFound
 from stepkeep.kernel.definition import digest_of
 from stepkeep.kernel.journal import Cause, open_entry
 from stepkeep.kernel.judging import asked_of, run_facts, step_facts
@@ -116,7 +116,10 @@ def _replayed(
 ) -> list[dict[str, Any]]:
     told = []
     for step, record in _on_record(cause).items():
-        planned = plan.at(plan.numbers[step])
+        number = plan.number(step)
+        if number is None:
+            raise InvariantBroken(f"the journal of run {run_id} has a verdict on {step}, which its plan does not have")
+        planned = plan.at(number)
         facts = {"run": run_facts(plan, run_id), "step": step_facts(plan, planned, 0), **record.get("facts", {})}
         live = revisions.get(record["revision"]) if "revision" in record else None
         verdict = asked_of([*plan.policies, *([] if live is None else [live])], facts, given)

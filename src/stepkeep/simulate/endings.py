@@ -7,11 +7,12 @@ was lost or was fenced off. Pure: a world in, a value out.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
 from stepkeep.kernel.definition import Effect
-from stepkeep.kernel.states import STEP_WAITING, Rollback, RunState, StepState
+from stepkeep.kernel.states import STEP_WAITING, Phase, Rollback, RunState, StepState
 from stepkeep.simulate.fates import Deviation, Fate
 from stepkeep.simulate.world import World
 
@@ -53,15 +54,16 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 def ending_of(world: World) -> Ending:
     plan, rows = world.stage.plan, world.rows
     size = plan.size
-    hooks = sorted((row for no, row in rows.items() if size <= no < 2 * size), key=lambda row: row.settled or 0)
-    undone = {row.no - size for row in hooks if row.state is StepState.SUCCEEDED}
+    hooks = sorted((row for no, row in rows.items() if plan.is_undo(no)), key=lambda row: row.settled or 0)
+    undone = {plan.main_no(row.no) for row in hooks if row.state is StepState.SUCCEEDED}
     left: list[str] = []
     irreversible: list[str] = []
     in_doubt: list[str] = []
     if world.run.state is not RunState.SUCCEEDED:
         for no in sorted((world.done | world.unsure) - undone):
-            definition = plan.steps[no].definition if no < size else None
-            if definition is None:
+            planned = plan.at(no)
+            definition = planned.definition
+            if planned.phase is not Phase.MAIN:
                 continue
             if no not in world.done:
                 in_doubt.append(definition.name)
@@ -76,13 +78,18 @@ def ending_of(world: World) -> Ending:
         states=tuple([rows[no].state for no in range(size)]),
         ended=world.over,
         elapsed=world.now,
-        undone=tuple(plan.steps[row.no - size].name for row in hooks if row.state is StepState.SUCCEEDED),
-        hooks_failed=tuple(plan.steps[row.no - size].name for row in hooks if row.state is StepState.FAILED),
-        left=tuple(left),
-        irreversible=tuple(irreversible),
-        in_doubt=tuple(in_doubt),
+        undone=_once(plan.at(row.no).definition.name for row in hooks if row.state is StepState.SUCCEEDED),
+        hooks_failed=_once(plan.at(row.no).definition.name for row in hooks if row.state is StepState.FAILED),
+        left=_once(left),
+        irreversible=_once(irreversible),
+        in_doubt=_once(in_doubt),
         waits=() if world.over else tuple(world.name(no) for no in waiting(world)),
     )
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    """The names of steps as they are written: elements have the name of their owner, which stands there once."""
+    return tuple(dict.fromkeys(names))
 
 
 def waiting(world: World) -> list[int]:

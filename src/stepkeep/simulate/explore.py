@@ -235,7 +235,11 @@ class Explorer:
         """Everything that the rest of the path depends on: equal signatures have equal endings and durations."""
         run, now, size = world.run, world.now, self._stage.plan.size
         ahead = [pair for pair in world.fates.items() if isinstance(pair[0].key, str) or pair[0].key in world.live]
-        hooked = [row for no in self._stage.effects if (row := world.rows[no]).state is StepState.SUCCEEDED]
+        hooked = [
+            row
+            for no in self._stage.effects
+            if (row := world.rows.get(no)) is not None and row.state is StepState.SUCCEEDED
+        ]
         return (
             level,
             (run.state, run.cause, run.policy, run.rollback, run.failed, run.due_at and run.due_at - now),
@@ -251,7 +255,8 @@ class Explorer:
     def _slowest(self) -> list[Ending]:
         """Everything takes its longest time and succeeds; or does so until one step has timed out for good."""
         slow = deviation(Place(Part.RUN), Fate.SLOW, "")
-        steps = [planned for planned in self._stage.plan.steps if planned.executor is not None]
+        every = self._stage.plan.steps
+        steps = [planned for planned in every if planned.executor is not None and planned.segment is None]
         sample = _Sample(len(steps), min(len(steps), SLOW_ENDS))
         # The last step has the longest path before it.
         chosen = [planned for planned in reversed(steps) if sample.takes()]

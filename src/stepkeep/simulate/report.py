@@ -30,6 +30,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     longest: Ending
     unwalked: int
     findings: tuple[Finding, ...]
+    bounded: tuple[str, ...] = ()
+    """The maps and loops, which were walked with two elements at most."""
 
     @property
     def serious(self) -> tuple[Finding, ...]:
@@ -45,6 +47,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             "steps": list(self.steps),
             "paths": len(self.endings),
             "unwalked": self.unwalked,
+            "bounded": list(self.bounded),
             "longest": self._plain(self.longest),
             "findings": [_plain_finding(finding) for finding in self.findings],
             "endings": [self._plain(ending) for ending in self.endings],
@@ -118,4 +121,5 @@ def simulate(
         longest=max((*walked.slowest, *walked.endings), key=lambda ending: ending.elapsed),
         unwalked=walked.unwalked,
         findings=tuple(findings(definition, every)),
+        bounded=tuple(planned.name for planned in stage.plan.steps if planned.segment is not None),
     )

@@ -112,6 +112,8 @@ def _next_of(world: World, row: Step) -> Happening | None:
             fate = world.fate(Place(Part.HAND, row.no))
             signal = CompletionSignalled(**HEAD, no=row.no, token=TOKEN, outcome=_BY_HAND.get(fate, _SUCCEEDED))
             return _answered(world, row, fate, signal)
+        case StepState.AWAITING_CHILDREN if world.stage.plan.at(row.no).segment is not None:
+            return _when_due(row)
         case StepState.AWAITING_CHILDREN:
             return _child(world, row)
         case _:

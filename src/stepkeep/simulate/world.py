@@ -6,6 +6,8 @@ not know the next event (`script`) or the set of paths (`explore`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -20,19 +22,24 @@ from stepkeep.kernel.definition import (
     Approval,
     Definition,
     Effect,
+    Loop,
     OnDeadline,
+    StepDefinition,
     Undo,
     Wait,
     digest_of,
     encode_definition,
 )
 from stepkeep.kernel.events import Event
-from stepkeep.kernel.plan import ConditionView, Plan, build_plan
+from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep, build_plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, AttemptState, RunState, StepState
 from stepkeep.simulate.fates import Deviation, Fate, Part, Place
 
 TENANT, RUN_ID, WORKER = "simulate", "simulate", 1
+WALKED = 2
+"""How many elements of a map or a loop a simulated run has, if its definition allows as many."""
+
 UNSURE = frozenset({AttemptState.TIMED_OUT, AttemptState.LOST, AttemptState.CANCELLED})
 """Attempt states after which it is unknown whether the handler had its effect."""
 
@@ -95,14 +102,45 @@ class Stage:
             queues=range(1, 2 * len(definition.steps) + 2),
             compile_condition=lambda text, whose: Answered(compile_condition(text, whose), text, self),
             compile_policies=lambda _: (),
+            compile_growth=lambda step, _: WalkedGrowth(step),
         )
-        self.outputs: dict[int, bytes | None] = dict.fromkeys(range(self.plan.size))
+        elements = [segment.element(index) for segment in self.plan.segments for index in range(WALKED)]
+        self.outputs: dict[int, bytes | None] = dict.fromkeys((*range(self.plan.size), *elements))
         unstated, harmless = unstated_writes(definition), {Effect.READ, Effect.UNKNOWN}
-        self.effects = frozenset(
+        acting = {
             step.no
             for step in self.plan.steps
             if step.definition.effect not in harmless or step.definition.undo or step.name in unstated
+        }
+        self.effects = frozenset(
+            no for no in (*range(self.plan.size), *elements) if self._acts(self.plan.at(no), acting)
         )
+
+    def _acts(self, planned: PlannedStep, acting: set[int]) -> bool:
+        """Whether a step may leave an effect; the owner of elements leaves none itself."""
+        return planned.segment is None and (planned.no if planned.owner is None else planned.owner) in acting
+
+
+class WalkedGrowth:
+    """The elements of a map or a loop as a simulated run has them: a few, because no list and no output is known."""
+
+    reads: frozenset[str] = frozenset()
+    reads_input = False
+
+    def __init__(self, step: StepDefinition) -> None:
+        growth = step.growth
+        assert growth is not UNSET
+        self._count = min(WALKED, growth.max)
+        self._is_until = isinstance(growth, Loop) and growth.until is not None
+
+    def items(self, view: ConditionView) -> tuple[int, bytes]:
+        return self._count, b"[]"
+
+    def goes_on(self, view: ConditionView) -> bool:
+        return (view.index or 0) + self._is_until < self._count
+
+    def join(self, outputs: Sequence[bytes | None]) -> bytes:
+        return b"[]"
 
 
 class Answered:

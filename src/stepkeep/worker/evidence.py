@@ -56,7 +56,7 @@ class LogLines(logging.Handler):
 
     def take(self, job: Job) -> list[str]:
         claim = job.claim
-        return list(self._lines.pop((claim.run_id, claim.planned.definition.name, claim.step.attempts + 1), ()))
+        return list(self._lines.pop((claim.run_id, claim.planned.step_name, claim.step.attempts + 1), ()))
 
 
 class EvidenceKeeper:

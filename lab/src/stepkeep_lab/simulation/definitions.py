@@ -26,6 +26,8 @@ from stepkeep.kernel.definition import (
     Handler,
     HookFailure,
     Level,
+    Loop,
+    Map,
     OnDeadline,
     OnExceeded,
     OnExhausted,
@@ -222,7 +224,7 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
     inputs = None
     if certain and maybe(random, 0.4):
         inputs = {"value": f'${{{{ steps["{random.choice(certain)}"].output }}}}'}
-    return StepDefinition(
+    step = StepDefinition(
         executor=Handler(name=EXACT if transactional else random.choice(HANDLERS)),
         hold=_approval(random, bias.get("levels", 0.0)) if maybe(random, bias["hold"]) else None,
         on_exhausted=_on_exhausted(_beside(random)),
@@ -240,6 +242,28 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
         capabilities=(CAPABILITY,) if maybe(random, bias["gpu"]) else (),
         **settings,
     )
+    may_grow = not manual and not transactional
+    return _grown(step, _beside(random), bias.get("grown", 0.08)) if may_grow else step
+
+
+def _grown(step: StepDefinition, random: Random, share: float) -> StepDefinition:
+    """The same step, or one that is the template of the elements of a map or a loop."""
+    if not maybe(random, share):
+        return step
+    deadline = random.choice((None, None, None, 20 * SECOND))
+    growth: Map | Loop = Map(
+        over=f"${{{{ {list(range(random.randint(0, 5)))} }}}}",
+        max=random.choice((4, 50)),
+        in_flight=random.randint(1, 3),
+        tolerate=random.choice((0, 0, 1, 2)),
+        early_stop=maybe(random, 0.7),
+        deadline=deadline,
+    )
+    if maybe(random, 0.35):
+        asks = {"until": f"index >= {random.randint(0, 2)}"} if maybe(random, 0.5) else {"as_long_as": "index < 2"}
+        growth = Loop(max=random.randint(1, 3), pause=random.choice((0, 2)) * SECOND, deadline=deadline, **asks)
+    # What a front end refuses beside a map or a loop.
+    return replace(step, growth=growth, pre=msgspec.UNSET, on_exhausted=msgspec.UNSET)
 
 
 def _beside(random: Random) -> Random:

@@ -219,14 +219,14 @@ class Verdict:
 
     def _replaced(self, record: dict[str, Any], run: Run, title: str) -> None:
         """Once a token was replaced, no token of a worker fits any more."""
-        step = self._tables.steps[TENANT, run.id][self._plans[run.definition_id].numbers[record["step"]]]
+        step = self._tables.steps[TENANT, run.id][_number(self._plans[run.definition_id], record["step"])]
         fitting = {token_hash(token) for token in self._ledger.reissued[run.id, step.no]}
         held = step.note.token if step.note is not None else None
         self._must(held in fitting, f"{title}, and step {record['step']} still has the token before it")
 
     def _decision(self, record: dict[str, Any], run: Run, title: str) -> None:
         plan = self._plans[run.definition_id]
-        step = self._tables.steps[TENANT, run.id][plan.numbers[record["step"]]]
+        step = self._tables.steps[TENANT, run.id][_number(plan, record["step"])]
         kept = _record(step)
         is_judged = step.note is not None and step.note.permit is not None
         if "counted" in record or "votes" in kept or (is_judged and "decision" in record):
@@ -435,6 +435,12 @@ class Verdict:
         report = replay_lines([encode_line(line) async for line in told], JUDGED[dialect])
         for finding in report.findings:
             self._ledger.violation(f"the judge of {dialect}: {finding.code}: {finding.run}: {finding.message}")
+
+
+def _number(plan: Plan, step: str) -> int:
+    found = plan.number(step)
+    assert found is not None, step
+    return found
 
 
 def _record(step: Step) -> dict[str, Any]:

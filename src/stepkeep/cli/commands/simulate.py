@@ -120,6 +120,9 @@ def _show(report: Report, tree: bool, allowed: frozenset[str]) -> None:
         screen.print(legend(report), soft_wrap=True)
     longest = span(report.longest.elapsed / 1_000_000)
     screen.print(f"longest time to an end: {longest}, when {report.longest.path}", soft_wrap=True, markup=False)
+    if report.bounded:
+        names = ", ".join(report.bounded)
+        screen.print(f"walked with at most two elements: {names}", soft_wrap=True, markup=False)
     for line in findings_lines(report.findings, allowed):
         screen.print(line, soft_wrap=True)
 
