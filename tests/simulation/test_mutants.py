@@ -29,6 +29,7 @@ QUICK = (
     "loss-forgotten",
     "work-before-rules-forgotten",
     "pause-leaks",
+    "adopts-after-what-runs-again",
 )
 """Caught within a few seeds each."""
 

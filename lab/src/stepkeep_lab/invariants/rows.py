@@ -89,7 +89,13 @@ def hooked(plan: Plan, rows: Rows) -> list[Step]:
 
 def done(plan: Plan, rows: Rows) -> list[Step]:
     """The main steps whose effect happened, or may have happened where the definition says that this counts."""
-    return [row for row in rows.values() if _may_act(plan, row) and _is_done(plan, row)]
+    return [row for row in rows.values() if _may_act(plan, row) and _is_done(plan, row) and not _is_anothers(row)]
+
+
+def _is_anothers(row: Step) -> bool:
+    """Whether an earlier run did what this step stands for, and this run does not own the undo of it."""
+    adopted = None if row.note is None else row.note.adopted
+    return adopted is not None and not adopted.owned
 
 
 def _may_act(plan: Plan, row: Step) -> bool:

@@ -764,6 +764,49 @@ MUTANTS: tuple[Mutant, ...] = (
         "(RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED)",
         "(RunState.RUNNING, RunState.BLOCKED)",
     ),
+    # -- adoption
+    _in_kernel(
+        "fork-undoes-anothers",
+        "a fork undoes what the earlier run did",
+        "compensation:is_anothers",
+        "adopted is not None and not adopted.owned",
+        "False",
+    ),
+    _in_kernel(
+        "adopts-what-was-undone",
+        "a step that the earlier run undid is adopted",
+        "adoption:_choice",
+        "name in undone or (undo is not None and undo.fence)",
+        "False",
+    ),
+    _in_kernel(
+        "adopts-after-what-runs-again",
+        "a step is adopted although one that it depends on runs again",
+        "adoption:_choice",
+        "if not found[edge.step].adopted:",
+        "if False:",
+    ),
+    _in_kernel(
+        "adopts-what-did-not-finish",
+        "a cancelled step is adopted as skipped",
+        "adoption:_choice",
+        "row.state not in (StepState.SUCCEEDED, StepState.SKIPPED)",
+        "row.state is StepState.FAILED",
+    ),
+    _in_kernel(
+        "adopts-by-number",
+        "steps are adopted in the order of the plan, not of their completion",
+        "adoption:Continuation.in_order",
+        "key=lambda one: one[2].place",
+        "key=lambda one: one[0]",
+    ),
+    _one(
+        "retry-forgets-outputs",
+        "the outputs of adopted steps are lost",
+        "operations.going_on:_continuation",
+        "output=None if output is None else output.decode()",
+        "output=None",
+    ),
     # -- starting
     _one(
         "key-for-any-body",

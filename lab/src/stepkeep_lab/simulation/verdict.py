@@ -27,6 +27,7 @@ from stepkeep.operations.people import token_hash
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep_lab.simulation import queries
+from stepkeep_lab.simulation.adopted import is_adopted, wrong_adoptions
 from stepkeep_lab.simulation.definitions import NEVER_HOLDS
 from stepkeep_lab.simulation.gathering import wrongly_taken
 from stepkeep_lab.simulation.ledger import Ack, Ledger
@@ -80,6 +81,8 @@ class Verdict:
         self._inputs_were_right()
         self._one_click_one_gate()
         self._reruns_keep_their_requesters()
+        for said in wrong_adoptions(self._tables, self._plans):
+            self._ledger.violation(said)
         self._tokens_open_one_door()
         self._workers_said_goodbye()
         self._nobody_waited_in_a_circle()
@@ -371,7 +374,10 @@ class Verdict:
                     and row.state is StepState.SUCCEEDED
                 ):
                     mine = sum(text.startswith(f"{run_id} {row.no} ") for text in written)
-                    self._must(mine == 1, f"promise 4: step {row.no} of {run_id} succeeded and wrote {mine} times")
+                    expected = 0 if is_adopted(row) else 1
+                    self._must(
+                        mine == expected, f"promise 4: step {row.no} of {run_id} succeeded and wrote {mine} times"
+                    )
 
     def _plan(self, run_id: str) -> Plan:
         return self._plans[self._tables.runs[TENANT, run_id].definition_id]
