@@ -61,6 +61,7 @@ def rows_of(url: str, tenant: str) -> dict[str, str]:
 
 
 # -- with all conditions ---------------------------------------------------------------------------------------------
+@pytest.mark.proof
 @pytest.mark.parametrize("act", [refuse_wrong_callers, tell_nothing_apart, refuse_the_unknown])
 def test_the_route_matrix_holds_for_the_role_of_the_api(postgres_dsn: str, act: object) -> None:
     on(postgres_dsn, act, serves_as=confine(postgres_dsn))  # type: ignore[arg-type]

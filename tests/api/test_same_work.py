@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.api.stage import RIVAL, Stage, on
-from tests.api.test_matrix import MAKES, MISSING, OWN_TENANT, Matrix, _furnish
+from tests.api.test_matrix import MAKES, MISSING, OWN_TENANT, Matrix, furnish
 from tests.suites import first_on
 
 READS = ("_find", "_read")
@@ -42,7 +42,7 @@ class Statements:
 @first_on("sqlite")
 def test_every_route_does_the_same_work_for_what_is_foreign_and_for_what_is_missing(database_url: str) -> None:
     async def act(stage: Stage) -> None:
-        theirs = await _furnish(stage)
+        theirs = await furnish(stage)
         # Nothing is read again because time has passed.
         stage.app.service.callers._monotonic = lambda: 0.0
         stage.engine.quotas._monotonic = lambda: 0.0
