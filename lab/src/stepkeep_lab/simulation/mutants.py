@@ -246,8 +246,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "drain-burns",
         "handing a step back uses up an attempt",
         "execution:_released",
-        "StepTrigger.RELEASED, ready_at=draft.now",
-        "StepTrigger.RELEASED, ready_at=draft.now, attempts=step.attempts + 1",
+        "StepTrigger.RELEASED, ready_at=draft.claimable_from(draft.now)",
+        "StepTrigger.RELEASED, ready_at=draft.claimable_from(draft.now), attempts=step.attempts + 1",
     ),
     _one(
         "drain-forgets",
@@ -725,8 +725,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "grace-never-ends",
         "what judges rules is not fenced off when the grace period ends",
         "stopping:fence_off",
-        "if step.worker is not None:",
-        "if step.state is StepState.RUNNING:",
+        "if step.worker is not None or",
+        "if step.state is StepState.RUNNING or",
     ),
     # -- pausing
     _in_kernel(

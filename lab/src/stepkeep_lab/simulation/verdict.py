@@ -372,6 +372,7 @@ class Verdict:
                     planned.phase is Phase.MAIN
                     and planned.definition.transactional
                     and row.state is StepState.SUCCEEDED
+                    and row.fence > 0  # an adopted step wrote in the run that it was adopted from
                 ):
                     mine = sum(text.startswith(f"{run_id} {row.no} ") for text in written)
                     expected = 0 if is_adopted(row) else 1
