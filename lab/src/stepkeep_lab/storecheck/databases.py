@@ -28,7 +28,7 @@ TABLES = (
     "definitions, queues, runs, run_details, steps, attempts, journal, messages, outbox, idempotency_keys,"
     " business_keys, workers, worker_journal, quarantine, gates, decisions, adoptions, tenants,"
     " principals, memberships, delegations, api_keys, sessions, people_journal, audit, sinks, deliveries,"
-    " delivery_actions, quota_scopes, quota_runs"
+    " delivery_actions, quota_scopes, quota_runs, triggers, firings"
 )
 REAL_CLOCK = "real_stepkeep_now"
 CLOCK = f"""
