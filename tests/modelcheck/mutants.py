@@ -16,6 +16,7 @@ from stepkeep.kernel import (
     children,
     compensation,
     decide,
+    elements,
     execution,
     failure,
     people,
@@ -185,6 +186,35 @@ def _hooks_are_not_counted_out(patch: Patch) -> None:
     patch.setattr(Draft, "_count_out", count_out)
 
 
+ELEMENTS = "I17 elements are bounded"
+
+
+def _all_elements_begin_at_once(patch: Patch) -> None:
+    add = elements._add
+
+    def begin(draft: Draft, owner: Any, index: int) -> None:
+        last = owner.definition.growth.max if index == 0 else index + 1
+        for place in range(index, last):
+            if owner.segment.element(place) not in draft.snapshot.steps:
+                add(draft, owner, place)
+
+    patch.setattr(elements, "_add", begin)
+
+
+def _a_failed_element_is_not_counted(patch: Patch) -> None:
+    keep = elements._keep
+
+    def forgetful(draft: Draft, owner: Step, grown: Any) -> Step:
+        return keep(draft, owner, replace(grown, failed=0, stops=False))
+
+    patch.setattr(elements, "_keep", forgetful)
+
+
+def _elements_are_not_undone(patch: Patch) -> None:
+    has_effect = compensation.has_effect
+    patch.setattr(compensation, "has_effect", lambda plan, no: no < plan.size and has_effect(plan, no))
+
+
 def _nothing_ever_finishes(patch: Patch) -> None:
     """Whatever is reported, the step is offered again: always something to do, never an end."""
 
@@ -268,5 +298,8 @@ MUTANTS = (
     Mutant("news of any child counts", "children", "what is out of place is refused", _news_of_any_child_counts),
     Mutant("a stopping run forgets its children", "children", OWN, _a_stopping_run_forgets_its_children),
     Mutant("a child is not called back", "children", "no child is forgotten", _a_child_is_not_called_back),
+    Mutant("all elements begin at once", "elements", ELEMENTS, _all_elements_begin_at_once),
+    Mutant("a failed element is not counted", "elements", ELEMENTS, _a_failed_element_is_not_counted),
+    Mutant("elements are not undone", "elements", UNDO, _elements_are_not_undone),
     Mutant("nothing ever finishes", "rules", "an end is reachable from everywhere", _nothing_ever_finishes),
 )

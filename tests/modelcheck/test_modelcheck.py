@@ -39,7 +39,6 @@ def test_no_promise_fails_in_tens_of_thousands_of_states(name: str) -> None:
 
 
 NOT_YET = {
-    "step ready children_started": "a held owner of elements, which no case has",
     "step running children_started": "a flow as code awaits steps of its own",
     "step awaiting_children children_settled": "a flow as code is run again",
 }

@@ -26,6 +26,8 @@ from stepkeep.kernel.definition import (
     Handler,
     HookFailure,
     Level,
+    Loop,
+    Map,
     OnDeadline,
     OnExceeded,
     OnExhausted,
@@ -42,6 +44,7 @@ from stepkeep.kernel.definition import (
 )
 from stepkeep.kernel.plan import ConditionView, Plan, build_plan
 from stepkeep.kernel.states import ErrorClass, OnFailure, StepState
+from stepkeep.simulate.world import WalkedGrowth
 
 S = StepState
 TWICE = Retry(max_attempts=2, max_losses=2)
@@ -72,6 +75,7 @@ class Case(msgspec.Struct, frozen=True):
             queues=range(1, 2 * len(self.definition.steps) + 2),
             compile_condition=lambda text, _: CONDITIONS[text],
             compile_policies=policies_of,
+            compile_growth=lambda step, _: WalkedGrowth(step),
         )
 
     @property
@@ -250,6 +254,18 @@ def cases() -> tuple[Case, ...]:
             on_failure=OnFailure.COMPENSATE,
         ),
         _case("queue", "paused and resumed before anything has begun", _work("a"), pauses=True),
+        _case(
+            "elements",
+            "a held map whose elements are undone, and a loop with a pause and a deadline",
+            _work(
+                "a",
+                undo=ONCE,
+                hold=Approval(deadline=SOON),
+                growth=Map(over="", max=2, in_flight=1, tolerate=1),
+                **undoing,
+            ),
+            _work("b", "a", growth=Loop(max=2, until="", pause=SOON, deadline=SOON), on_failure=OnFailure.SKIP),
+        ),
         _case(
             "children",
             "steps that wait for child runs: beside a handler, tolerated, detached, with a deadline, a hook, a timeout",

@@ -22,7 +22,7 @@ from stepkeep.kernel.definition import CompensateWhen, Effect
 from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Message, Note, Opening, Origin, Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, StepState
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Phase, StepState
 from stepkeep.kernel.stopping import IN_DOUBT, NOT_RUN, is_effect_unknown
 
 NOW = 1_000_000_000
@@ -65,7 +65,7 @@ class State(NamedTuple):
             whole=True,
             waiting=True,
             inbox=tuple(_message(place, name) for place, name in enumerate(self.inbox)),
-            outputs=dict.fromkeys(range(plan.size)),
+            outputs=dict.fromkeys((*range(plan.size), *_elements(plan))),
             input=b"null",
             authorities=OnlyVouched(),
             involved=Involved(frozenset({"ann"})),
@@ -80,12 +80,18 @@ def _message(place: int, name: str) -> Message:
     )
 
 
+def _elements(plan: Plan) -> list[int]:
+    """The numbers of all elements that a run may have, and of their undo steps."""
+    return [no for segment in plan.segments for no in range(segment.first, segment.end)]
+
+
 class Codec:
     """Packs states: equal rows get equal numbers, and a state is the bytes of its numbers."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.places = (*range(plan.size), *sorted(plan.undos), *((plan.check.no,) if plan.check else ()))
+        last = (plan.check.no,) if plan.check else ()
+        self.places = (*range(plan.size), *sorted(plan.undos), *last, *_elements(plan))
         self._numbers: dict[Any, int] = {}
         self._known: dict[int, int] = {}
         self._things: list[Any] = []
@@ -156,7 +162,7 @@ def _spelled(plan: Plan, rows: dict[int, Step], changed: Container[int]) -> dict
 
     Where a step completed among the others matters only if it can be undone.
     """
-    places = sorted(row.settled for row in rows.values() if row.settled and row.no + plan.size in plan.undos)
+    places = sorted(row.settled for row in rows.values() if row.settled and plan.undo_of(row.no) is not None)
     ranks = {value: rank for rank, value in enumerate(places, 1)}
     spelled = dict(rows)
     for no, row in rows.items():
@@ -190,9 +196,9 @@ def holds(row: Step, fence: int) -> bool:
 
 def _counts_first_claim(plan: Plan, row: Step) -> bool:
     """Whether it matters that a step was claimed once only: then its handler may never have run."""
-    if row.no >= plan.size or not plan.steps[row.no].has_pre:
+    if plan.at(row.no).phase is not Phase.MAIN or not plan.at(row.no).has_pre:
         return False
-    return plan.steps[row.no].definition.compensate_when is CompensateWhen.ATTEMPTED
+    return plan.at(row.no).definition.compensate_when is CompensateWhen.ATTEMPTED
 
 
 def _fences(row: Step, counts_first: bool) -> dict[int, int]:
@@ -205,9 +211,9 @@ def _fences(row: Step, counts_first: bool) -> dict[int, int]:
 
 def _is_unknown(plan: Plan, row: Step) -> bool:
     """Whether the last error of a step decides how a rollback ends; no other error decides anything."""
-    if row.no >= plan.size or row.state is StepState.SUCCEEDED or not is_effect_unknown(row.error):
+    if plan.at(row.no).phase is not Phase.MAIN or row.state is StepState.SUCCEEDED or not is_effect_unknown(row.error):
         return False
-    definition = plan.steps[row.no].definition
+    definition = plan.at(row.no).definition
     is_undone = definition.compensate_when is CompensateWhen.ATTEMPTED and definition.undo is not None
     return not is_undone and (definition.undo is not None or definition.effect is not Effect.READ)
 
