@@ -100,8 +100,10 @@ def test_a_retry_adopts_what_was_finished_and_runs_the_rest(database_url: str) -
         first = await failed(engine, "ship")
         looked = await engine.continuations.preview(first, "retry")
         assert (looked["adopted"], looked["runs_again"]) == (["book", "pay"], ["ship"])
-        assert looked["owns_undo"] == ["book", "pay"]
+        assert (looked["owns_undo"], looked["continued_by"]) == (["book", "pay"], [])
         again = await engine.continuations.retry(first)
+        fork = await engine.continuations.preview(first, "fork", start="ship")
+        assert fork["continued_by"] == [again.run_id]
         result = await engine.work_on(again.run_id)
         assert (result.state, result.output) == ("succeeded", "ship done: pay done after book done 7")
         assert did() == ["ship"]

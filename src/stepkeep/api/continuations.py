@@ -81,6 +81,7 @@ class ContinuationPreview(BaseModel):
     runs_again: list[str]
     may_repeat: list[str]
     owns_undo: list[str] = Field(description="Adopted steps that the new run would undo in a rollback.")
+    continued_by: list[str] = Field(description="Runs that repeat or continue this one already, newest first.")
     steps: list[StepFate]
 
 

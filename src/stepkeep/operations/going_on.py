@@ -127,6 +127,7 @@ async def preview(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant
         "runs_again": [step["step"] for step in steps if not step["adopted"]],
         "may_repeat": [step["step"] for step in steps if step["may_repeat"]],
         "owns_undo": [step["step"] for step in steps if step["adopted"] and step["undo"] and _is_retry(wanted)],
+        "continued_by": await transactor.store.find_reruns(tenant, run_id),
         "steps": steps,
     }
 

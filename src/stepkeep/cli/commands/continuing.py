@@ -154,6 +154,8 @@ def _lines(found: dict[str, Any], settings: Settings, asked: Asked) -> Iterator[
         yield said + step["says"] + repeat
     if found["owns_undo"]:
         yield f"a rollback of the new run would also undo {', '.join(found['owns_undo'])}"
+    if found["continued_by"]:
+        yield f"it is repeated or continued already by {', '.join(found['continued_by'])}"
     option = {"rerun": "--from", "fork": "--at"}.get(asked.how)
     words = [] if option is None or asked.start is None else [option, asked.start]
     yield f"Do it: {settings.command(asked.how, found['run_id'], *words)}"
