@@ -97,7 +97,7 @@ class Route(APIRoute):
         if self.operation != OPEN:
             statuses |= {401, 403, 404, 429}
         if "{" in path:
-            statuses |= {404}
+            statuses |= {404, 409}  # the state of what is named may refuse a read, too: evidence of a live run
         if method not in ("GET", "DELETE"):
             statuses |= {408, 409, 413, 415, 422}
         return problem_responses(*statuses)
