@@ -26,24 +26,24 @@ from tests.workbench import SECOND, TENANT, Bench, on
 undone: list[int] = []
 
 
-def work(n: int, bad: list[int]) -> dict[str, int]:
+def map_element(n: int, bad: list[int]) -> dict[str, int]:
     if n in bad:
         raise sk.fail(f"{n} is bad")
     return {"n": n}
 
 
-def undo(n: int) -> None:
+def undo_map_element(n: int) -> None:
     undone.append(n)
 
 
-def poll(last: dict[str, Any] | None, index: int) -> dict[str, Any]:
+def loop_element(last: dict[str, Any] | None, index: int) -> dict[str, Any]:
     return {"turn": index, "sum": (last or {"sum": 0})["sum"] + index, "done": index == 2}
 
 
 def mapping(name: str, *, on_failure: Any = "abort", **options: Any) -> sk.Workflow:
     flow = sk.Workflow(name, on_failure=on_failure)
     over = {"over": flow.input["items"], "in_flight": 3, **options}
-    flow.step("each", work, inputs={"n": flow.item, "bad": flow.input.bad}, map=over, undo=undo)
+    flow.step("each", map_element, inputs={"n": flow.item, "bad": flow.input.bad}, map=over, undo=undo_map_element)
     return flow
 
 
@@ -82,7 +82,7 @@ def test_a_loop_hands_each_element_the_output_of_the_one_before(
     database_url: str, repeat: dict[str, Any], state: str
 ) -> None:
     flow = sk.Workflow("loop")
-    flow.step("poll", poll, inputs={"last": flow.last, "index": flow.index}, repeat=repeat)
+    flow.step("poll", loop_element, inputs={"last": flow.last, "index": flow.index}, repeat=repeat)
     with sk.Engine(database_url) as engine:
         result = engine.run(flow, {}, check=False)
         assert result.state == state

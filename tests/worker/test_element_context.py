@@ -8,17 +8,23 @@ import stepkeep as sk
 def test_every_element_has_an_idempotency_key_of_its_own_and_so_has_its_undo(database_url: str) -> None:
     keys: list[str] = []
 
-    def work(ctx: sk.Context, n: int) -> int:
+    def keyed_element(ctx: sk.Context, n: int) -> int:
         keys.append(ctx.idempotency_key)
         if n == 2:
             raise sk.fail("two is bad")
         return n
 
-    def undo(ctx: sk.Context) -> None:
+    def undo_keyed_element(ctx: sk.Context) -> None:
         keys.append(ctx.idempotency_key)
 
     flow = sk.Workflow("keys", on_failure="compensate")
-    flow.step("each", work, inputs={"n": flow.item}, map={"over": flow.input["items"], "in_flight": 1}, undo=undo)
+    flow.step(
+        "each",
+        keyed_element,
+        inputs={"n": flow.item},
+        map={"over": flow.input["items"], "in_flight": 1},
+        undo=undo_keyed_element,
+    )
     with sk.Engine(database_url) as engine:
         result = engine.run(flow, {"items": [0, 1, 2]})
         assert result.state == "rolled_back"
