@@ -92,7 +92,7 @@ TRIGGER_MUTANTS: tuple[SqlMutant, ...] = (
         "young-firing-forgotten",
         "a firing is forgotten however young it is",
         "f.watched = 0 and f.made_at < ",
-        "f.watched = 0 and 0 < ",
+        "f.watched = 0 and f.made_at - f.made_at < ",
     ),
     _on(
         POSTGRES,
