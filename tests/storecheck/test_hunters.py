@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RunState
 from stepkeep_lab.postgres import PostgresServer
+from stepkeep_lab.storecheck.adoption_mutants import ADOPTION_MUTANTS
 from stepkeep_lab.storecheck.databases import PostgresDatabases, SqliteDatabases, postgres_databases
 from stepkeep_lab.storecheck.differential import compare, is_aged
 from stepkeep_lab.storecheck.lock_scenarios import SCENES, Play, stage
@@ -67,6 +68,24 @@ def databases(postgres_server: PostgresServer) -> Iterator[PostgresDatabases]:
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_a_store_stands_up_to_its_rival(scene: Play, databases: PostgresDatabases) -> None:
     assert stage(scene, databases) is None
+
+
+ON_SQLITE, ON_POSTGRES = ([one for one in ADOPTION_MUTANTS if one.store == store] for store in ("sqlite", "postgres"))
+
+
+@pytest.mark.parametrize("mutant", ON_SQLITE, ids=lambda mutant: mutant.name)
+def test_the_shortest_life_continues_runs_and_finds_a_bug_of_adoptions(mutant: SqlMutant, tmp_path: Path) -> None:
+    with planted(mutant):
+        assert "at last" in (compare(0, SqliteDatabases(tmp_path), length=0).difference or "")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("mutant", ON_POSTGRES, ids=lambda mutant: mutant.name)
+def test_the_shortest_life_finds_a_bug_of_adoptions_on_postgresql(
+    mutant: SqlMutant, databases: PostgresDatabases
+) -> None:
+    with planted(mutant):
+        assert "at last" in (compare(0, databases, length=0).difference or "")
 
 
 RUN = Run(tenant="t", id="r", definition_id=0, state=RunState.RUNNING)

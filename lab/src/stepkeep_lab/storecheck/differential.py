@@ -36,6 +36,7 @@ from stepkeep.operations.transact import Claim
 from stepkeep.store.change import Lease, Loaded, More, Propose, RunChange, Want, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import LAST_ID
+from stepkeep_lab.storecheck.adoption_changes import WORKFLOW, continue_one
 from stepkeep_lab.storecheck.bench import ACTOR, Bench, report_of, still_bench
 from stepkeep_lab.storecheck.databases import BASE, Databases, model_store, opened
 from stepkeep_lab.storecheck.delivery_changes import DeliveryChanges, read_deliveries
@@ -242,6 +243,9 @@ class Comparison:
     async def end(self) -> None:
         """What would spoil a life comes last."""
         await self.compare()
+        for tenancy in self.tenancies:
+            self.tenancy = tenancy
+            tenancy.runs += await continue_one(self.on_both, self.plans[tenancy.name, *WORKFLOW], tenancy.name)
         # Leases and pauses of deliveries are over by then.
         self.offset += 400 * SECOND
         stores = [bench.store for bench in self.benches]
