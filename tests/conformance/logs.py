@@ -15,7 +15,7 @@ from stepkeep.kernel.journal import GENESIS, RUN_ENTITY, Entry, SealedEntry, ope
 from stepkeep.kernel.outcomes import Completed, Released, Waiting
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import Category, OnFailure
-from stepkeep.operations.lines import Scribe, encode_line, unfold
+from stepkeep.operations.lines import PlanNames, Scribe, encode_line, unfold
 
 CORRELATION = "order-4711"
 RULES = (Rule(expression="true"),)
@@ -143,7 +143,7 @@ def sealed(entries: Sequence[Entry]) -> list[SealedEntry]:
 
 def written(entries: Sequence[Entry], plan: Plan) -> list[bytes]:
     """The log of these entries, its hashes and its closing line as an export would have them."""
-    scribe = Scribe("run", entries[0].run_id, {no: name for name, no in plan.numbers.items()}, CORRELATION)
+    scribe = Scribe("run", entries[0].run_id, PlanNames(plan), CORRELATION)
     chain = sealed(entries)
     lines = [scribe.opening(entries[0].tenant, plan, entries[0].at)]
     lines += [scribe.line(move) for entry in chain for move in unfold(entry)]

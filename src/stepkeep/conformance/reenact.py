@@ -274,11 +274,13 @@ class Reenactment:
             step.gate_due_at = None if deadline is None else line.at + deadline
 
     def place(self, no: int) -> Place | None:
-        """The place of a step; whether the failure of an element is tolerated depends on those before it."""
+        """The place of a step; whether the failure of an element is tolerated depends on those before it, and on its
+        owner: one that was cancelled with its run tolerates nothing more."""
         place: Place | None = self.contract.places.get(no)
         if place is None or place.owner is None or place.phase != "main":
             return place
-        return replace(place, is_tolerant=self.elements.is_tolerant(place))
+        bears = self._state(place.owner) not in ENDED and self.elements.is_tolerant(place)
+        return replace(place, is_tolerant=bears)
 
     def _grow(self, place: Place, line: Line) -> Iterator[tuple[Code, str]]:
         """What a hop of an owner says about its elements."""

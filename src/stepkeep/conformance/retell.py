@@ -281,7 +281,7 @@ class Retelling:
     def _hide(self, step: Step, place: Place, row: Row, line: Line, say: Say) -> None:
         """Record a hop that the dialect does not show."""
         source, trigger, target = row
-        if trigger in OPENINGS and source not in ("retrying", "running") and place.phase != "check":
+        if trigger in OPENINGS and source not in ("retrying", "running", "ready") and place.phase != "check":
             self._derive_start(line)
             # A step that is cancelled had opened before its run stopped.
             is_open = self.run.to_open.pop(place.no, self.run) is not self.run or line.trigger == "cancelled"
