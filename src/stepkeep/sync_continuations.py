@@ -16,8 +16,8 @@ class Continuations:
     """New runs that go on with finished ones: what was finished is adopted by reference, the rest runs again.
 
     >>> done = engine.run(hello, {"name": "Ada"})
-    >>> engine.continuations.preview(done.run_id, "fork", start="hello")["runs_again"]
-    ['hello']
+    >>> engine.continuations.preview(done.run_id, "fork", start="greet")["runs_again"]
+    ['greet']
     """
 
     def __init__(self, core: AsyncContinuations, call: Call) -> None:
@@ -55,7 +55,7 @@ class Continuations:
         """A new run in which the step `start` and all that depends on it run again.
 
         >>> done = engine.run(hello, {"name": "Ada"})
-        >>> engine.work_on(engine.continuations.rerun(done.run_id, "hello").run_id).output
+        >>> engine.work_on(engine.continuations.rerun(done.run_id, "greet").run_id).output
         'Hello, Ada'
         """
         return self._call(
@@ -77,7 +77,7 @@ class Continuations:
         It has no business key, and never undoes what the earlier run did.
 
         >>> done = engine.run(hello, {"name": "Ada"})
-        >>> engine.work_on(engine.continuations.fork(done.run_id, "hello", input={"name": "Bo"}).run_id).output
+        >>> engine.work_on(engine.continuations.fork(done.run_id, "greet", input={"name": "Bo"}).run_id).output
         'Hello, Bo'
         """
         return self._call(
@@ -97,7 +97,7 @@ class Continuations:
         """What a retry, rerun or fork (`how`) would adopt and run again, and which effects may happen twice.
 
         >>> done = engine.run(hello, {"name": "Ada"})
-        >>> engine.continuations.preview(done.run_id, "rerun", start="hello")["adopted"]
+        >>> engine.continuations.preview(done.run_id, "rerun", start="greet")["adopted"]
         []
         """
         return self._call(self._core.preview(run_id, how, start=start, input=input, version=version, by=by))
