@@ -268,13 +268,23 @@ def test_a_failed_run_is_retried_and_a_finished_one_forked(cli: Cli) -> None:
     assert f"Do it: stepkeep retry {failed}" in looked.out
     again = cli("retry", failed, "--app", HANDLERS, "--json")
     assert (again.status, again.json["run"]["rerun_of"]) == (0, failed)
-    done, [first, *_] = again.json["run"]["id"], [step["name"] for step in again.json["steps"]]
+    done, [first, *others] = again.json["run"]["id"], [step["name"] for step in again.json["steps"]]
+    for command in ("show", "explain"):
+        assert f"retry of run {failed}" in cli(command, done).out
+        assert f"repeated or continued by run {done}" in cli(command, failed).out
     refused = cli("retry", done)
     assert refused.status == 1
     assert "has succeeded" in refused.err
     found = cli("fork", done, "--at", first, "--dry-run", "--json").json["continuation"]
     assert (found["as"], found["from"], first in found["runs_again"]) == ("fork", first, True)
     assert cli("fork", done, "--at", first, "--no-wait", "--json").status == 4
+    forked = cli("fork", done, "--at", others[-1], "--no-wait", "--json").json
+    assert forked["run"]["continues"]["as"] == "fork"
+    shown = cli("show", forked["run"]["id"]).out
+    assert f"fork of run {done} at {others[-1]}; adopted: {first}" in shown
+    assert f"adopted from run {done}" in shown
+    assert f"adopted from step {first} of run {done}" in cli("show", forked["run"]["id"], "--step", first).out
+    assert f"run {done} executed it" in cli("explain", forked["run"]["id"], first).out
     assert cli("rerun", done, "--from", first, "--app", HANDLERS, "--json").status == 0
     assert cli("rerun", done, "--dry-run").status == 2
 

@@ -109,6 +109,10 @@ def test_a_retry_adopts_what_was_finished_and_runs_the_rest(database_url: str) -
         assert did() == ["ship"]
         view = await engine.show(again.run_id)
         assert view["run"]["rerun_of"] == first
+        told = {"run": first, "as": "retry", "from": None, "adopted": ["book", "pay"]}
+        assert (view["run"]["continues"], view["run"]["continued_by"]) == (told, [])
+        taken = [{"run": first, "step": name, "undo": True} for name in ("book", "pay")]
+        assert [step["adopted"] for step in view["steps"]] == [*taken, None]
         assert [step["state"] for step in view["steps"]] == ["succeeded"] * 3
         await certified(engine, first, again.run_id)
         certificate = await engine.certify(again.run_id)
@@ -153,6 +157,29 @@ def test_a_run_has_one_retry_and_the_next_one_continues_that(database_url: str) 
         assert {(row.run_id, row.owned) for row in rows} == {(second, 0), (third, 1)}
         assert (await engine.work_on(third)).state == "succeeded"
         await certified(engine, second, third)
+
+    on(database_url, do)
+
+
+def test_show_and_explain_name_how_a_run_goes_on_and_with_which(database_url: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        first = await failed(engine, "ship")
+        fork = (await engine.continuations.fork(first, "pay", input={"amount": 9})).run_id
+        plain = (await engine.rerun(first)).run_id
+        told = {"run": first, "as": "fork", "from": "pay", "adopted": ["book"]}
+        old, new, whole = [await engine.explain(run) for run in (first, fork, plain)]
+        assert (old["continues"], old["continued_by"]) == (None, [plain, fork])
+        assert (new["continues"], new["continued_by"]) == (told, [])
+        assert whole["continues"] == {"run": first, "as": "rerun", "from": None, "adopted": []}
+        [cause] = (await engine.explain(fork, "book"))["causes"]
+        assert cause["sentence"] == f"book has ended as succeeded. It was adopted: run {first} executed it."
+        for run, said in ((first, old), (fork, new), (plain, whole)):
+            shown = (await engine.show(run))["run"]
+            assert {name: shown[name] for name in ("continues", "continued_by")} == {
+                name: said[name] for name in ("continues", "continued_by")
+            }
+        [book, *_] = (await engine.show(fork))["steps"]
+        assert book["adopted"] == {"run": first, "step": "book", "undo": False}
 
     on(database_url, do)
 

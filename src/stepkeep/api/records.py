@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Query
-from pydantic import AwareDatetime, BaseModel
+from pydantic import AwareDatetime, BaseModel, Field
 from starlette.responses import Response
 
 from stepkeep.api.bodies import Anything, As, Limit, Moment, Page
@@ -149,6 +149,8 @@ class Explanation(BaseModel):
     state: str
     stuck: bool
     causes: list[CauseView]
+    continues: dict[str, Any] | None = Field(default=None, description="Of a run: the one it repeats or continues.")
+    continued_by: list[str] | None = Field(default=None, description="Of a run: those that repeat or continue it.")
 
 
 class CertificateView(BaseModel):

@@ -110,6 +110,10 @@ class RunDetail(RunSummary):
     cost: dict[str, float]
     warnings: list[str]
     waiting_for: list[dict[str, Any]]
+    continues: dict[str, Any] | None = Field(
+        description="The run that it repeats or continues: `run`, `as` (`retry`, `rerun` or `fork`), `from`, `adopted`."
+    )
+    continued_by: list[str] = Field(description="Runs that repeat or continue it, newest first.")
     parent: dict[str, Any] | None = Field(default=None, description="The run and step that started it as a child.")
     children: list[dict[str, Any]] | None = Field(default=None, description="Its child runs, with theirs.")
     tree_cost: dict[str, float] | None = Field(default=None, description="What it and all runs below it cost.")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -71,11 +72,13 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why something does not move. `causes` is ordered by attention, except for the chain of one step."""
+    """Why something does not move. `causes` is ordered by attention, except for the chain of one step. `course` says
+    which run a run continues, and which runs continue it."""
 
     subject: str
     state: str
     causes: tuple[Cause, ...]
+    course: Mapping[str, Any] | None = None
 
     @property
     def is_stuck(self) -> bool:

@@ -18,6 +18,7 @@ from stepkeep.operations import validate
 from stepkeep.operations.asked import people_view
 from stepkeep.operations.cases import asked_of, read_case
 from stepkeep.operations.causes import Explanation, Why
+from stepkeep.operations.continued import course
 from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.instants import instant
 from stepkeep.operations.pauses import NONE, Pauses, read_pauses
@@ -123,6 +124,7 @@ async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Sce
         progress={no: progress_words(said) for no, said in progress.items()},
         pauses=staff.pauses,
         pause=await read_pause(transactor, found.run),
+        course=await course(transactor, found),
         asked={} if case is None else {step.no: await asked_of(store, case, step) for step in waits},
     )
 
@@ -191,4 +193,5 @@ def view(explained: Explanation) -> dict[str, Any]:
             }
             for cause in explained.causes
         ],
+        **(explained.course or {}),
     }

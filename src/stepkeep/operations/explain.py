@@ -7,6 +7,7 @@ proved: none of its rows has a claim, a lease, a timer or a declared wait. `diag
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -46,12 +47,13 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     asked: Mapping[int, Asked] = {}
     pause: Pause | None = None
     pauses: Pauses = NONE
+    course: Mapping[str, Any] | None = None
 
 
 def explain_run(scene: Scene) -> Explanation:
     """Why a run has not ended."""
     run = scene.run
-    return Explanation(subject=f"run {run.id}", state=run.state, causes=tuple(_of_run(scene)))
+    return Explanation(subject=f"run {run.id}", state=run.state, causes=tuple(_of_run(scene)), course=scene.course)
 
 
 def _of_run(scene: Scene) -> Iterable[Cause]:
@@ -137,7 +139,9 @@ def explain_step(scene: Scene, no: int) -> Explanation:
         )
     if row.state in STEP_TERMINAL:
         error = f": {row.error}" if row.error else ""
-        said = f"{name} has ended as {row.state}{error}."
+        adopted = None if row.note is None else row.note.adopted
+        taken = "" if adopted is None else f" It was adopted: run {adopted.run} executed it."
+        said = f"{name} has ended as {row.state}{error}.{taken}"
         return Explanation(
             subject=subject, state=row.state, causes=(Cause(code=Why.FINISHED, subject=name, sentence=said),)
         )

@@ -26,6 +26,7 @@ from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Ph
 from stepkeep.kernel.stopping import is_in_doubt
 from stepkeep.operations import validate
 from stepkeep.operations.codec import HIDDEN
+from stepkeep.operations.continued import adopted_view, course
 from stepkeep.operations.family import family
 from stepkeep.operations.instants import dated, instant
 from stepkeep.operations.open_gates import asked_people
@@ -49,7 +50,9 @@ MAX_PAGE = 10_000
 async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> dict[str, Any]:
     """Everything about one run, from one snapshot: `{"run": {...}, "steps": [...]}`."""
     whole = await read_snapshot(transactor, run_id, tenant=tenant)
-    return await view_of(transactor, whole, await plan_for(transactor, whole.record.run))
+    view = await view_of(transactor, whole, await plan_for(transactor, whole.record.run))
+    view["run"] |= await course(transactor, whole.record, whole.entries)
+    return view
 
 
 async def read_snapshot(transactor: Transactor, run_id: str, *, tenant: str, with_messages: bool = False) -> WholeRun:
@@ -295,6 +298,7 @@ def _step(
         "ended_at": instant(times[-1][1]) if times and step.state in STEP_TERMINAL else None,
         "due_at": instant(step.due_at),
         "record": dated(decode_json(step.note.record)) if step.note and step.note.record else None,
+        "adopted": adopted_view(step.note, has_undo=planned.definition.undo is not None),
         "cost": _add_up(attempts),
         "worker": None if step.worker is None else workers.get(step.worker),
         "history": [_attempt(attempt, workers) for attempt in attempts],

@@ -65,8 +65,11 @@ async def _resolve(engine: Any, what: str) -> str:
 
 
 def lines(explained: Explanation, settings: Settings) -> list[str]:
-    """One line per cause, with the command below it."""
+    """What the run continues, and one line per cause, with the command below it."""
+    from stepkeep.operations.continued import course_lines
+
     said = [f"{explained.subject}: {explained.state.replace('_', ' ')}"]
+    said += [f"  {line}" for line in course_lines(explained.course or {})]
     for cause in explained.causes:
         said.append(f"  {cause.sentence}")
         if cause.command:

@@ -19,6 +19,8 @@ NEVER_ACTIVE = frozenset({"pending", "ready", "succeeded", "failed", "skipped", 
 def remark(step: Mapping[str, Any], now: datetime | None = None) -> str:
     """The most useful remark about a step; empty if its state is enough."""
     state = str(step["state"])
+    if step.get("adopted"):
+        return f"adopted from run {step['adopted']['run']}"
     if state == "skipped" and (step.get("record") or {}).get("decision") == "skipped":
         return shorten(f"{decided(step)} after {failure(step)}")
     if state in {"failed", "skipped"}:

@@ -19,6 +19,7 @@ from stepkeep.cli.render.remarks import began, shorten
 from stepkeep.cli.render.tables import attempts_table
 from stepkeep.cli.render.timeline import draw_timeline
 from stepkeep.cli.render.times import clock, seconds_between, span
+from stepkeep.operations.continued import course_lines
 from stepkeep.redaction import hide_secrets
 from stepkeep.safe_text import inert_json, inert_line
 
@@ -68,9 +69,8 @@ def head(run: Mapping[str, Any]) -> list[Text]:
     if run["rollback"] != "none":
         title.append(f", rollback {run['rollback']}", "yellow")
     lines = [title, Text(f"run {run['id']}, by {run['created_by']} at {clock(run['created_at'])}", "dim")]
-    about = [f"{name.replace('_', ' ')} {run[name]}" for name in ("business_key", "rerun_of") if run[name]]
-    if about:
-        lines.append(Text(", ".join(about), "dim"))
+    about = [f"business key {run['business_key']}"] if run["business_key"] else []
+    lines += [Text(inert_line(line), "dim") for line in (*about, *course_lines(run))]
     if run["error"]:
         said = f"{run['category']}: {run['error']}" if run["category"] else run["error"]
         # Indented, so that no line of an error can be taken for a line of ours.

@@ -21,6 +21,10 @@ def step_lines(view: Mapping[str, Any]) -> Iterator[str]:
         yield f"{INDENT}{failure(step)}"
     if skip(step):
         yield f"{INDENT}skipped because {skip(step)}"
+    if step.get("adopted"):
+        taken = step["adopted"]
+        undo = "; a rollback of this run undoes it" if taken["undo"] else ""
+        yield f"{INDENT}adopted from step {taken['step']} of run {taken['run']}{undo}"
     if step["worker"]:
         yield f"{INDENT}held by worker {step['worker']}"
     if progress(step):

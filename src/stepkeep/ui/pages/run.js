@@ -120,7 +120,7 @@ export function runPage(context) {
 					isLive && may("operate") && (run.state === "paused" ? button("Resume", () => pauseDialog(id, "resume", done), { icon: "play" }) : run.state !== "idle" && button("Pause", () => pauseDialog(id, "pause", done), { icon: "pause" })),
 					isLive && may("operate") && button("Cancel", () => cancelDialog(view, done), { icon: "slash", kind: "danger" }))),
 			h("div.meta", meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", `${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`),
-				run.business_key && meta("Business key", said(run.business_key, 80)), run.correlation_id !== run.id && meta("Correlation", said(run.correlation_id, 80)), run.rerun_of && meta("Rerun of", runLink(run.rerun_of)), run.parent && meta("Child of", runLink(run.parent.run_id)),
+				run.business_key && meta("Business key", said(run.business_key, 80)), run.correlation_id !== run.id && meta("Correlation", said(run.correlation_id, 80)), run.continues && meta(`${words(run.continues.as)} of`, [runLink(run.continues.run), run.continues.from ? [" from ", said(run.continues.from, 60)] : null]), run.continued_by?.length ? meta("Continued by", run.continued_by.slice(0, 3).map((one) => [runLink(one), " "])) : null, run.parent && meta("Child of", runLink(run.parent.run_id)),
 				costText(run.cost) && meta("Cost", costText(run.cost)), labels.length ? meta("Labels", h("span.chips", labels.slice(0, 8).map(([name, text]) => h("span.chip", line(`${name}=${text}`, 60))))) : null));
 	}
 	const meta = (name, value) => h("span", h("span.faint", name, " "), value);

@@ -1,0 +1,97 @@
+"""Which run a run repeats or continues, how, and which runs continue it, as `show` and `explain` tell it. Reads only.
+
+Nothing more is read for a run that repeats none and has not ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.journal import SealedEntry, open_entry
+from stepkeep.kernel.rows import Note, Run
+from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.operations.causes import listed
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.records import RunRecord
+
+PLACE = {"rerun": "from", "fork": "at"}
+"""How the step is introduced from which a run goes on."""
+
+
+async def course(
+    transactor: Transactor, record: RunRecord, entries: Sequence[SealedEntry] | None = None
+) -> dict[str, Any]:
+    """`continues`, the run that this one repeats or continues, and `continued_by`, the runs that do so with this one.
+
+    `entries` is the journal of the run, if it was read already.
+    """
+    run, earlier = record.run, record.details.rerun_of
+    if earlier is not None and entries is None:
+        entries = await transactor.store.read_journal(run.tenant, run.id, limit=1)
+    return {
+        "continues": None if earlier is None else _continues(earlier, entries or ()),
+        "continued_by": await _continued_by(transactor, run),
+    }
+
+
+async def _continued_by(transactor: Transactor, run: Run) -> list[str]:
+    if run.state not in RUN_TERMINAL:
+        return []
+    return await transactor.store.find_reruns(run.tenant, run.id)
+
+
+def _continues(earlier: str, entries: Sequence[SealedEntry]) -> dict[str, Any]:
+    """As the first entry of the journal says it; one that says nothing is of a run that repeats everything."""
+    causes = open_entry(entries[0].body).causes if entries else ()
+    details = (one.detail or {} for one in causes)
+    told: Any = next((detail["continues"] for detail in details if "continues" in detail), None)
+    said = _Told() if told is None else _readable(told)
+    return {"run": earlier, "as": said.how, "from": said.start, "adopted": [one.step for one in said.adopted]}
+
+
+class _Taken(msgspec.Struct):
+    step: str
+
+
+class _Told(msgspec.Struct, rename={"how": "as", "start": "from"}):
+    """What the journal says about a run that another one continues, as far as it is shown."""
+
+    how: GoingOn = GoingOn.RERUN
+    start: str | None = None
+    adopted: list[_Taken] = []
+
+
+def _readable(told: Any) -> _Told:
+    try:
+        return msgspec.convert(told, _Told)
+    except msgspec.ValidationError:
+        return _Told()  # an altered journal, which is for `certify` to tell
+
+
+def adopted_view(note: Note | None, *, has_undo: bool) -> dict[str, Any] | None:
+    """Where the result of an adopted step comes from; `undo`: a rollback of this run undoes it."""
+    if note is None or (adopted := note.adopted) is None:
+        return None
+    return {"run": adopted.run, "step": adopted.step, "undo": adopted.owned and has_undo}
+
+
+def course_lines(told: Mapping[str, Any]) -> list[str]:
+    """The same in words, one line for each.
+
+    >>> course_lines({"continues": {"run": "R", "as": "fork", "from": "pay", "adopted": ["book"]}, "continued_by": []})
+    ['fork of run R at pay; adopted: book']
+    >>> course_lines({"continues": None, "continued_by": ["S", "T"]})
+    ['repeated or continued by run S, T']
+    """
+    lines = []
+    if (one := told.get("continues")) is not None:
+        place = f" {PLACE.get(one['as'], 'from')} {one['from']}" if one["from"] else ""
+        adopted = f"; adopted: {listed(one['adopted'])}" if one["adopted"] else ""
+        lines.append(f"{one['as']} of run {one['run']}{place}{adopted}")
+    if told.get("continued_by"):
+        lines.append(f"repeated or continued by run {listed(told['continued_by'])}")
+    return lines
