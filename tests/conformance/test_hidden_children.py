@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.conformance.test_texts import found_in, log_in
-from tests.kernel.driver import World, work
+from tests.kernel.driver import World, edges, work
 from tests.kernel.test_elements import mapped
 
+from stepkeep.conformance.texts import CHILD_IN_DOUBT
 from stepkeep.dialects import registry
-from stepkeep.kernel.definition import SECOND, Approval, Map
-from stepkeep.kernel.states import OnFailure
+from stepkeep.kernel import stopping
+from stepkeep.kernel.definition import SECOND, Approval, Map, StepDefinition, SubWorkflow
+from stepkeep.kernel.events import ChildEnded
+from stepkeep.kernel.states import OnFailure, RunState
 from stepkeep_lab.forgeries.material import CANONICAL
 
 Line = dict[str, Any]
@@ -84,3 +88,116 @@ def test_an_owner_that_was_cancelled_tolerates_no_failure(settings: dict[str, An
     assert (world.trail("each")[-1], world.trail("each[0]")[-1]) == ("cancelled", "failed")
     lines = log_in(words, world)
     assert found_in(words, lines) == ()
+
+
+# -- a child that is in flight when its run stops ----------------------------------------------------------------------
+def call(name: str, *after: str, **settings: Any) -> StepDefinition:
+    """A step that starts a run of another workflow."""
+    child = SubWorkflow(workflow="leaf", version=1)
+    return StepDefinition(name=name, order=0, child=child, depends_on=edges(after), **settings)
+
+
+Act = Callable[[World], object]
+
+
+def ends(state: RunState | None) -> Act:
+    def act(world: World) -> None:
+        row, output = world.row("sub"), b"1" if state is RunState.SUCCEEDED else None
+        assert row.note is not None
+        assert row.note.activation is not None
+        who = {"tenant": "t", "run_id": "r", "actor": "child:c", "child": "c"}
+        world.one(ChildEnded(no=row.no, activation=row.note.activation, state=state, output=output, **who))
+
+    return act
+
+
+STOPS: dict[str, Act] = {
+    "a failure": lambda world: world.fail("beside"),
+    "a cancel": lambda world: world.cancel(compensate=True),
+    "a timeout": lambda world: world.later(5 * SECOND),
+    "no stop": lambda world: None,
+}
+ENDS: dict[str, Act] = {
+    "succeeded": ends(RunState.SUCCEEDED),
+    "failed": ends(RunState.FAILED),
+    "cancelled": ends(RunState.CANCELLED),
+    "rolled back": ends(RunState.ROLLED_BACK),
+    "not started": ends(None),
+    "grace": lambda world: world.later(20 * SECOND),
+    "cancel": lambda world: world.cancel(),
+}
+TREES = [(stop, end) for stop in STOPS for end in ENDS if (stop, end) != ("no stop", "grace")]
+
+
+def played(stop: str, end: str, *, first: bool = True, **settings: Any) -> World:
+    """A step waits for its child, the run stops, and the child or the patience of its run ends."""
+    before = (work("first", undo=True),) if first else ()
+    sub = call("sub", *(step.name for step in before), **settings)
+    world = World(*before, work("beside"), sub, work("after", "sub"), timeout=4 * SECOND, grace=10 * SECOND)
+    if first:
+        world.finish("first")
+    STOPS[stop](world)
+    ENDS[end](world)
+    return world
+
+
+def cancels_of(lines: list[Line], step: str) -> list[dict[str, Any]]:
+    return [
+        line["metadata"]
+        for line in lines
+        if line["metadata"].get("because", line["trigger"]) == "cancelled" and line["metadata"].get("step") == step
+    ]
+
+
+@EVERY
+@pytest.mark.parametrize(("stop", "end"), TREES)
+def test_a_child_in_flight_ends_like_any_other_where_its_beginning_is_hidden(stop: str, end: str, words: str) -> None:
+    for settings in ({}, {"first": False}, {"on_failure": OnFailure.SKIP}):
+        assert found_in(words, log_in(words, played(stop, end, **settings))) == ()
+
+
+@EVERY
+@pytest.mark.parametrize("end", ["grace", "cancel"])
+@pytest.mark.parametrize("stop", ["a failure", "a cancel", "a timeout"])
+def test_a_child_that_was_left_is_in_doubt_and_its_step_must_say_so(stop: str, end: str, words: str) -> None:
+    lines = log_in(words, played(stop, end))
+    [said] = cancels_of(lines, "sub")
+    assert said.pop("error") == CHILD_IN_DOUBT == stopping.CHILD_IN_DOUBT
+    assert found_in(words, lines)
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("stop", "end"), [("no stop", "cancel"), ("a failure", "cancelled"), ("a cancel", "not started")]
+)
+def test_a_child_that_was_called_back_is_not_in_doubt(stop: str, end: str, words: str) -> None:
+    lines = log_in(words, played(stop, end))
+    [said] = cancels_of(lines, "sub")
+    assert said.setdefault("error", CHILD_IN_DOUBT) == CHILD_IN_DOUBT
+    assert found_in(words, lines)
+
+
+@EVERY
+def test_a_step_whose_dependencies_never_ended_had_no_child(words: str) -> None:
+    world = World(work("first"), work("beside"), call("sub", "first"), grace=SECOND)
+    world.claim("first")
+    world.fail("beside")
+    world.later(2 * SECOND)
+    lines = log_in(words, world)
+    assert found_in(words, lines) == ()
+    [said] = cancels_of(lines, "sub")
+    said["error"] = CHILD_IN_DOUBT
+    assert found_in(words, lines)
+
+
+@EVERY
+def test_a_cancelled_step_has_no_attempt_before_its_dependencies_ended(words: str) -> None:
+    """Only a child may have begun unseen when its run stops: a worker's step shows its claim."""
+    world = World(work("first"), work("beside"), work("last", "first"), grace=SECOND)
+    world.claim("first")
+    world.fail("beside")
+    world.later(2 * SECOND)
+    lines = log_in(words, world)
+    [said] = cancels_of(lines, "last")
+    said |= {"fence": 1, "attempt": 1, "error": stopping.IN_DOUBT, "duration_seconds": 1.0}
+    assert found_in(words, lines)

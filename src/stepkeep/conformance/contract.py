@@ -278,6 +278,12 @@ class Place(msgspec.Struct, frozen=True):
     index: int | None = None
     """Of an element: the number of the step that owns it, and its place."""
 
+    @property
+    def awaits_child(self) -> bool:
+        """Whether the step waits for the end of a child run."""
+        child = None if self.rule is None or self.phase != "main" else self.rule.child
+        return child is not None and not child.detached
+
 
 class Places(dict[int, Place]):
     """Places by number. Those of elements are made when they are asked for; only the others are listed."""

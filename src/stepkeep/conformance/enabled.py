@@ -23,7 +23,7 @@ FREE = object()
 
 class Hop(NamedTuple):
     """A hop with everything that its guard reads. `asked` is the detail of its cause, and `verdict` what the
-    policies said about the step."""
+    policies said about the step. `is_stopping` is None where the log does not show whether its run stops."""
 
     line: Line
     step: Step
@@ -31,6 +31,7 @@ class Hop(NamedTuple):
     contract: Contract
     asked: Mapping[str, Any]
     verdict: Verdict | None = None
+    is_stopping: bool | None = False
 
     @property
     def gate(self) -> GateRule | None:
@@ -134,11 +135,14 @@ def _error(hop: Hop) -> Iterator[Problem]:
     needs_error = line.category is not None or line.trigger == "lease_lost"
     if needs_error and line.error is None:
         yield Code.SCHEMA, wrong_field("error", None, "a text", "a failure has one")
-    if _is_closed_in_flight(hop):
-        doubt = CHILD_IN_DOUBT if line.source == "awaiting_children" else IN_DOUBT
-        if line.error != doubt and not (line.error == LOST and line.event == "time_came"):
+    if _leaves_its_child(hop):
+        if line.error != CHILD_IN_DOUBT:
+            why = "its child may still have run when its run waited no longer"
+            yield Code.CONTRADICTION, wrong_field("error", line.error, CHILD_IN_DOUBT, why)
+    elif _is_closed_in_flight(hop):
+        if line.error != IN_DOUBT and not (line.error == LOST and line.event == "time_came"):
             why = "its handler may still have run when the attempt was closed"
-            yield Code.CONTRADICTION, wrong_field("error", line.error, doubt, why)
+            yield Code.CONTRADICTION, wrong_field("error", line.error, IN_DOUBT, why)
     elif line.error is None:
         return
     elif needs_error:
@@ -150,10 +154,19 @@ def _error(hop: Hop) -> Iterator[Problem]:
         yield Code.CONTRADICTION, wrong_field("error", line.error, None, "nothing failed here")
 
 
+def _leaves_its_child(hop: Hop) -> bool:
+    """Whether a step of a stopping run is cancelled before its child has ended. A run that is cancelled at once only
+    calls its children back."""
+    line = hop.line
+    if line.trigger != "cancelled" or line.source != "awaiting_children" or not hop.place.awaits_child:
+        return False
+    if line.event == "child_ended":
+        return False
+    return line.error == CHILD_IN_DOUBT if hop.is_stopping is None else hop.is_stopping
+
+
 def _is_closed_in_flight(hop: Hop) -> bool:
     """Whether an attempt was cancelled without a report of its worker. Rules have no effect that could be in doubt."""
-    if hop.line.trigger == "cancelled" and hop.line.source == "awaiting_children":
-        return hop.line.error == CHILD_IN_DOUBT
     in_flight = hop.line.trigger == "cancelled" and hop.line.source == "running" and hop.step.leased
     return bool(in_flight and hop.line.event != "step_reported" and hop.place.phase != "check")
 

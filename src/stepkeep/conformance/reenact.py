@@ -110,6 +110,8 @@ class Reenactment:
         self.unmet = {no: place.needs for no, place in contract.places.items() if place.phase == "main"}
         self.to_open: dict[int, int | None] = {}
         self.to_skip: dict[int, int] = {}
+        self.left_open: set[int] = set()
+        """Steps with a child that were in flight when the run stopped, where a dialect hides that they opened."""
         self.hooks: list[int] = []
         self.must_stop: int | None = None
         self.must_cancel = False
@@ -235,7 +237,8 @@ class Reenactment:
         verdict = verdict_in(self.verdicts, place.name)
         if line.trigger == "held":
             step.terms, step.permit = gate_rule(terms_of(verdict)), None if verdict is None else permit_of(verdict)
-        for problem in check_enabled(Hop(line, step, place, self.contract, self.asked, verdict)):
+        is_stopping = run_state == "stopping" or (None if self._derives and line.event == "cancel_requested" else False)
+        for problem in check_enabled(Hop(line, step, place, self.contract, self.asked, verdict, is_stopping)):
             tell(*problem)
         if line.trigger == "planned":
             self._plan(place, line, tell)
@@ -587,6 +590,11 @@ class Reenactment:
     def stop_unseen(self) -> None:
         """The run stops for a reason that its log does not show."""
         self.is_stop_unseen = True
+        self._open_no_more()
+
+    def _open_no_more(self) -> None:
+        """The run stops: what has not opened never will. A child that has begun is in flight."""
+        self.left_open |= {no for no in self.to_open if self.contract.places[no].awaits_child}
         self.to_open.clear()
         self.to_skip.clear()
 
@@ -617,8 +625,7 @@ class Reenactment:
         self.cause = {"timed_out": "timeout", "undo_requested": "cancel"}.get(line.trigger, "failure")
         self.must_stop, self.stopped_at, self.stopped_in, self.blamed = None, line.at, line.seq, of
         self.stopped_by = line.seq, line.event, line.actor
-        self.to_open.clear()
-        self.to_skip.clear()
+        self._open_no_more()
 
     def _ground_of(self, line: Line, of: int | None) -> str:
         """Why the run stops, as the later lines of a dialect name it."""

@@ -148,6 +148,8 @@ class Retelling:
         self.settled = 0
         self.may_have_stopped = False
         self._cancelled_as: set[str | None] = set()
+        self._in_doubt: dict[str, bool] = {}
+        """Steps that a request cancelled while their child was in flight, and whether they say so."""
         self._entry, self._hop = (0, 0), 0
         self._created_at: int | None = None
 
@@ -214,6 +216,7 @@ class Retelling:
             self.shown.get(line.no), "held", "awaiting_approval"
         ):
             step.is_permit_unseen = True
+        has_child = step.state == "awaiting_children" or place.no in self.run.to_open
         path = self._find(step, told, line)
         if path is None:
             said = f"no hops that the dialect hides lead from {quoted(step.state)} to {quoted(line.trigger)}"
@@ -231,6 +234,8 @@ class Retelling:
         self._check_ground(metadata, grounds_of_step(hop, place, step, self._stop_for(state)), step.title, say)
         if hop.trigger == "cancelled" and not is_cancelled_by_owner(hop, place):
             self._cancelled_as.add(metadata.get("ground"))
+            if hop.event == "cancel_requested" and place.awaits_child and (has_child or source == "awaiting_children"):
+                self._in_doubt[place.name] = hop.error == CHILD_IN_DOUBT
         self.run.step_hop(step, hop, state, say)
         check_step(step, hop, False, say)
         step.state = target
@@ -247,7 +252,8 @@ class Retelling:
         if cycles > 0 and self._views[told.kind].hides_retries(self.shown.get(step.no)):
             claims, retries = claims - cycles, retries - cycles
             step.fence, step.attempt = step.fence + cycles, step.attempt + cycles
-        leaves, place = _leaves(line), self.contract.places[step.no]
+        place = self.contract.places[step.no]
+        leaves = "awaiting_children" if self._leaves_its_child(step, place, line) else _leaves(line)
         if claims < 0 or retries < 0 or max(claims, retries) > LONGEST_PATH:
             return None
         if leaves == "validating" and not place.is_checked:
@@ -267,6 +273,17 @@ class Retelling:
             )
         )
 
+    def _leaves_its_child(self, step: Step, place: Place, line: Line) -> bool:
+        """Whether a step that is cancelled had a child: the end of that child, or of the time that a stopped run
+        waits for it, cancels nothing else."""
+        if line.trigger != "cancelled" or step.state != "pending" or not place.awaits_child:
+            return False
+        if line.event == "child_ended":
+            return self.run.asked.get("step") == place.name
+        if place.no in self.run.left_open:
+            return line.event in ("time_came", "cancel_requested")
+        return place.no in self.run.to_open and line.event == "time_came"
+
     def _resume(self, step: Step, line: Line, told: DialectLine) -> None:
         """Accept the line's values after a finding."""
         targets = {row[2] for rows in STEP_ROWS.values() for row in rows if row[1] == line.trigger}
@@ -283,9 +300,7 @@ class Retelling:
         source, trigger, target = row
         if trigger in OPENINGS and source not in ("retrying", "running", "ready") and place.phase != "check":
             self._derive_start(line)
-            # A step that is cancelled had opened before its run stopped.
-            is_open = self.run.to_open.pop(place.no, self.run) is not self.run or line.trigger == "cancelled"
-            if not is_open:
+            if not self._has_opened(place):
                 said = f"it is {quoted(line.trigger)} before the steps it depends on allow that"
                 say(Code.DEPENDENCY, f"{step.title}: {said}")
         step.forget()
@@ -307,6 +322,14 @@ class Retelling:
         if trigger == "completed":
             step.is_unsure = None  # one of two hidden ways: the handler may have been stopped before it completed
         step.state = target
+
+    def _has_opened(self, place: Place) -> bool:
+        """Whether a step may have opened unseen: what it depends on has ended, and its run did not stop before that.
+        Only a step with a child is still in flight when its run has stopped."""
+        if place.no in self.run.left_open:
+            self.run.left_open.remove(place.no)
+            return True
+        return self.run.to_open.pop(place.no, self.run) is not self.run
 
     # -- the run behind the steps ------------------------------------------------------------------------------------
     def _state_for(self, place: Place) -> str:
@@ -435,6 +458,7 @@ class Retelling:
             if self.run.is_stop_unseen:
                 check_hidden_blame(self.run, line, ground, say)
         self._check_cancelled(line, ground, say)
+        self._check_doubts(line, say)
         if line.trigger == "rules_passed" and (line.category, line.error) != (None, None):
             said = wrong_field("category or error", line.category or line.error, None, "it succeeded")
             say(Code.ENDING, f"the run: {said}")
@@ -452,6 +476,13 @@ class Retelling:
         if self._cancelled_as - {expected}:
             said = f"steps were cancelled as {', '.join(sorted(map(str, self._cancelled_as)))}"
             say(Code.ENDING, f"the run ends by {quoted(line.trigger)}, but {said}, expected {quoted(expected)}")
+
+    def _check_doubts(self, line: Line, say: Say) -> None:
+        """A run that is cancelled at once calls its children back; one that stopped before that leaves them."""
+        for name, in_doubt in self._in_doubt.items():
+            if in_doubt is (line.trigger == "cancelled"):
+                said = "in doubt about its child" if in_doubt else "not in doubt about its child"
+                say(Code.ENDING, f"the run ends by {quoted(line.trigger)}, but step {quoted(name)} is {said}")
 
     def _notice_stop(self, line: Line, ground: str | None) -> None:
         """The run had stopped before the failure that seemed to stop it: for its timeout, or to be undone."""
