@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from tests.conformance.test_texts import found_in, log_in
 from tests.kernel.driver import World, edges, work
 from tests.kernel.test_elements import mapped
@@ -14,7 +15,7 @@ from stepkeep.conformance.texts import CHILD_IN_DOUBT
 from stepkeep.dialects import registry
 from stepkeep.kernel import stopping
 from stepkeep.kernel.definition import SECOND, Approval, Map, StepDefinition, SubWorkflow
-from stepkeep.kernel.events import ChildEnded
+from stepkeep.kernel.events import ChildEnded, TimeCame
 from stepkeep.kernel.states import OnFailure, RunState
 from stepkeep_lab.forgeries.material import CANONICAL
 
@@ -93,22 +94,23 @@ def test_an_owner_that_was_cancelled_tolerates_no_failure(settings: dict[str, An
 # -- a child that is in flight when its run stops ----------------------------------------------------------------------
 def call(name: str, *after: str, **settings: Any) -> StepDefinition:
     """A step that starts a run of another workflow."""
-    child = SubWorkflow(workflow="leaf", version=1)
+    child = SubWorkflow(workflow="leaf", version=1, detached=settings.pop("detached", UNSET))
     return StepDefinition(name=name, order=0, child=child, depends_on=edges(after), **settings)
 
 
 Act = Callable[[World], object]
 
 
-def ends(state: RunState | None) -> Act:
-    def act(world: World) -> None:
-        row, output = world.row("sub"), b"1" if state is RunState.SUCCEEDED else None
-        assert row.note is not None
-        assert row.note.activation is not None
-        who = {"tenant": "t", "run_id": "r", "actor": "child:c", "child": "c"}
-        world.one(ChildEnded(no=row.no, activation=row.note.activation, state=state, output=output, **who))
+def news_of(world: World, state: RunState | None) -> ChildEnded:
+    row, output = world.row("sub"), b"1" if state is RunState.SUCCEEDED else None
+    assert row.note is not None
+    assert row.note.activation is not None
+    who = {"tenant": "t", "run_id": "r", "actor": "child:c", "child": "c"}
+    return ChildEnded(no=row.no, activation=row.note.activation, state=state, output=output, **who)
 
-    return act
+
+def ends(state: RunState | None) -> Act:
+    return lambda world: world.one(news_of(world, state))
 
 
 STOPS: dict[str, Act] = {
@@ -139,6 +141,41 @@ def played(stop: str, end: str, *, first: bool = True, **settings: Any) -> World
     STOPS[stop](world)
     ENDS[end](world)
     return world
+
+
+def ended_in_the_entry_of_the_stop() -> World:
+    """The timeout is noticed when news of the child comes: one entry has both causes."""
+    world = World(call("sub"), timeout=4 * SECOND, grace=10 * SECOND)
+    world.pass_time(5 * SECOND)
+    world.send(TimeCame(tenant="t", run_id="r", actor="sweep"), news_of(world, RunState.CANCELLED))
+    return world
+
+
+def failed_after_a_hidden_timeout() -> World:
+    """The only other step is in flight too, so that no line shows the stop."""
+    world = World(work("beside"), call("sub"), timeout=4 * SECOND, grace=10 * SECOND)
+    world.claim("beside")
+    world.later(5 * SECOND)
+    world.fail("beside")
+    ends(RunState.SUCCEEDED)(world)
+    return world
+
+
+def detached_after_work() -> World:
+    world = World(work("first"), call("sub", "first", detached=True))
+    world.finish("first")
+    return world
+
+
+STORIES = (ended_in_the_entry_of_the_stop, failed_after_a_hidden_timeout, detached_after_work)
+
+
+@EVERY
+@pytest.mark.parametrize("tell", STORIES, ids=lambda tell: tell.__name__)
+def test_true_stories_of_children_pass(tell: Callable[[], World], words: str) -> None:
+    world = tell()
+    assert world.over
+    assert found_in(words, log_in(words, world)) == ()
 
 
 def cancels_of(lines: list[Line], step: str) -> list[dict[str, Any]]:

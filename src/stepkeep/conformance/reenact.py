@@ -378,7 +378,9 @@ class Reenactment:
     def _cancel(self, place: Place, step: Step, line: Line, run_state: str, tell: Say) -> None:
         if self._is_cancelled_by_owner(place, step, line, run_state, tell):
             return
-        now_stopping = self.stopped_in == line.seq and not step.leased
+        # A stop cancels nothing that is in flight; the end of a child may come in the same entry.
+        in_flight = step.leased or (line.source == "awaiting_children" and place.awaits_child)
+        now_stopping = self.stopped_in == line.seq and not in_flight
         if now_stopping:
             self._check_together(line, self.stopped_by, tell)
         self._check_of(line, self.blamed if now_stopping or run_state == "compensating" else None, tell)

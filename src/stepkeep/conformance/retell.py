@@ -395,9 +395,13 @@ class Retelling:
         self.run.must_stop = None
 
     def _is_idle(self, no: int) -> bool:
-        """Whether a step would have been cancelled if the run had stopped before: no worker holds it."""
+        """Whether a step would have been cancelled if the run had stopped before: no worker holds it, and no child is
+        in flight for it."""
         step = self.steps.get(no)
-        return step is not None and step.state not in ENDED and not step.leased
+        if step is None or step.state in ENDED or step.leased:
+            return False
+        has_begun = step.state == "awaiting_children" or no in self.run.to_open
+        return not (has_begun and self.contract.places[no].awaits_child)
 
     def _derive_run(self, trigger: str, hop: Line, of: str | None, say: Say) -> None:
         derived = Line(
