@@ -149,3 +149,9 @@ def test_an_unknown_field_of_a_scenario_is_refused() -> None:
 )
 def test_a_true_log_that_a_judge_once_refused_gives_no_finding(seed: int, told: str) -> None:
     assert list(run_seed(draw(seed)).violations) == [], told
+
+
+def test_an_adopted_wait_took_its_messages_in_the_run_that_it_comes_from() -> None:
+    changes = {"runs": 30, "workers": 1, "steps": 6, "slow": 0.0, "hint_late": 0.0, "hint_doubled": 0.0, "emit": 0.0}
+    changes |= dict.fromkeys(("approve", "reject", "complete", "duplicate", "skew"), 0.0)
+    assert list(run_seed(with_changes(draw(6005), changes | {"bias": {"grown": 0.5}})).violations) == []

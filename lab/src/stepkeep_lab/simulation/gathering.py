@@ -17,6 +17,7 @@ from stepkeep.kernel.rows import Message, Step
 from stepkeep.kernel.states import StepState
 from stepkeep.worker.answers import WaitFor
 from stepkeep.worker.context import Woken
+from stepkeep_lab.simulation.adopted import is_adopted
 
 KINDS = 4
 
@@ -63,9 +64,14 @@ def missed(plan: Plan, rows: Iterable[Step], inbox: Sequence[Message]) -> Iterat
 
 
 def wrongly_taken(plan: Plan, row: Step, taken: Sequence[Message]) -> Iterator[str]:
-    """What is wrong with the messages that a `wait:` step took, in the order of their arrival."""
+    """What is wrong with the messages that a `wait:` step took, in the order of their arrival. An adopted step took
+    its messages in the run that it comes from."""
     wait = plan.at(row.no).definition.wait
     if wait is None or wait.sleeps is True:
+        return
+    if is_adopted(row):
+        for message in taken:
+            yield f"step {row.no} was adopted, and took message {message.id}"
         return
     for message in taken:
         if message.name != wait.event or not _passes(wait, message):
