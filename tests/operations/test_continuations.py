@@ -10,11 +10,17 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.journal import SealedEntry
+from stepkeep.operations.continued import continues_of
 from stepkeep.operations.retention import Policy, prune
 
 DONE: list[tuple[str, str]] = []
 BROKEN: set[str] = set()
 LARGE = "x" * 400_000
+SAID = (
+    b'{"tenant":"default","run_id":"new","seq":1,"at":0,"hops":[],'
+    b'"causes":[{"event":"run_created","actor":"ann","detail":{"continues":%b}}]}'
+)
 
 
 def act(ctx: sk.Context, name: str) -> str:
@@ -182,6 +188,14 @@ def test_show_and_explain_name_how_a_run_goes_on_and_with_which(database_url: st
         assert book["adopted"] == {"run": first, "step": "book", "undo": False}
 
     on(database_url, do)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\xff", b"[1]", SAID % b'"x"', SAID % b'{"as":"theft"}', SAID % b'{"adopted":[1]}']
+)
+def test_a_first_entry_that_cannot_be_read_names_the_earlier_run_all_the_same(body: bytes) -> None:
+    told = continues_of("old", [SealedEntry("default", "new", 1, 0, body, b"")])
+    assert told == {"run": "old", "as": "rerun", "from": None, "adopted": []}
 
 
 def test_two_retries_at_once_make_one_run(database_url: str) -> None:

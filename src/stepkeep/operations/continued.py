@@ -33,7 +33,7 @@ async def course(
     if earlier is not None and entries is None:
         entries = await transactor.store.read_journal(run.tenant, run.id, limit=1)
     return {
-        "continues": None if earlier is None else _continues(earlier, entries or ()),
+        "continues": None if earlier is None else continues_of(earlier, entries or ()),
         "continued_by": await _continued_by(transactor, run),
     }
 
@@ -44,12 +44,9 @@ async def _continued_by(transactor: Transactor, run: Run) -> list[str]:
     return await transactor.store.find_reruns(run.tenant, run.id)
 
 
-def _continues(earlier: str, entries: Sequence[SealedEntry]) -> dict[str, Any]:
+def continues_of(earlier: str, entries: Sequence[SealedEntry]) -> dict[str, Any]:
     """As the first entry of the journal says it; one that says nothing is of a run that repeats everything."""
-    causes = open_entry(entries[0].body).causes if entries else ()
-    details = (one.detail or {} for one in causes)
-    told: Any = next((detail["continues"] for detail in details if "continues" in detail), None)
-    said = _Told() if told is None else _readable(told)
+    said = _told(entries[0].body) if entries else _Told()
     return {"run": earlier, "as": said.how, "from": said.start, "adopted": [one.step for one in said.adopted]}
 
 
@@ -65,11 +62,12 @@ class _Told(msgspec.Struct, rename={"how": "as", "start": "from"}):
     adopted: list[_Taken] = []
 
 
-def _readable(told: Any) -> _Told:
+def _told(body: bytes) -> _Told:
     try:
-        return msgspec.convert(told, _Told)
-    except msgspec.ValidationError:
-        return _Told()  # an altered journal, which is for `certify` to tell
+        details = (cause.detail or {} for cause in open_entry(body).causes)
+        return next((msgspec.convert(one["continues"], _Told) for one in details if "continues" in one), _Told())
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _Told()  # a damaged or altered journal, which is for `certify` to tell
 
 
 def adopted_view(note: Note | None, *, has_undo: bool) -> dict[str, Any] | None:
