@@ -223,8 +223,9 @@ def _split(words: str, change: Change) -> bool:
 
 
 def _drops_a_note(true: list[Line], forged: list[Line]) -> bool:
+    """Whether notes are left out, and nothing else."""
     before, after = ([line for line in lines if line["event_type"] == "run_note"] for lines in (true, forged))
-    return len(before) > len(after)
+    return len(before) > len(after) and len(before) - len(after) == len(true) - len(forged)
 
 
 def _times_a_worker_out(true: list[Line], forged: list[Line]) -> bool:
@@ -385,7 +386,7 @@ CLASSES: tuple[Undetectable, ...] = (
         "a removed note",
         frozenset({"canonical"}),
         "a message that no step consumed changes nothing in the run",
-        kinds=frozenset({"drop_run_line", "drop_move"}),
+        kinds=frozenset({"drop_run_line", "drop_move", "drop_entry"}),
         when=_drops_a_note,
     ),
     Undetectable(
