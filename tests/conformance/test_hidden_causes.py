@@ -11,9 +11,19 @@ from tests.kernel.driver import TOKEN, World, gate, wait, work
 
 from stepkeep.conformance.schema import timestamp_of
 from stepkeep.dialects import registry
-from stepkeep.kernel.definition import SECOND, Completion, Rule
+from stepkeep.kernel.definition import (
+    SECOND,
+    Budget,
+    Completion,
+    OnExceeded,
+    PolicyEffect,
+    PolicyRule,
+    Retry,
+    Rule,
+)
+from stepkeep.kernel.events import TimeCame
 from stepkeep.kernel.outcomes import Completed, RulesFailed
-from stepkeep.kernel.states import OnFailure
+from stepkeep.kernel.states import Category, OnFailure
 from stepkeep_lab.forgeries.material import CANONICAL
 
 Line = dict[str, Any]
@@ -150,3 +160,69 @@ def test_a_detail_has_only_what_its_event_brings(lie: str, words: str) -> None:
     if line is not None:
         line["metadata"]["detail"] = detail
         assert any("metadata.detail" in found for found in found_in(words, lines))
+
+
+# -- verdicts about another attempt -----------------------------------------------------------------------------------
+def spent(answer: OnExceeded) -> World:
+    """Two steps that may not fail the run, whose attempts are all that the budget allows."""
+    spare = {"retry": Retry(max_attempts=9), "on_failure": OnFailure.CONTINUE}
+    world = World(work("a", **spare), work("b", **spare), budget=Budget(limits={"attempts": 2.0}, on_exceeded=answer))
+    world.claim("a", "b")
+    return world
+
+
+def times_of(*names: str, world: World) -> World:
+    """One entry in which a sweep notices the time of several steps: each has a cause of its own."""
+    world.pass_time(40 * SECOND)
+    world.send(*(TimeCame(tenant="t", run_id="r", actor="sweep", no=world.no(name)) for name in names))
+    return world
+
+
+def retried_together(answer: OnExceeded) -> World:
+    world = spent(answer)
+    for name in "ab":
+        world.fail(name, Category.TRANSIENT)
+    return times_of("a", "b", world=world)
+
+
+def lost_and_retried(answer: OnExceeded) -> World:
+    world = spent(answer)
+    world.fail("b", Category.TRANSIENT)
+    return times_of("a", "b", world=world)
+
+
+def judged_in_the_last_entry(lines: list[Line]) -> list[Line]:
+    last = max(line["metadata"].get("seq", 0) for line in lines)
+    triggers = ("held", "denied_tolerated")
+    return [
+        line
+        for line in lines
+        if line["metadata"].get("seq") == last and line["metadata"].get("because", line["trigger"]) in triggers
+    ]
+
+
+@pytest.mark.parametrize("words", [CANONICAL, *registry.names()])
+@pytest.mark.parametrize("answer", [OnExceeded.HOLD, OnExceeded.STOP])
+@pytest.mark.parametrize("tell", [retried_together, lost_and_retried], ids=lambda tell: tell.__name__)
+def test_each_retry_that_policy_judges_in_one_entry_has_its_own_detail(
+    tell: Callable[[OnExceeded], World], answer: OnExceeded, words: str
+) -> None:
+    assert found_in(words, log_in(words, tell(answer))) == ()
+
+
+def test_a_step_that_was_lost_is_held_by_the_same_cause() -> None:
+    lines = log_in("linear", lost_and_retried(OnExceeded.HOLD))
+    held, other = judged_in_the_last_entry(lines)
+    assert (held["metadata"]["step"], "detail" in held["metadata"], "detail" in other["metadata"]) == ("a", False, True)
+    held["metadata"]["detail"] = {"policy": {"a": other["metadata"]["detail"]["policy"]["b"]}}
+    assert any("the line before it has the same cause" in said for said in found_in("linear", lines))
+
+
+def test_steps_that_are_held_at_the_start_have_one_cause() -> None:
+    hold = PolicyRule(name="r", then=PolicyEffect.HOLD)
+    lines = log_in("linear", World(work("a"), work("b"), work("c"), policy=(hold,)))
+    assert found_in("linear", lines) == ()
+    *_, last = judged_in_the_last_entry(lines)
+    started = next(line for line in lines if line["metadata"].get("because") == "started")
+    last["metadata"]["detail"] = {"policy": {"c": started["metadata"]["detail"]["policy"]["c"]}}
+    assert any("the line before it has the same cause" in said for said in found_in("linear", lines))

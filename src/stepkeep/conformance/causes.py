@@ -151,7 +151,7 @@ class Causes:
 
     def _check_told(self, before: tuple[str, Line, int], line: Line, hop: int, say: Say) -> None:
         """A detail is on the first line of its cause; no hop is hidden between two hops in succession."""
-        in_succession = hop == before[2] + 1 and line.trigger in FOLLOWING_STEPS
+        in_succession = hop == before[2] + 1 and line.trigger in FOLLOWING_STEPS and not _is_retried(before[1], line)
         follows = self._follows(before, line, hop) if line.about == "run" else in_succession
         if hop == before[2] or follows:
             say(Code.CAUSE, f"metadata.detail is on {quoted(line.trigger)}, but the line before it has the same cause")
@@ -222,6 +222,13 @@ def _is_continued(before: tuple[str, Line, int] | None, line: Line) -> bool:
         line.event,
         line.actor,
     )
+
+
+def _is_retried(before: Line, line: Line) -> bool:
+    """Whether policy decides about another attempt whose time came: that is a cause of its own for each step. The step
+    that the line before is about may be retried because of that."""
+    of_policy = line.trigger in ("held", "denied", "denied_tolerated")
+    return of_policy and line.event == "time_came" and line.attempt is not None and before.step != line.step
 
 
 def _is_created(line: Line) -> bool:
