@@ -18,6 +18,7 @@ from stepkeep.definition.compiled_policy import policies_of
 from stepkeep.definition.elements import compile_growth
 from stepkeep.definition.message_tests import compile_test
 from stepkeep.errors import Refused
+from stepkeep.kernel.adoption import Continuation
 from stepkeep.kernel.authority import Authority, Caller, OnlyVouched
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decide import decide
@@ -174,6 +175,7 @@ class World:
         live: Policy | None = None,
         labels: bytes | None = None,
         people: Mapping[str, Authority] | None = None,
+        continuation: Continuation | None = None,
         **settings: Any,
     ) -> None:
         ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
@@ -214,6 +216,7 @@ class World:
                 labels=labels,
                 policy=live,
                 authorities=self.authorities(),
+                continuation=continuation,
             )
 
         decision = born()

@@ -26,7 +26,6 @@ from stepkeep.kernel import (
     timers,
     votes,
 )
-from stepkeep.kernel.adoption import is_adopted
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.events import ChildEnded, GateDecided, MessageArrived, StepReported, TimeCame
@@ -228,14 +227,6 @@ def _nothing_ever_finishes(patch: Patch) -> None:
     patch.setitem(timers.STEP_DUE, StepState.RUNNING, offer_again)
 
 
-def _what_another_run_owns_is_undone(patch: Patch) -> None:
-    patch.setattr(compensation, "is_anothers", lambda step: False)
-
-
-def _what_was_taken_over_is_not_undone(patch: Patch) -> None:
-    patch.setattr(compensation, "is_anothers", is_adopted)
-
-
 STALE, TIMERS, WOKEN = "I3 stale reports are refused", "timers fire when they are due", "I6 no lost wake-up"
 UNDO, LIMITS, OWN = "I7 completed steps are undone, last first", "I10 limits", "InvariantBroken"
 
@@ -310,7 +301,5 @@ MUTANTS = (
     Mutant("all elements begin at once", "elements", ELEMENTS, _all_elements_begin_at_once),
     Mutant("a failed element is not counted", "elements", ELEMENTS, _a_failed_element_is_not_counted),
     Mutant("elements are not undone", "elements", UNDO, _elements_are_not_undone),
-    Mutant("what another run owns is undone", "continued", UNDO, _what_another_run_owns_is_undone),
-    Mutant("what was taken over is not undone", "continued", UNDO, _what_was_taken_over_is_not_undone),
     Mutant("nothing ever finishes", "rules", "an end is reachable from everywhere", _nothing_ever_finishes),
 )

@@ -22,7 +22,6 @@ from stepkeep.kernel.rows import Child, ChildState
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
 from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.expire import sweep_timers
-from stepkeep.operations.pausing import pause_run, resume_run
 from tests.suites import in_proof
 from tests.workbench import SECOND, TENANT, Bench, on, task
 
@@ -243,42 +242,6 @@ def test_a_child_that_misses_its_deadline_is_called_back_and_its_step_fails(data
         assert (step.state, step.category) == (StepState.FAILED, Category.TIMEOUT)
         await look_after(bench)
         assert await bench.state((await only_child(bench, run)).child_id) is RunState.CANCELLED
-
-    on(database_url, body)
-
-
-def test_a_pause_of_the_parent_does_not_pause_its_children(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
-        await bench.publish(LEAF)
-        steps = (call("sub", 0, "leaf"), call("next", 1, "leaf", ("sub",)), task("after", 2, ["next"]))
-        run = await bench.start(flow("parent", *steps))
-        await look_after(bench)
-        await pause_run(bench.transactor, run, tenant=TENANT, actor="ann")
-        assert await bench.state((await only_child(bench, run)).child_id) is not RunState.PAUSED
-        await finish(bench)
-        [first, second] = await children(bench, run)
-        assert (first.state, second.state) == (ChildState.ENDED, ChildState.ENDED)
-        assert await bench.step_states(run) == [StepState.SUCCEEDED, StepState.SUCCEEDED, StepState.READY]
-        assert await bench.state(run) is RunState.PAUSED
-        await resume_run(bench.transactor, run, tenant=TENANT, actor="ann")
-        await finish(bench)
-        assert await bench.state(run) is RunState.SUCCEEDED
-
-    on(database_url, body)
-
-
-def test_a_paused_child_keeps_its_parent_waiting(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
-        await bench.publish(LEAF)
-        run = await bench.start(flow("parent", call("sub", 0, "leaf")))
-        await look_after(bench)
-        child = (await only_child(bench, run)).child_id
-        await pause_run(bench.transactor, child, tenant=TENANT, actor="ann")
-        await finish(bench)
-        assert (await bench.state(child), await bench.state(run)) == (RunState.PAUSED, RunState.BLOCKED)
-        await resume_run(bench.transactor, child, tenant=TENANT, actor="ann")
-        await finish(bench)
-        assert await bench.state(run) is RunState.SUCCEEDED
 
     on(database_url, body)
 

@@ -13,7 +13,6 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.definition.native import check_text
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import DefinitionError
 from stepkeep.kernel.definition import Definition, Handler, Loop, Map, StepDefinition
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import RunState, StepState
@@ -216,27 +215,3 @@ def test_a_wrong_map_or_loop_is_refused_with_its_place(step: str, says: str) -> 
     report = check_text(text, "w.yaml")
     assert report.definition is None
     assert any(says in problem.message + problem.hint for problem in report.problems), report.problems
-
-
-@pytest.mark.parametrize("workflow", ["leaf", "{name: leaf, detached: true}"])
-@pytest.mark.parametrize(
-    ("key", "growth", "says"),
-    [
-        ("map", "'${{ input.f }}'", "start one workflow, and map inside it"),
-        ("repeat", "{until: 'true', max: 3}", "start one workflow, and repeat inside it"),
-    ],
-)
-def test_a_map_or_loop_of_child_workflows_is_refused(key: str, growth: str, says: str, workflow: str) -> None:
-    text = f"workflow: w\nsteps:\n  - name: a\n    workflow: {workflow}\n    {key}: {growth}\n"
-    report = check_text(text, "w.yaml")
-    assert report.definition is None
-    [problem] = report.problems
-    assert (problem.line, problem.message) == (5, f"`{key}` means nothing for `workflow`.")
-    assert says in problem.hint
-
-
-def test_a_map_of_child_workflows_is_refused_in_python() -> None:
-    flow = sk.Workflow("w")
-    flow.workflow("a", "leaf", map="${{ input.f }}")
-    with pytest.raises(DefinitionError, match="`map` means nothing for `workflow`"):
-        flow.definition()

@@ -145,6 +145,9 @@ def test_an_unknown_field_of_a_scenario_is_refused() -> None:
         (601301, "a message that is kept by a transaction which began before a run ended"),
         (230022, "a wait that opens with a message that came before, where the dialect hides the opening"),
         (210029, "a retry by an approval of a hold that the dialect hides"),
+        (700058, "a workstream that adopted a task and is ready"),
+        (700120, "a hold of a retry, in the entry in which another step was held"),
+        (700190, "a gate that was adopted"),
     ],
 )
 def test_a_true_log_that_a_judge_once_refused_gives_no_finding(seed: int, told: str) -> None:

@@ -117,7 +117,7 @@ class Explorer:
 
     def _walk(self) -> bool:
         """Visit states in the order in which they were found; False when there are more than the limit."""
-        self._add(born(self.plan, start=not self.case.starts_idle, continuation=self.case.continuation), 0)
+        self._add(born(self.plan, start=not self.case.starts_idle), 0)
         place, level = 0, len(self.states)
         while place < len(self.states) and len(self.states) < self.limit:
             if place == level:

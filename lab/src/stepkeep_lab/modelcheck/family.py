@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from stepkeep.definition.compiled_policy import policies_of
 from stepkeep.errors import ExpressionError
-from stepkeep.kernel.adoption import Continuation, GoingOn
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -44,7 +43,6 @@ from stepkeep.kernel.definition import (
     encode_definition,
 )
 from stepkeep.kernel.plan import ConditionView, Plan, build_plan
-from stepkeep.kernel.rows import Adopted, Note
 from stepkeep.kernel.states import ErrorClass, OnFailure, StepState
 from stepkeep.simulate.world import WalkedGrowth
 
@@ -59,8 +57,7 @@ SOON = 10 * SECOND
 
 class Case(msgspec.Struct, frozen=True):
     """A definition to explore, and what its handlers may ask for: the messages that each step may wait for. With
-    `pauses`, the run is paused and resumed wherever it can be. `adopts` has the steps that an earlier run finished, and
-    whether this run undoes them."""
+    `pauses`, the run is paused and resumed wherever it can be."""
 
     name: str
     about: str
@@ -68,20 +65,6 @@ class Case(msgspec.Struct, frozen=True):
     parks: dict[str, str] = {}
     starts_idle: bool = False
     pauses: bool = False
-    adopts: dict[str, bool] = {}
-
-    @property
-    def continuation(self) -> Continuation | None:
-        """What the run takes from an earlier one, if it does."""
-        if not self.adopts:
-            return None
-        numbers = self.plan.numbers
-        taken = [
-            Adopted(run="earlier", step=name, place=place, owned=owned, fence=1)
-            for place, (name, owned) in enumerate(self.adopts.items())
-        ]
-        notes = {numbers[one.step]: Note(output="{}", adopted=one) for one in taken}
-        return Continuation(how=GoingOn.RETRY, run_id="earlier", notes=notes)
 
     @property
     def plan(self) -> Plan:
@@ -180,12 +163,10 @@ def _case(
     parks: dict[str, str] | None = None,
     idle: bool = False,
     pauses: bool = False,
-    adopts: dict[str, bool] | None = None,
     **more: Any,
 ) -> Case:
     ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
-    definition = Definition(name=name, version=1, steps=ordered, **more)
-    return Case(name, about, definition, parks or {}, idle, pauses, adopts or {})
+    return Case(name, about, Definition(name=name, version=1, steps=ordered, **more), parks or {}, idle, pauses)
 
 
 def cases() -> tuple[Case, ...]:
@@ -203,16 +184,6 @@ def cases() -> tuple[Case, ...]:
             _gate("h", deadline=None, **tolerant),
             on_failure=OnFailure.COMPENSATE,
             idle=True,
-        ),
-        _case(
-            "continued",
-            "a retry of a rerun: two adopted steps, of which one is this run's to undo, a step and a gate after them",
-            _work("a", undo=TWICE, **undoing),
-            _work("b", "a", undo=ONCE, **undoing),
-            _work("c", "b", undo=ONCE, retry=TWICE, **undoing),
-            _gate("g", "a", "c", **undoing),
-            adopts={"a": True, "b": False},
-            on_failure=OnFailure.COMPENSATE,
         ),
         _case(
             "people",

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.adoption import Continuation
 from stepkeep.kernel.authority import OnlyVouched
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision, Involved, Snapshot
@@ -124,8 +123,8 @@ class Codec:
         return found
 
 
-def born(plan: Plan, *, start: bool, continuation: Continuation | None = None) -> State:
-    """A run that was just created; with `continuation` it has adopted steps."""
+def born(plan: Plan, *, start: bool) -> State:
+    """A run that was just created."""
     decision = create_run(
         plan,
         tenant="t",
@@ -136,7 +135,6 @@ def born(plan: Plan, *, start: bool, continuation: Continuation | None = None) -
         actor="ann",
         now=NOW,
         start=start,
-        continuation=continuation,
     )
     blank = State(Run(tenant="t", id="r", definition_id=plan.definition_id), {})
     return after(plan, blank, decision)

@@ -14,6 +14,8 @@ from stepkeep.dialects.timeline import Change, Timeline, invariants
 ENDED = frozenset({"SUCCEEDED", "FAILED", "CANCELED"})
 SETTLED = ENDED | {"SKIPPED"}
 BEGUN = frozenset({"RUNNING", "WAITING_APPROVAL", "SUCCEEDED"})
+ADOPTED = "adopted", "run_created"
+"""The trigger and the event by which a run takes the result of an earlier one."""
 
 APPROVAL = "001 Approval only from WAITING_APPROVAL"
 WORKERS = "001 Worker never executes APPROVAL"
@@ -29,6 +31,7 @@ class RunTimeline(Timeline):
         self.failed_in: dict[str, int] = {}
         self.cancelled_in: int | None = None
         self.highest = -1
+        self.references: frozenset[str] = frozenset()
         self._behind: list[tuple[int, str]] = []
 
     def take(self, change: Change) -> None:
@@ -40,6 +43,8 @@ class RunTimeline(Timeline):
                 heappush(self._behind, (self.position(name), name))
             if change.target == "FAILED":
                 self.failed_in[name] = change.facts["seq"]
+        elif change.is_run and change.source is None:
+            self.references = _references(change)
         elif change.enters_run("CANCELED") and change.facts["because"] == "stopped_cancelled":
             self.cancelled_in = change.facts["seq"]
 
@@ -57,9 +62,23 @@ class RunTimeline(Timeline):
         facts = self.facts.get(change.step) or change.facts
         return bool(change.step) and bool(facts["kind"] == "approval")
 
+    def passes_gate(self, change: Change) -> bool:
+        """Whether a gate is passed in this run: not one that was passed in an earlier run, which the creation of this
+        one names."""
+        if not change.enters("SUCCEEDED") or not self.is_gate(change):
+            return False
+        is_adopted = change.source is None and (change.facts["because"], change.facts["event"]) == ADOPTED
+        return not (is_adopted and change.step in self.references)
+
+
+def _references(change: Change) -> frozenset[str]:
+    """The steps that a run adopts, as its creation says."""
+    continues = change.facts.get("detail", {}).get("continues", {})
+    return frozenset(item["step"] for item in continues.get("adopted", ()))
+
 
 def _approved_from_waiting(timeline: RunTimeline, change: Change, say: Say) -> None:
-    if not change.enters("SUCCEEDED") or not timeline.is_gate(change):
+    if not timeline.passes_gate(change):
         return
     name, before = change.step, timeline.steps.get(change.step)
     if before != "WAITING_APPROVAL":
@@ -67,7 +86,7 @@ def _approved_from_waiting(timeline: RunTimeline, change: Change, say: Say) -> N
 
 
 def _approved_by_people(timeline: RunTimeline, change: Change, say: Say) -> None:
-    if change.enters("SUCCEEDED") and timeline.is_gate(change):
+    if timeline.passes_gate(change):
         event = change.facts["event"]
         if event != "gate_decided":
             say(f"the gate {change.step} passed by {event}, not by an approval")

@@ -22,11 +22,13 @@ BEYOND_TASKS = frozenset({("ready", "planned"), ("validating", "completed"), ("v
 
 
 class TaskView(NamedTuple):
-    """What the derivation needs of a task. `started` means that a worker held it before, as after a retry."""
+    """What the derivation needs of a task. `started` means that a worker held it before, as after a retry; `adopted`
+    that an earlier workstream completed it, so that it tells nothing about the start of this one."""
 
     state: str
     critical: bool = False
     started: bool = False
+    adopted: bool = False
 
 
 def derive_workstream_state(tasks: Iterable[TaskView], *, user_cancelled: bool = False) -> str:
@@ -49,7 +51,8 @@ def derive_workstream_state(tasks: Iterable[TaskView], *, user_cancelled: bool =
         return "validating"
     if any(task.state == "failed" and task.critical for task in known):
         return "failed"
-    if states <= UNSTARTED and not any(task.started for task in known):
+    own = [task for task in known if not task.adopted]
+    if all(task.state in UNSTARTED and not task.started for task in own):
         return "ready"
     if states <= TASK_ENDED:
         return "failed"

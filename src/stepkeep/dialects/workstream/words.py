@@ -90,10 +90,12 @@ class History:
         self.retry_count = 0
         self.seconds: float | None = None
         self.reason: str | None = None
+        self.adopted = False
 
     def hear(self, line: Line) -> None:
         said = line["metadata"]
         self.status = line["to_state"]
+        self.adopted = self.adopted or said.get("because") == "adopted"
         self.moments[line["to_state"]] = line["timestamp"]
         self.moments.setdefault("created", line["timestamp"])
         self.worker = said.get("worker")
@@ -172,14 +174,16 @@ def _execution(step: Plain) -> dict[str, Any]:
     }
 
 
+def _view(task: Mapping[str, Any], history: History) -> TaskView:
+    started = "running" in history.moments
+    return TaskView(task["status"] or "pending", task["critical"], started, history.adopted)
+
+
 def _workstream(
     definition: Plain, run: Plain, stream: History, tasks: list[dict[str, Any]], histories: Mapping[str, History]
 ) -> dict[str, Any]:
     written = definition["about"].get("workstream", {})
-    views = [
-        TaskView(task["status"] or "pending", task["critical"], "running" in histories[task["task_id"]].moments)
-        for task in tasks
-    ]
+    views = [_view(task, histories[task["task_id"]]) for task in tasks]
     timeout = definition["timeout"]
     return {
         "workstream_id": definition["name"],

@@ -50,7 +50,9 @@ class Stream:
             known = self.tasks.get(name, TaskView("pending"))
             critical = is_critical(said)
             started = known.started or line["to_state"] == "running"
-            now = TaskView(line["to_state"], known.critical if critical is None else critical, started)
+            adopted = line["from_state"] is None and said.get("because") == "adopted"
+            critical = known.critical if critical is None else critical
+            now = TaskView(line["to_state"], critical, started, known.adopted or adopted)
             self._change(name, now)
 
     def _change(self, name: str, now: TaskView) -> None:
