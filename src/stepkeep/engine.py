@@ -503,12 +503,20 @@ class AsyncEngine:
             by=by,
             at=at,
             delay=delay,
+            webhook_url=webhook_url,
+            webhook_secret=webhook_secret,
         )
-        if webhook_url is not None or webhook_secret is not None:
-            request = msgspec.structs.replace(request, webhook_url=webhook_url, webhook_secret=webhook_secret)
         if connection is None:
             return await self._starter.start(request)
-        return await self._in_callers_transaction(self._starter, connection, request)
+        return await self._in_callers_transaction(connection, await self._starter.reduced(request))
+
+    async def _prepare_start(self, workflow: Runnable, given: Any, options: dict[str, Any]) -> StartRequest:
+        """What `start` does before it uses the caller's connection, for a thread without an event loop."""
+
+        async def prepare() -> StartRequest:
+            return await self._starter.reduced(self._request(await self._published(workflow), given, **options))
+
+        return await self.access.admitted("start", (workflow, given), options, prepare)
 
     def _request(
         self,
@@ -524,8 +532,10 @@ class AsyncEngine:
         by: str | None,
         at: datetime | None = None,
         delay: Duration | None = None,
+        webhook_url: str | None = None,
+        webhook_secret: str | None = None,
     ) -> StartRequest:
-        return StartRequest(
+        request = StartRequest(
             plan=plan,
             tenant=self.tenant,
             **self._acting(by),
@@ -539,9 +549,12 @@ class AsyncEngine:
             start_at=moment("start: at", at),
             start_delay=None if delay is None else microseconds(delay, what="start: delay", bounds=START_DELAY),
         )
+        if webhook_url is None and webhook_secret is None:
+            return request
+        return msgspec.structs.replace(request, webhook_url=webhook_url, webhook_secret=webhook_secret)
 
-    async def _in_callers_transaction(self, starter: Starter, connection: Any, request: StartRequest) -> Started:
-        return await starter.start_in(await callers_transaction(self.store, connection), request)
+    async def _in_callers_transaction(self, connection: Any, request: StartRequest) -> Started:
+        return await self._starter.start_in(await callers_transaction(self.store, connection), request)
 
     async def _published(self, workflow: Runnable, hint: str = BEFORE) -> Plan:
         """The plan of a workflow that was published before. Nothing is written: the caller may hold a lock."""

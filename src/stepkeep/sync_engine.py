@@ -339,8 +339,8 @@ class Engine:
         if connection is None:
             return self._call(self._core.start(workflow, input, **options))
         # The engine's thread prepares the start; the caller's thread makes it, because drivers bind connections to it.
-        plan = self._call(self._core._published(workflow))
-        return run_here(connection, self._core.start(plan, input, connection=connection, **options))
+        request = self._call(self._core._prepare_start(workflow, input, options))
+        return run_here(connection, self._core._in_callers_transaction(connection, request))
 
     def start_idle(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
         """Start a run that was created idle.
@@ -478,7 +478,12 @@ class Engine:
             raise InvalidInput(
                 "serve: signals arrive in the main thread only. Call serve there, or pass signals=False."
             )
-        worker = self.start_worker(**options)
+        try:
+            worker = self.start_worker(**options)
+        except StoreUnavailable:
+            if self._is_closed:
+                return  # closed before the worker had started
+            raise
         with _stopping(worker) if signals else worker:
             worker.wait()
 

@@ -20,6 +20,7 @@ from stepkeep.operations import access
 from stepkeep.operations.access import OPERATIONS, SCOPES, Scope, guarded, parse_key
 from stepkeep.operations.remote_work import RemoteWork
 from stepkeep.operations.work_state import WorkState
+from stepkeep.pauses import AsyncPauses
 from stepkeep.secret_values import KNOWN
 from tests.operations.test_principals import later
 
@@ -249,6 +250,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "triggers.": sk.AsyncTriggers,
         "versions.": sk.AsyncVersions,
         "jobs.": AsyncJobs,
+        "pauses.": AsyncPauses,
         "continuations.": sk.AsyncContinuations,
         "work.": RemoteWork,
     }

@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 
 import stepkeep as sk
 from stepkeep.errors import InvalidInput
+from tests.operations.codecs import KeyringCodec
 
 
 def greeting() -> tuple[sk.Workflow, sk.Registry]:
@@ -167,6 +168,26 @@ async def start_by_sqlalchemy(engine: sk.AsyncEngine, flow: sk.Workflow, dsn: st
 
 
 STARTS = {"asyncpg": start_by_asyncpg, "psycopg": start_by_psycopg, "sqlalchemy": start_by_sqlalchemy}
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_what_a_start_reads_is_read_in_the_thread_of_the_engine(tmp_path: Path, sealed: bool) -> None:
+    """What was read some seconds ago about keys and withdrawals is read again, and the caller's thread has no loop."""
+    url = f"sqlite:///{tmp_path}/x.db"
+    flow, registry = greeting()
+    codec = KeyringCodec({"k1": b"0" * 32}) if sealed else None
+    with sk.open(url, registry=registry, payload_codec=codec) as engine:
+        engine.publish(flow)
+        for _ in range(2):
+            engine._core.access._forget()
+            engine._core._starter.withdrawals.forget("default")
+            with by_apsw(url) as held:
+                started = engine.start(flow, {"name": "Ada"}, connection=held.connection)
+                held.end(True)
+        assert engine.work_on(started.run_id).output == "hello Ada"
+        engine.versions.withdraw(flow.name, 1, reason="twice")
+        with by_apsw(url) as held, pytest.raises(sk.Conflict, match="withdrawn"):
+            engine.start(flow, connection=held.connection)
 
 
 def test_a_refused_start_leaves_the_transaction_of_the_program_usable(tmp_path: Path) -> None:

@@ -229,6 +229,7 @@ BY_THE_CLOCK = {
 COPIED = {
     ("payload_chunks", "no"),
     *(("children", column) for column in ("no", "activation", "version")),
+    *(("adoptions", "no"), ("adoptions", "owned")),
     ("attempt_evidence", "no"),
     ("attempt_evidence", "fence"),
     ("worker_reports", "worker"),

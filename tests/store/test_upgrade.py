@@ -31,6 +31,11 @@ CURSORS = (
     "create table deliveries (tenant text, run_id {run_id}, sink text, takes integer, last bigint, sent bigint,"
     " sent_number integer, ready_at bigint, dead_at bigint)"
 )
+TRIGGERS = (
+    "create table triggers (tenant text, name text, topic text, kind text, removed_at bigint);"
+    " create table firings (tenant text, trigger_name text, moment text, due_at bigint, state text, watched integer,"
+    " made_at bigint, depth integer, source text, primary key (tenant, trigger_name, moment))"
+)
 STAND_INS: dict[str, dict[int, tuple[str, str]]] = {
     "stepkeep.store.sqlite": {
         13: (
@@ -52,6 +57,7 @@ STAND_INS: dict[str, dict[int, tuple[str, str]]] = {
             "alter table run_details add column asked_before bytea",
             "alter table run_details drop column asked_before",
         ),
+        16: (TRIGGERS, "drop table triggers; drop table firings"),
         17: (
             "alter table run_details add column policy_revision integer",
             "alter table run_details drop column policy_revision",

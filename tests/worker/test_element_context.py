@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stepkeep as sk
+from stepkeep.definition.registry import HandlerSpec, Registry
 
 
 def test_every_element_has_an_idempotency_key_of_its_own_and_so_has_its_undo(database_url: str) -> None:
@@ -17,15 +18,18 @@ def test_every_element_has_an_idempotency_key_of_its_own_and_so_has_its_undo(dat
     def undo_keyed_element(ctx: sk.Context) -> None:
         keys.append(ctx.idempotency_key)
 
-    flow = sk.Workflow("keys", on_failure="compensate")
+    registry = Registry()
+    for function in (keyed_element, undo_keyed_element):
+        registry.register(HandlerSpec(name=function.__name__, function=function))
+    flow = sk.Workflow("keys", on_failure="compensate", registry=registry)
     flow.step(
         "each",
-        keyed_element,
+        "keyed_element",
         inputs={"n": flow.item},
         map={"over": flow.input["items"], "in_flight": 1},
-        undo=undo_keyed_element,
+        undo="undo_keyed_element",
     )
-    with sk.Engine(database_url) as engine:
+    with sk.Engine(database_url, registry=registry) as engine:
         result = engine.run(flow, {"items": [0, 1, 2]})
         assert result.state == "rolled_back"
         names = ["each[0]", "each[1]", "each[2]", "each[1]:compensate", "each[0]:compensate"]

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -27,6 +27,7 @@ from stepkeep.secret_values import KNOWN
 from stepkeep.store.principals import ApiKey, Vouching
 from stepkeep.store.protocol import Store
 
+T = TypeVar("T")
 K = TypeVar("K", bound=type)
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -275,6 +276,23 @@ class Access:
             "key": None if self.key is None else self.key.id,
         }
 
+    async def admitted(
+        self,
+        operation: str,
+        arguments: Sequence[Any],
+        named: Mapping[str, Any],
+        work: Callable[[], Awaitable[T]],
+    ) -> T:
+        """Do the work of an operation if this caller may ask for it, and add it to the audit log."""
+        try:
+            await self.admit(operation)
+            result = await work()
+        except StepkeepError as problem:
+            await self.note(operation, arguments, named, error=problem)
+            raise
+        await self.note(operation, arguments, named, result=result)
+        return result
+
     async def note(
         self,
         operation: str,
@@ -348,13 +366,6 @@ def _admitted(operation: str, method: Any) -> Any:
     @wraps(method)
     async def admitted(self: Any, *arguments: Any, **named: Any) -> Any:
         access: Access = self.access
-        try:
-            await access.admit(operation)
-            result = await method(self, *arguments, **named)
-        except StepkeepError as problem:
-            await access.note(operation, arguments, named, error=problem)
-            raise
-        await access.note(operation, arguments, named, result=result)
-        return result
+        return await access.admitted(operation, arguments, named, lambda: method(self, *arguments, **named))
 
     return admitted

@@ -257,8 +257,8 @@ class Starter:
         return StartBatch(requests, self.template, self._live)
 
     async def start_in(self, transaction: Transaction, request: StartRequest) -> Started:
-        """Create a run in a transaction of the caller, who commits it or rolls it back."""
-        batch = StartBatch([await self.reduced(request)], self.template, self._live)
+        """Create a run from a reduced request in a transaction of the caller, who commits it or rolls it back."""
+        batch = StartBatch([request], self.template, self._live)
         batch.basis = Basis.USER_TRANSACTION
         wanted = request.plan.definition_id
 
