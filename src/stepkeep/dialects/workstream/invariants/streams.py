@@ -25,6 +25,13 @@ from stepkeep.dialects.workstream.invariants.lines import (
     stream_of,
 )
 
+AFTER_A_PAUSE = {
+    "unpause_requested": ("validating", "failed"),
+    "cancel_requested": ("cancelled",),
+    "time_came": ("failed",),
+}
+"""The events that end a pause, with what they make of a workstream whose tasks have ended."""
+
 
 class Stream:
     """What the lines have shown of one workstream."""
@@ -118,8 +125,22 @@ def consistent(stream: Stream, line: Line) -> Iterator[str]:
     # The derived state depends on which kinds of tasks exist, not on how many, so no line needs a scan of all.
     derived = derive_workstream_state(+stream.kinds)
     held = stream.began_early and (derived, stream.state) == ("ready", "executing")
-    if not held and not agrees(derived, stream.state):
+    if not held and not agrees(derived, stream.state) and not _was_paused(stream, line):
         yield f"the workstream is {stream.state}, but its tasks make it {derived}"
+
+
+def _was_paused(stream: Stream, line: Line) -> bool:
+    """Whether the last task ended during a pause, which the seed has no word for.
+
+    Then the end of the pause, a cancel or a timeout is the next that happens to the workstream. The closing line tells
+    of a pause that lasts.
+    """
+    if stream.state != "executing" or stream.unfinished:
+        return False
+    said = about(line)
+    if line["event_type"] == HEAD:
+        return said.get("canonical") == "paused"
+    return line["event_type"] == STREAM and line["to_state"] in AFTER_A_PAUSE.get(said.get("event", ""), ())
 
 
 def completion(stream: Stream, line: Line) -> Iterator[str]:
