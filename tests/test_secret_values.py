@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
 
-from stepkeep.secret_values import KnownSecrets, Redactor
+from stepkeep.secret_values import MOST_KNOWN, KnownSecrets, Redactor, spellings
 
 VALUE = 'p&ss/w "o\\rd+42'
 HIDDEN = "[secret TOKEN]"
@@ -101,3 +101,25 @@ def test_the_log_hides_every_value_that_was_read(caplog: pytest.LogCaptureFixtur
     assert "failed with [secret OTHER]" in told
     assert "RuntimeError: refused [secret TOKEN]" in told
     assert "(a message that cannot be formatted: TypeError)" in told
+
+
+def test_a_process_that_knows_many_values_hides_the_newest_in_every_spelling_and_forgets_the_oldest() -> None:
+    known, values = KnownSecrets(), {f"S{n}": f"canary-{n}-{n * 7919:x}/&?" for n in range(MOST_KNOWN + 50)}
+    for name, value in values.items():
+        known.remember({name: value})
+        known.remember({name: value})
+    newest = dict(list(values.items())[50:])
+    said = "\n".join(spelling for value in newest.values() for spelling in spellings(value))
+    one_by_one = Redactor((name, value) for name, value in newest.items()).text(said)
+    assert known.hide(said) == one_by_one
+    assert "canary" not in one_by_one
+    assert known.hide(values["S0"]) == values["S0"]
+
+
+def test_what_another_value_spells_alike_stays_hidden_when_the_first_is_forgotten() -> None:
+    known = KnownSecrets()
+    known.remember({"PLAIN": "canary-1"})
+    known.remember({"HEX": b"canary-1".hex()})
+    for n in range(MOST_KNOWN - 1):
+        known.remember({f"S{n}": f"other-value-{n}"})
+    assert known.hide(f"canary-1 {b'canary-1'.hex()}") == "canary-1 [secret PLAIN]"

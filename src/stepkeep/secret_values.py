@@ -14,6 +14,7 @@ import logging
 import re
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -49,9 +50,9 @@ class Redactor:
 
     def text(self, text: str, *, is_cut: bool = False) -> str:
         """The text without the values; with `is_cut`, also without what is left of one where it begins or ends."""
-        if self._pattern is None:
+        if not self._names:
             return text
-        hidden = self._pattern.sub(lambda found: hidden_as(self._names[found[0]]), text)
+        hidden = self._whole_hidden(text)
         if not is_cut and _CUT.search(hidden) is None:
             return hidden
         pieces = re.split(f"({_CUT.pattern})", hidden)
@@ -81,6 +82,10 @@ class Redactor:
                 name = self._names.get(str(item))
                 parent[place] = item if name is None else hidden_as(name)
         return holder[0]
+
+    def _whole_hidden(self, text: str) -> str:
+        assert self._pattern is not None
+        return self._pattern.sub(lambda found: hidden_as(self._names[found[0]]), text)
 
     def _without_tail(self, text: str) -> str:
         """The text without the end of a value at its beginning."""
@@ -150,12 +155,54 @@ def _in_base64(raw: bytes) -> Iterator[str]:
             yield part.replace("+", "-").replace("/", "_")
 
 
+class _GrowingRedactor(Redactor):
+    """Hides many values, to which others are added. Compiling a pattern of a thousand values takes half a second, so
+    that this one finds them by their first characters."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self._starts: dict[str, tuple[str, ...]] = {}
+        self._uses: Counter[str] = Counter()
+
+    def add(self, name: str, value: str) -> None:
+        for spelling in spellings(value):
+            self._uses[spelling] += 1
+            if self._uses[spelling] == 1:
+                start = spelling[:SHORTEST_HIDDEN]
+                alike = (*self._starts.get(start, ()), spelling)
+                self._starts[start] = tuple(sorted(alike, key=len, reverse=True))
+                self._names[spelling] = name
+
+    def drop(self, value: str) -> None:
+        for spelling in spellings(value):
+            self._uses[spelling] -= 1
+            if self._uses[spelling]:
+                continue  # a spelling of another value too
+            del self._uses[spelling], self._names[spelling]
+            start = spelling[:SHORTEST_HIDDEN]
+            left = tuple(one for one in self._starts.pop(start) if one != spelling)
+            if left:
+                self._starts[start] = left
+
+    def _whole_hidden(self, text: str) -> str:
+        starts, pieces, done, at = self._starts, [], 0, 0
+        while at <= len(text) - SHORTEST_HIDDEN:
+            for spelling in starts.get(text[at : at + SHORTEST_HIDDEN], ()):
+                if text.startswith(spelling, at):
+                    pieces += [text[done:at], hidden_as(self._names[spelling])]
+                    done = at = at + len(spelling)
+                    break
+            else:
+                at += 1
+        return "".join([*pieces, text[done:]]) if pieces else text
+
+
 class KnownSecrets:
     """Every value that this process has read, for its log."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
-        self._redactor = Redactor(())
+        self._redactor = _GrowingRedactor()
         self._lock = threading.Lock()
 
     def remember(self, values: Mapping[str, str]) -> None:
@@ -163,14 +210,21 @@ class KnownSecrets:
         if all(value in self._values for value in values.values()):
             return
         with self._lock:
-            known = self._values | {value: name for name, value in values.items()}
-            while len(known) > MOST_KNOWN:
-                del known[next(iter(known))]
-            self._values, self._redactor = known, Redactor((name, value) for value, name in known.items())
+            for name, value in values.items():
+                if value not in self._values:
+                    self._values[value] = name
+                    self._redactor.add(name, value)
+            while len(self._values) > MOST_KNOWN:
+                oldest = next(iter(self._values))
+                del self._values[oldest]
+                self._redactor.drop(oldest)
 
     def hide(self, text: str) -> str:
         """The text without any of these values."""
-        return self._redactor.text(text) if self._values else text
+        if not self._values:
+            return text
+        with self._lock:
+            return self._redactor.text(text)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Hide values in a log record, in its message and its traceback. Nothing is left out, and nothing raises."""
