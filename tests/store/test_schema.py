@@ -111,7 +111,7 @@ async def test_rules_that_anybody_may_run_again_are_claimable(store: Store, raw:
 
 
 ILLEGAL_STEPS = {
-    "an unknown state": setting("paused"),
+    "an unknown state": setting("lost"),
     "no state": "update steps set state = null where no = 0",
     "a category nobody knows": setting("pending", "category = 'weather'"),
     "pending and claimable": setting("pending", "ready_at = 1"),
@@ -178,7 +178,7 @@ async def test_a_legal_run_of_each_state_is_taken(store: Store, raw: Raw) -> Non
 
 
 ILLEGAL_RUNS = {
-    "an unknown state": setting_run("paused"),
+    "an unknown state": setting_run("lost"),
     "a cause nobody knows": setting_run("stopping", "cause = 'whim'"),
     "a policy nobody knows": setting_run("running", "policy = 'hope'"),
     "a category nobody knows": setting_run("running", "category = 'weather'"),

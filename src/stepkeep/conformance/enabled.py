@@ -79,7 +79,7 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
     if events is not None and line.event not in events:
         said = wrong_field("event", line.event, " or ".join(events), f"only that leads to {quoted(line.trigger)}")
         yield Code.CAUSE, said
-    # A step with a detached child succeeds in the entry that opens it, whoever reported what led to that.
+    # A step with a detached child succeeds in the entry that opens it, after the report of any worker.
     owns = owns or _is_detached(hop)
     is_own = line.trigger in REPORTED or (line.trigger == "cancelled" and line.took is not None)
     if line.event == "step_reported" and is_own and not owns and hop.step.holder not in (None, line.actor):
