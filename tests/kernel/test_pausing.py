@@ -6,11 +6,13 @@ import pytest
 from tests.kernel.driver import LEASE, World, claimer, gate, sequence, wait, work
 
 from stepkeep.errors import Conflict
+from stepkeep.kernel.adoption import Continuation, GoingOn
 from stepkeep.kernel.definition import SECOND, Approval, Rule
 from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.events import PauseRequested
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesPassed
+from stepkeep.kernel.rows import Adopted, Note
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState, StopCause
 
 
@@ -23,6 +25,15 @@ def test_a_queued_run_is_queued_again_after_a_pause() -> None:
     assert world.rows[0].ready_at == world.now
     world.finish("a", "b")
     assert world.run.state is RunState.SUCCEEDED
+
+
+def test_a_run_that_only_adopted_is_queued_again_after_a_pause() -> None:
+    done = Note(output="1", adopted=Adopted(run="old", step="a", place=0))
+    continuation = Continuation(how=GoingOn.RETRY, run_id="old", notes={0: done})
+    world = World(*sequence(work("a"), work("b")), continuation=continuation)
+    assert world.run.state is RunState.QUEUED
+    world.pause()
+    assert world.resume().record == {"state": RunState.QUEUED}
 
 
 def test_nothing_of_a_paused_run_is_claimed() -> None:

@@ -74,13 +74,19 @@ def grounds_of_run(line: Line, run: Reenactment) -> tuple[str | None, ...]:
     if line.of is None and line.trigger in ("steps_settled", "rules_passed"):
         states = {step.state for step in run.steps.values() if step.phase == "main"}
         return ("some_left_out",) if states & {"skipped", "cancelled"} else ("all_succeeded",)
-    if line.of is None or run.contract.numbers.get(line.of, 0) >= run.contract.size:
+    if line.of is None or _is_no_step(run, line.of):
         return (None,)
     if line.trigger in BEGINS_WAIT:
         return (None,)
     if line.trigger in ENDS_WAIT:
         return (_ended_by(line.trigger), *((None,) if run.stopped_at is not None else ()))
     return (None, *ENDS_OF_WAITS)
+
+
+def _is_no_step(run: Reenactment, name: str) -> bool:
+    """Whether a name is that of a hook or of a check, and not that of a step or of an element of one."""
+    place = run.contract.places.get(run.contract.numbers.get(name, 0))
+    return place is not None and place.phase != "main"
 
 
 def _ended_by(trigger: str) -> str | None:

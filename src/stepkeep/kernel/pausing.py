@@ -59,5 +59,10 @@ def unpause(draft: Draft, event: UnpauseRequested) -> Reply:
 
 
 def _has_begun(step: Step) -> bool:
-    """Whether a step did more than become ready. One that was held, or waited, and is ready again has a note."""
+    """Whether a step did more than become ready. One that was held, or waited, and is ready again has a note.
+
+    An adopted step began in another run.
+    """
+    if step.note is not None and step.note.adopted is not None:
+        return False
     return step.state not in (StepState.PENDING, StepState.READY) or step.fence > 0 or step.note is not None

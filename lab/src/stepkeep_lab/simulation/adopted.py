@@ -51,7 +51,7 @@ def _of_run(tables: Tables, plans: Mapping[int, Plan], key: RunKey, plan: Plan) 
         row, hook = tables.steps[source][no], tables.steps[source].get(no + original.size)
         if row.state is not step.state:
             yield f"adoption: {name} of run {key[1]} is {step.state}, and was {row.state} in run {reference.run}"
-        if tables.output_of(source, no) != tables.output_of(key, step.no):
+        if step.state is StepState.SUCCEEDED and tables.output_of(source, no) != tables.output_of(key, step.no):
             yield f"adoption: {name} of run {key[1]} has another output than in run {reference.run}"
         if hook is not None and hook.fence:
             yield f"adoption: {name} of run {key[1]} was adopted, and run {reference.run} undid it"
