@@ -3,10 +3,13 @@
 import gc
 import signal
 from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from stepkeep.definition.registry import default_registry
 from stepkeep_lab.postgres import PostgresServer
 from tests.databases import migrate_now, migrated_file
 from tests.reused_databases import ReusedDatabases
@@ -23,6 +26,16 @@ gc.disable()
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def registered_before() -> Iterator[None]:
+    """Forget what a test registered: the next one in this process may give the same name to another function."""
+    known = {one.name: copy(getattr(default_registry, one.name)) for one in fields(default_registry)}
+    yield
+    known["version"] = default_registry.version + 1
+    for name, value in known.items():
+        setattr(default_registry, name, value)
 
 
 UNSYNCED = {"fsync": "off", "full_page_writes": "off"}
