@@ -2,9 +2,8 @@
 
 import gc
 import signal
+import sys
 from collections.abc import Callable, Iterator
-from copy import copy
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -30,12 +29,16 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def registered_before() -> Iterator[None]:
-    """Forget what a test registered: the next one in this process may give the same name to another function."""
-    known = {one.name: copy(getattr(default_registry, one.name)) for one in fields(default_registry)}
+    """Forget the functions that a test registered: the next one in this process may give their names to others.
+
+    What came with a module that the test imported stays, because it is imported once.
+    """
+    handlers = default_registry._handlers
+    modules, known = set(sys.modules), set(handlers)
     yield
-    known["version"] = default_registry.version + 1
-    for name, value in known.items():
-        setattr(default_registry, name, value)
+    for name in handlers.keys() - known:
+        if handlers[name].function.__module__ in modules:
+            del handlers[name]
 
 
 UNSYNCED = {"fsync": "off", "full_page_writes": "off"}

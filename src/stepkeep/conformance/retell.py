@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from stepkeep.conformance.arrows import REFERENCE
 from stepkeep.conformance.causes import Causes
-from stepkeep.conformance.contract import Contract, Place
+from stepkeep.conformance.contract import HOLDS, Contract, Place
 from stepkeep.conformance.dialect_line import DialectLine
 from stepkeep.conformance.enabled import wrong_field
 from stepkeep.conformance.encoding import compact
@@ -65,6 +65,12 @@ def _rows_by_source() -> dict[str, tuple[Row, ...]]:
 STEP_ROWS = _rows_by_source()
 
 
+ENDS_HOLD = dict.fromkeys(HOLDS - {"held_exhausted"}, True) | dict.fromkeys(
+    ("approved", "hold_approved", "rejected", "rejected_tolerated", "decision_recorded"), False
+)
+"""Triggers that end, or count a vote in, one kind of hold only: whether the step holds for want of attempts."""
+
+
 class Wanted(NamedTuple):
     """A line of a step, and what is known of the step before it. `target` is the state that the dialect shows."""
 
@@ -78,6 +84,7 @@ class Wanted(NamedTuple):
     ends_lease: bool
     leaves: str | None
     never: frozenset[str]
+    is_exhausted: bool
 
 
 class Views:
@@ -95,12 +102,12 @@ class Views:
     def _path(self, wanted: Wanted) -> Path | None:
         """The shortest hidden way to a hop like this one, with its claims and retries; the hop comes last."""
         shown = wanted.shown
-        start = (wanted.state, 0, 0, wanted.is_leased)
-        ways: dict[tuple[str, int, int, bool], Path] = {start: ()}
+        start = (wanted.state, 0, 0, wanted.is_leased, wanted.is_exhausted)
+        ways: dict[tuple[str, int, int, bool, bool], Path] = {start: ()}
         queue = deque([start])
         while queue and len(ways) < LONGEST_PATH * 24:
             now = queue.popleft()
-            here, claimed, retried, leased = now
+            here, claimed, retried, leased, exhausted = now
             for row in STEP_ROWS.get(here, ()):
                 _, trigger, target = row
                 if trigger in wanted.never:
@@ -110,9 +117,12 @@ class Views:
                     wanted.retries,
                     _was_leased(trigger, wanted),
                 ):
+                    if ENDS_HOLD.get(trigger) not in (None, exhausted):
+                        continue
                     return (*ways[now], row)
                 counts = claimed + (trigger == "claimed"), retried + ends_attempt(trigger, target)
-                after = (target, *counts, trigger == "claimed" or (leased and trigger == "completed"))
+                is_held = trigger == "claimed" or (leased and trigger == "completed")
+                after = (target, *counts, is_held, trigger == "held_exhausted")
                 if counts[0] > wanted.claims or counts[1] > wanted.retries or after in ways:
                     continue
                 if self.is_hidden(shown, trigger, target):
@@ -270,6 +280,7 @@ class Retelling:
                 ends_lease=line.took is not None,
                 leaves=leaves,
                 never=place.never,
+                is_exhausted=step.is_exhausted,
             )
         )
 
