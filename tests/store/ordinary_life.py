@@ -500,6 +500,7 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     assert await store.read_evidence(TENANT, run)
     await store.tally(TENANT, after=FIRST_ID, late_by=await store.now(), limit=1_000)
     assert await store.list_runs(RunFilter(tenant=TENANT, words=run[:8]))
+    assert await store.count_found(RunFilter(tenant=TENANT, limit=1_000))
     assert await store.read_recent_runs(TENANT, after=FIRST_ID, limit=1_000)
     assert await store.read_recent_attempts(TENANT, after=FIRST_ID, looked_at=1_000, runs=50, limit=500)
     assert await store.read_backlog([queue for queue, _ in await store.list_queues(TENANT)], 1_000)

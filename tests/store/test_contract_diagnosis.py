@@ -75,6 +75,10 @@ async def test_runs_are_counted_by_state_and_by_category_up_to_a_limit(store: St
     few = await store.tally(TENANT, after=run_id(2), late_by=0, limit=1)
     assert (few.live, few.recent, few.late) == ({RunState.QUEUED: 1}, {RunState.FAILED: 1}, 0)
     assert await store.count_found(RunFilter(tenant=TENANT)) == 4
+    assert await store.count_found(RunFilter(tenant=TENANT, limit=3)) == 3
+    assert await store.count_found(RunFilter(tenant="other")) == 0
+    newest = (await store.list_runs(RunFilter(tenant=TENANT, limit=1)))[0].run.id
+    assert await store.count_found(RunFilter(tenant=TENANT, before=newest)) == 3
     assert await store.count_found(RunFilter(tenant=TENANT, states=(RunState.QUEUED,), limit=1)) == 1
 
 

@@ -86,9 +86,14 @@ async def test_words_are_found_in_every_part_of_a_run_in_any_case(store: Store) 
     }
     for number, given in parts.items():
         await save(store, new_run(number, details=details(number, **given)))
+    failed = a_run(7, S.FAILED, error="no Grace period is left", ended_at=9)
+    await save(store, new_run(7, run=failed, details=details(7, created_by="grace")))
     which = RunFilter(tenant=TENANT, words="grace")
-    assert [one.run.id for one in await store.list_runs(which)] == [run_id(number) for number in (5, 4, 3, 2, 1)]
-    assert await store.count_found(which) == 5
+    assert [one.run.id for one in await store.list_runs(which)] == [run_id(number) for number in (7, 5, 4, 3, 2, 1)]
+    assert await store.count_found(which) == 6
+    for words in ("grace", "period"):
+        troubled = RunFilter(tenant=TENANT, words=words, states=(S.FAILED,))
+        assert [one.run.id for one in await store.list_runs(troubled)] == [run_id(7)]
     later = RunFilter(tenant=TENANT, words="grace", before=run_id(4), limit=2, states=(RunState.RUNNING,))
     assert [one.run.id for one in await store.list_runs(later)] == [run_id(3), run_id(2)]
     for nothing in (RunFilter(tenant="other", words="grace"), RunFilter(tenant=TENANT, words="gr%ce")):

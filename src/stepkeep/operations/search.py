@@ -6,7 +6,7 @@ It looks at a bounded number of runs, newest first, and says whether that were a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -14,7 +14,7 @@ from stepkeep.errors import Unreadable
 from stepkeep.operations.retention import first_id_at
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import list_runs, summarise_all, unreadable_view
-from stepkeep.store.listing import finder
+from stepkeep.store.listing import is_every_run
 from stepkeep.store.records import RunFilter, RunRecord
 
 PAGE = 500
@@ -40,10 +40,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def needle(self) -> str | None:
         """Lower-case ASCII that every match has in one of its stored fields; None if there is none to rely on."""
-        for one in (self.text, self.error, *self.labels.values()):
-            if one and one.isascii() and one.isprintable() and not set(one) & set('"\\'):
-                return one.lower()
-        return None
+        # The value of a label is stored as JSON text: with its quotes it is found in fewer other places.
+        quoted = (f'"{value}"' for value in self.labels.values() if _is_plain(value))
+        return next((one.lower() for one in (*filter(_is_plain, (self.text, self.error)), *quoted)), None)
 
     def match(self, record: RunRecord) -> bool:
         run, details = record.run, record.details
@@ -59,6 +58,11 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         payloads = (details.input.decode(), (details.labels or b"").decode())
         wanted = self.text.casefold()
         return any(wanted in part.casefold() for part in (*parts, *payloads) if part)
+
+
+def _is_plain(text: str | None) -> TypeGuard[str]:
+    """Whether a text is stored as it is: JSON and the database escape no character of it."""
+    return text is not None and text != "" and text.isascii() and text.isprintable() and not set(text) & set('"\\')
 
 
 async def search_runs(transactor: Transactor, which: RunFilter, terms: Terms) -> dict[str, Any]:
@@ -78,7 +82,7 @@ async def _walk(transactor: Transactor, which: RunFilter, terms: Terms) -> dict[
     if terms.until is not None:
         newest = first_id_at(terms.until + 1_000)
         before = newest if before is None else min(before, newest)
-    needle = terms.needle if finder(which) == "find_runs" and not which.states else None
+    needle = terms.needle if is_every_run(which) else None
     found: list[RunRecord] = []
     problems: list[Unreadable] = []
     total = read = 0

@@ -45,6 +45,11 @@ def finder(which: RunFilter) -> str:
     return "find_runs" if which.workflow is None else "find_runs_of_workflow"
 
 
+def is_every_run(which: RunFilter) -> bool:
+    """Whether nothing but the place in the list limits what is found: such runs are counted in the primary key alone."""
+    return finder(which) == "find_runs" and not which.states
+
+
 def arguments(which: RunFilter, own_run: str | None) -> tuple[object, ...]:
     """The arguments of every finder, states as a list; `own_run` is the correlation id where that is a run's id.
 

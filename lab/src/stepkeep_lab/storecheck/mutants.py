@@ -1101,8 +1101,8 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "find_runs_by_words",
         "words-page",
         "every page of a search begins with the newest run",
-        "id < $2::uuid",
-        "$2::uuid is not null",
+        "and run_id < $2::uuid",
+        "and $2::uuid is not null",
     ),
     _on(
         SQLITE,

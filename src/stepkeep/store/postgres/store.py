@@ -43,7 +43,7 @@ from stepkeep.store.change import (
 from stepkeep.store.children import ChildTable
 from stepkeep.store.deliveries import DeliveryTables, Rows, Statement, worker_cursor, worker_target
 from stepkeep.store.jobs import JobTables
-from stepkeep.store.listing import TAKES, arguments, finder
+from stepkeep.store.listing import TAKES, arguments, finder, is_every_run
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.positions import read_position
 from stepkeep.store.postgres import retention, schema
@@ -418,7 +418,12 @@ class PostgresStore(SharedReads):
         return tally_from(live, recent, troubled, late)
 
     async def count_found(self, which: RunFilter) -> int:
-        return len(await self._find_ids(which))
+        if not is_every_run(which):
+            return len(await self._find_ids(which))
+        if which.before is not None and not is_run_id(which.before):
+            return 0
+        [count] = await self._find(lambda row: int(row[0]), SQL.count_newest, *arguments(which, None)[:3])
+        return count
 
     async def add_signed_heads(self, signed: Sequence[SignedHead]) -> None:
         async with self._transaction() as connection:

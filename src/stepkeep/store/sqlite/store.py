@@ -45,7 +45,7 @@ from stepkeep.store.children import ChildTable
 from stepkeep.store.columns import json_text
 from stepkeep.store.deliveries import DeliveryTables, Rows, Statement
 from stepkeep.store.jobs import JobTables
-from stepkeep.store.listing import TAKES, arguments, finder
+from stepkeep.store.listing import TAKES, arguments, finder, is_every_run
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.people import PeopleTables
 from stepkeep.store.positions import position_number
@@ -348,7 +348,10 @@ class SqliteStore(SharedReads):
         return await self._look(look)
 
     async def count_found(self, which: RunFilter) -> int:
-        return len(await self._look(lambda c: _find(c, which)))
+        if not is_every_run(which):
+            return len(await self._look(lambda c: _find(c, which)))
+        [count] = await self._find(lambda row: int(row[0]), SQL.count_newest, *arguments(which, None)[:3])
+        return count
 
     async def add_signed_heads(self, signed: Sequence[SignedHead]) -> None:
         given = [msgspec.structs.astuple(one) for one in signed]
