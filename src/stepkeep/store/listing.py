@@ -46,7 +46,7 @@ def finder(which: RunFilter) -> str:
 
 
 def is_every_run(which: RunFilter) -> bool:
-    """Whether nothing but the place in the list limits what is found: such runs are counted in the primary key alone."""
+    """Whether nothing but the place in the list limits what is found: the primary key alone counts such runs."""
     return finder(which) == "find_runs" and not which.states
 
 
