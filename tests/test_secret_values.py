@@ -123,3 +123,12 @@ def test_what_another_value_spells_alike_stays_hidden_when_the_first_is_forgotte
     for n in range(MOST_KNOWN - 1):
         known.remember({f"S{n}": f"other-value-{n}"})
     assert known.hide(f"canary-1 {b'canary-1'.hex()}") == "canary-1 [secret PLAIN]"
+
+
+def test_a_long_text_is_searched_like_a_short_one() -> None:
+    known = KnownSecrets()
+    known.remember({"TOKEN": "canary-1"})
+    for around in ("", "-" * 1000, "cana" * 50):
+        for said in (known.hide(f"{around}canary-1{around}"), known.hide(f"{around}{b'canary-1'.hex()}")):
+            assert said.startswith(f"{around}[secret TOKEN]")
+    assert known.hide("canary-2" * 100) == "canary-2" * 100

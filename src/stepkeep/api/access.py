@@ -8,7 +8,6 @@ tenant under row-level security is chosen in `Callers.engine_for`, the only plac
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import hmac
 import time
@@ -227,7 +226,6 @@ class Caller:
 
     def __init__(self, engine: AsyncEngine, secret: str) -> None:
         self.engine, self._secret = engine, secret
-        self._refreshing = asyncio.Lock()
 
     @property
     def access(self) -> Access:
@@ -239,8 +237,7 @@ class Caller:
 
     async def check(self) -> None:
         """Refuse a key that has ended since. Requests that arrive together share one look."""
-        async with self._refreshing:
-            await self.access.check()
+        await self.access.check()
 
 
 class Callers:

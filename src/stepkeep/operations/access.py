@@ -23,6 +23,7 @@ from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.kernel.authority import VOUCH, Caller, admit
 from stepkeep.operations import audit
 from stepkeep.operations.audit import AuditLog
+from stepkeep.operations.shared_reads import SharedReads
 from stepkeep.secret_values import KNOWN
 from stepkeep.store.principals import ApiKey, Vouching
 from stepkeep.store.protocol import Store
@@ -194,6 +195,7 @@ class Access:
         self._vouching = Vouching.ALLOWED
         self._fresh_seconds, self._read_at = fresh_seconds, float("-inf")
         self._is_reading = False
+        self._reads: SharedReads[None, None] = SharedReads(lambda _: self._refresh())
         self.audit_log: AuditLog | None = None
 
     async def open(self) -> None:
@@ -242,7 +244,7 @@ class Access:
         age = self._monotonic() - self._read_at
         # While one caller reads, the others go by what is known a little longer: each would read the same.
         if age >= fresh and not (self._is_reading and age < fresh + GRACE_SECONDS):
-            await self._refresh()
+            await self._reads.current(None)
 
     def require(self, *needed: Scope, operation: str) -> None:
         """Refuse a key that lacks one of these scopes."""

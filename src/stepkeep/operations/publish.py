@@ -76,7 +76,7 @@ async def as_draft(transactor: Transactor, definition: Definition, *, tenant: st
 
 async def find_plan(transactor: Transactor, name: str, version: int | None, *, tenant: str) -> Plan:
     """The plan of a published definition; without a version, of the highest one."""
-    stored = await transactor.store.read_definition(tenant, name, version)
+    stored = await transactor.definitions.new((tenant, name, version))
     if stored is None:
         which = name if version is None else f"version {version} of {name}"
         raise NotFound(f"there is no published workflow {which}. Publish it first (stepkeep start FILE does).")

@@ -17,6 +17,7 @@ import msgspec
 
 from stepkeep.errors import ConnectionLost, InvalidInput, QuotaExceeded
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
+from stepkeep.operations.shared_reads import SharedReads
 from stepkeep.store.protocol import Store
 from stepkeep.store.quotas import Scope
 
@@ -70,6 +71,7 @@ class QuotaKeeper:
         """What counts for keys without a quota of their own."""
         self._keys: OrderedDict[str, Quotas] = OrderedDict()
         self._tenants: OrderedDict[str, tuple[float, Quotas]] = OrderedDict()
+        self._reads: SharedReads[str, Quotas] = SharedReads(self._read_tenant)
 
     async def of_key(self, key_id: str) -> Quotas:
         """The quotas of a key, which never change."""
@@ -87,10 +89,12 @@ class QuotaKeeper:
     async def of_tenant(self, tenant: str) -> Quotas:
         """The quotas of a tenant, as of at most `FRESH_SECONDS` ago."""
         read_at, known = self._tenants.get(tenant, (float("-inf"), NONE))
+        return known if self._monotonic() - read_at < FRESH_SECONDS else await self._reads.current(tenant)
+
+    async def _read_tenant(self, tenant: str) -> Quotas:
         now = self._monotonic()
-        if now - read_at >= FRESH_SECONDS:
-            known = await tenant_quotas(self._store, tenant)
-            _remember(self._tenants, tenant, (now, known))
+        known = await tenant_quotas(self._store, tenant)
+        _remember(self._tenants, tenant, (now, known))
         return known
 
     @asynccontextmanager

@@ -31,8 +31,9 @@ from stepkeep.operations.measures import Measures
 from stepkeep.operations.memory import Memory
 from stepkeep.operations.payloads import Payloads
 from stepkeep.operations.plans import PlanCache
+from stepkeep.operations.shared_reads import SharedReads
 from stepkeep.operations.spans import Spans
-from stepkeep.store.change import Basis, Loaded, More, Propose, RunKey, Want, Write
+from stepkeep.store.change import Basis, Loaded, More, Propose, RunKey, StoredDefinition, Want, Write
 from stepkeep.store.protocol import Store, Transaction
 
 MAX_CONFLICT_RETRIES = 12
@@ -138,6 +139,9 @@ class Transactor:
         self.store = store
         self.plans = plans or PlanCache()
         self.payloads = Payloads(store)
+        self.definitions: SharedReads[tuple[str, str, int | None], StoredDefinition | None] = SharedReads(
+            lambda which: self.store.read_definition(*which)
+        )
         self.plans.opened, self.plans.sealed = self.payloads.seal.opened, self.payloads.seal.seal
         self._lane: Submissions[Event, Accepted] = Submissions(self._submit_batch, size_bytes=event_bytes)
         self.monotonic = self._monotonic = monotonic
