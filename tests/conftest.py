@@ -29,12 +29,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def registered_before() -> Iterator[None]:
-    """Forget the functions that a test registered: the next one in this process may give their names to others.
+    """Forget the functions of the tests that a test registered: the next one may give their names to others.
 
-    What came with a module that the test imported stays, because it is imported once.
+    What came with an application or a module that the test imported stays, because it is imported once.
     """
     handlers = default_registry._handlers
-    modules, known = set(sys.modules), set(handlers)
+    modules, known = {name for name in sys.modules if name.startswith("tests.")}, set(handlers)
     yield
     for name in handlers.keys() - known:
         if handlers[name].function.__module__ in modules:
