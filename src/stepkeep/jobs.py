@@ -27,6 +27,8 @@ STATES: dict[JobAction, tuple[RunState, ...]] = {
     JobAction.RESUME: (RunState.PAUSED,),
 }
 """The states of the runs that a job is about, if none are named."""
+SEARCHED = frozenset(("labels", "since", "until", "error", "text"))
+"""Filters for which a bounded number of runs is looked at."""
 NEEDS = {
     JobAction.CANCEL: Scope.OPERATE,
     JobAction.RERUN: Scope.START,
@@ -122,11 +124,14 @@ class AsyncJobs:
         found: list[str] = []
         before = None
         while True:
-            listed = [str(one["id"]) for one in (await self._find(**wanted, before=before, limit=PAGE))["runs"]]
+            answer = await self._find(**wanted, before=before, limit=PAGE)
+            listed = [str(one["id"]) for one in answer["runs"]]
             found += listed
             if len(found) > jobs.MOST_RUNS:
                 raise jobs.too_many(action)
             if len(listed) < PAGE:
+                if not answer["is_complete"] and SEARCHED & set(filters):
+                    raise jobs.looked_at_some(action)
                 return sorted(found)
             before = listed[-1]
 

@@ -14,7 +14,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import ConnectionLost
-from stepkeep.operations import jobs
+from stepkeep.operations import jobs, search
 from stepkeep.operations.jobs import JobSweep
 from stepkeep.store.job_rows import JobRun
 from tests.suites import first_on
@@ -69,6 +69,21 @@ def test_a_cancel_acts_on_what_the_filter_finds_and_on_nothing_else(database_url
         rest = await engine.jobs.runs(job["job"], after=page["next"], limit=50)
         assert [one["run_id"] for one in (*page["runs"], *rest["runs"])] == sorted(mine[1:])
         assert {one["result"] for one in (*page["runs"], *rest["runs"])} == {"done"}
+
+    on(database_url, act)
+
+
+def test_a_search_that_did_not_look_at_every_run_makes_no_job(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "PAGE", 2)
+    monkeypatch.setattr(search, "MOST_READ", 2)
+
+    async def act(engine: AsyncEngine) -> None:
+        await started(engine, 3, labels={"team": "a"})
+        with pytest.raises(sk.InvalidInput, match="looks at the newest runs only"):
+            await engine.jobs.start("cancel", where={"labels": {"team": "a"}}, dry_run=True)
+        assert (await engine.jobs.start("cancel", where={"workflow": "bulk-gated"}, dry_run=True))["runs"] == 3
 
     on(database_url, act)
 
@@ -232,7 +247,7 @@ def sk_time(text: str) -> Any:
 WORKER = """
 import asyncio, os, sys
 from stepkeep.engine import AsyncEngine
-from stepkeep.operations import jobs
+from stepkeep.operations import jobs, search
 from stepkeep.operations.jobs import JobSweep
 
 jobs.BATCH = 5

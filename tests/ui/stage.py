@@ -127,7 +127,7 @@ timeout: 2h
 triggers:
   - { name: night, schedule: "30 2 * * *", zone: Europe/Zurich }
 steps:
-  - { name: report, uses: ui.quick, timeout: 10s, effect: read }
+  - { name: report, uses: ui.quick, timeout: 10s, effect: read, queue: printers }
 """
 """A trigger."""
 
@@ -232,6 +232,8 @@ class Site:
             options = {"key": "{run_id}" * 8, "name": "ended"}
             await self.engine.sinks.add("shop", "message", events=("endings",), options=options)
             await self.engine.publish_policy(POLICY)
+            await self.engine.pauses.pause_queue("printers", reason="out of paper")
+            await self.engine.jobs.start("cancel", where={"workflow": "payment"}, reason="a test of bulk actions")
         for workflow, given in (("echo", {"value": 1}), ("held", None), ("by-hand", None), ("payment", None)):
             await self.engine.wait(await self._start(workflow, given, {}), seconds=30, until_blocked=True)
         run = await self._start("order", {"order": "A-1"}, {"business_key": None, "labels": {"team": "a"}})

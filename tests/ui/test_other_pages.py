@@ -26,6 +26,7 @@ PAGES = (
     "/workflows/order",
     "/editor",
     "/workers",
+    "/jobs",
     "/triggers",
     "/outbox",
     "/policies",

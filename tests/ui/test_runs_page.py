@@ -143,7 +143,7 @@ def test_a_job_says_which_runs_it_left_as_they_are(site: Site, reader: Read) -> 
     site.run(site.engine.send(live[0], "paid", {}))
     assert site.settle(live[0]) == "succeeded"
     dialog.get_by_role("button", name="Cancel 2 runs").click()
-    expect(dialog.get_by_role("region", name="Runs that were left")).to_contain_text(live[0][:8])
+    expect(dialog.get_by_role("region", name="Runs of the job")).to_contain_text(live[0][:8])
     expect(page.locator(f"#row-{live[1]}")).to_contain_text("Cancelled")
 
 

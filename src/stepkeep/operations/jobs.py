@@ -301,3 +301,11 @@ def _acting(job: Job) -> Acting:
 def too_many(action: str) -> InvalidInput:
     """The refusal of a job for more runs than one has."""
     return InvalidInput(f"more than {MOST_RUNS} runs fit: {action} them in parts, for example by --since and --until.")
+
+
+def looked_at_some(action: str) -> InvalidInput:
+    """The refusal of a job whose search did not look at every run."""
+    return InvalidInput(
+        f"a search looks at the newest runs only, and there are more: {action} them in parts, for example by "
+        "--workflow, --state, or --since and --until."
+    )

@@ -3,7 +3,7 @@
  * @module
  */
 import { approvalsPage } from "./pages/approvals.js";
-import { auditPage, keysPage, outboxPage, policiesPage, triggersPage, usersPage } from "./pages/lists.js";
+import { auditPage, jobsPage, keysPage, outboxPage, policiesPage, triggersPage, usersPage } from "./pages/lists.js";
 import { overviewPage } from "./pages/overview.js";
 import { runPage } from "./pages/run.js";
 import { runsPage } from "./pages/runs.js";
@@ -20,6 +20,7 @@ export const PAGES = [
 	{ path: "/workflows/*name", label: "", icon: "flow", keys: "", group: "build", build: workflowPage },
 	{ path: "/editor", label: "", icon: "flow", keys: "", group: "build", build: editorPage },
 	{ path: "/workers", label: "Workers", icon: "worker", keys: "g k", group: "build", build: workersPage },
+	{ path: "/jobs", label: "Jobs", icon: "layers", keys: "g j", group: "build", build: jobsPage },
 	{ path: "/triggers", label: "Triggers", icon: "bolt", keys: "g t", group: "build", build: triggersPage },
 	{ path: "/outbox", label: "Outbox", icon: "send", keys: "g x", group: "build", build: outboxPage },
 	{ path: "/policies", label: "Policies", icon: "shield", keys: "g p", group: "admin", build: policiesPage },

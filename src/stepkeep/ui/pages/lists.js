@@ -1,14 +1,15 @@
 /**
- * Pages that are lists: triggers, outbox, policies, keys, users, audit. Each is a table with its actions.
+ * Pages that are lists: jobs, triggers, outbox, policies, keys, users, audit. Each is a table with its actions.
  * @module
  */
 import { get, may, named, part, post, send } from "../api.js";
+import { jobRuns } from "../components/bulk.js";
 import { attempt, openDialog, readJson } from "../components/dialog.js";
 import { jsonView } from "../components/json.js";
 import { listPage } from "../components/list.js";
 import { area, button, card, copyButton, empty, field, input, runLink, said, select, table } from "../components/parts.js";
 import { h, put } from "../dom.js";
-import { ago, countdown, exact, inert, line, moment, span, words } from "../format.js";
+import { ago, counted, countdown, exact, inert, line, moment, span, words } from "../format.js";
 import { badge, note } from "../icons.js";
 import { setQuery } from "../router.js";
 
@@ -35,6 +36,19 @@ async function next(name) {
 		moments.length ? h("ul.stack.tight", moments.slice(0, 20).map((one) => { const at = typeof one === "string" ? one : one.due_at ?? one.at ?? one.moment; return h("li", Number.isNaN(Date.parse(at)) ? inert(at) : exact(at)); })) : h("p.muted", "It has no moments ahead: it fires on events, or is paused."),
 		firings.length ? table("Past firings", ["Moment", "State", "Run"], firings.slice(0, 20).map((one) => [moment(one.due_at), words(one.state), one.run_id ? runLink(one.run_id) : line(one.reason ?? "–")])) : null] });
 }
+
+/** @param {Context} context */
+export const jobsPage = (context) => listPage(context, {
+	title: "Jobs", seconds: 2, load: (signal) => get("/jobs", { limit: 100 }, signal),
+	draw: ({ jobs, next: older }, again) => (jobs.length ? [h("div.card", table("Jobs", ["Job", "State", "Progress", "About", "By", "Made", ""], jobs.map((one) => {
+		const all = one.runs ?? one.done ?? 0, left = one.waiting ?? 0, isRun = one.action !== "backfill";
+		return [h("b", words(one.action)), badge(one.state === "done" ? "succeeded" : one.state === "stopped" ? "cancelled" : "running", words(one.state)),
+			[h("progress", { "aria-label": `Progress of the job ${one.job}`, max: Math.max(1, all), value: all - left || (left ? 0 : 1) }), h("div.faint", [`${all - left} of ${counted(all, "run")}`, one.refused && `${one.refused} refused`, one.unchanged && `${one.unchanged} unchanged`].filter(Boolean).join(", "))],
+			said(one.trigger ?? (Object.entries(one.where ?? {}).map(([name, value]) => `${words(name)}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join("; ") || "chosen runs"), 120), said(one.created_by ?? "–"), ago(one.created_at),
+			h("div.row", isRun && button("Show", async () => openDialog({ title: `${words(one.action)}: ${counted(all, "run")}`, wide: true, body: [one.reason ? h("p", said(one.reason)) : null, jobRuns((await get(`/jobs/${part(one.job)}/runs`, { limit: 100 })).runs), all > 100 && h("p.muted", "The first 100 by their ids.")] }), { kind: "small" }),
+				isRun && one.state === "running" && may("operate") && button("Stop", () => confirm("Stop the job", "What it has done stays. The other runs are left as they are.", () => post(`/jobs/${part(one.job)}/stop`), again), { kind: "small danger" }))];
+	}))), older && h("p.muted", "Older jobs: ", h("code", "stepkeep jobs list"))] : empty("layers", "No jobs", "Select runs on their page, and cancel, pause or run them again: that is a job.")),
+});
 
 /** @param {Context} context */
 export const outboxPage = (context) => listPage(context, {

@@ -3,7 +3,7 @@
  * @module
  */
 import { follow, get, may, Problem } from "../api.js";
-import { bulkDialog } from "../components/bulk.js";
+import { BULK, bulkDialog } from "../components/bulk.js";
 import { openDialog } from "../components/dialog.js";
 import { button, empty, field, input, problemBox, said, select, skeleton } from "../components/parts.js";
 import { createTable } from "../components/table.js";
@@ -21,6 +21,7 @@ const GROUPS = ([
 	["all", "All", []], ["live", "Live", ["idle", "queued", "running", "blocked", "paused", "validating", "stopping", "compensating"]],
 	["blocked", "Blocked", ["blocked"]], ["failed", "Failed", ["failed"]], ["rolled_back", "Rolled back", ["rolled_back"]], ["succeeded", "Succeeded", ["succeeded"]], ["cancelled", "Cancelled", ["cancelled"]]]);
 const FILTERS = ["text", "workflow", "business_key", "correlation_id", "label", "error", "since", "until", "state"];
+const BULK_ICONS = [["cancel", "slash"], ["rerun", "retry"], ["pause", "pause"], ["resume", "play"]];
 const LIVE = new Set(GROUPS[1][2]);
 
 /** @param {Context} context */
@@ -130,12 +131,24 @@ export function runsPage(context) {
 		} });
 	}
 
+	let isAll = false, drawn = "";
 	function showSelection(keys) {
+		const { total, complete } = store.get(), all = total ?? 0;
+		isAll &&= keys.size > 0;
 		bar.hidden = !keys.size;
-		if (keys.size) put(bar, h("b", counted(keys.size, "run selected", "runs selected")), h("div.row", may("operate") && button("Cancel", () => act("cancel"), { kind: "small danger", icon: "slash" }), may("start") && button("Run again", () => act("rerun"), { kind: "small", icon: "retry" }),
-			button("Clear", () => table.clear(), { kind: "plain small" })));
+		const text = isAll ? `All ${counted(all, "run")}${complete ? "" : " or more"} that match` : counted(keys.size, "run selected", "runs selected"), stamp = `${text}|${all > keys.size}`;
+		// A live table tells of its selection all the time: a button that has the focus must stay.
+		if (stamp === drawn || !keys.size) return;
+		drawn = stamp;
+		put(bar, h("b", { role: "status" }, text), h("div.row", BULK_ICONS.map(([kind, name]) => may(kind === "rerun" ? "start" : "operate") && button(kind === "rerun" ? "Run again" : BULK[kind][1], () => act(kind), { kind: `small ${kind === "cancel" ? "danger" : ""}`, icon: name })),
+			!isAll && all > keys.size && button(`Select all ${complete ? all.toLocaleString("en") : ""} that match`, () => { isAll = true; showSelection(keys); }, { kind: "small" }), button("Clear", () => table.clear(), { kind: "plain small" })));
 	}
-	const act = (kind) => bulkDialog(kind, table.selection(), () => { table.clear(); reloader.ask(); });
+	const act = (kind) => bulkDialog(kind, isAll ? store.get().runs : table.selection(), () => { table.clear(); reloader.ask(); }, isAll ? where() : undefined);
+	/** The filter as a job takes it. */
+	function where() {
+		const { label, ...rest } = query();
+		return { ...rest, ...(label ? { labels: Object.fromEntries(label.map((one) => [one.split("=")[0], one.split("=").slice(1).join("=")])) } : {}) };
+	}
 
 	const query = () => Object.fromEntries(FILTERS.map((name) => [name, filters[name]]));
 	async function load() {

@@ -2,9 +2,10 @@
  * The workers: what each holds and serves, how busy it is, what is needed and nobody serves, what is served and unused.
  * @module
  */
-import { get, named } from "../api.js";
+import { get, may, named, post } from "../api.js";
+import { attempt, openDialog } from "../components/dialog.js";
 import { listPage } from "../components/list.js";
-import { button, card, empty, said, table } from "../components/parts.js";
+import { button, card, empty, field, input, said, select, table } from "../components/parts.js";
 import { h } from "../dom.js";
 import { ago, counted, line, span, words } from "../format.js";
 import { badge, note } from "../icons.js";
@@ -12,17 +13,20 @@ import { badge, note } from "../icons.js";
 /** @param {Context} context */
 export function workersPage(context) {
 	let all = false;
+	const known = new Map();
 	const page = listPage(context, {
 		title: "Workers", seconds: 5,
 		load: async (signal) => {
-			const [{ workers }, { status }, needed] = await Promise.all([get("/workers", { live: all ? "false" : "true", limit: 200 }, signal), get("/status", {}, signal), handlersNeeded(signal)]);
-			return { workers, queues: status.queues, needed };
+			const [{ workers }, { status }, needed] = await Promise.all([get("/workers", { live: all ? "false" : "true", limit: 200 }, signal), get("/status", {}, signal), readNeeds(known, signal)]);
+			return { workers, queues: status.queues, paused: status.paused, needed: needed.handlers };
 		},
-		actions: () => { const toggle = button("Show those that are shut down", () => { all = !all; toggle.setAttribute("aria-pressed", String(all)); page.again(); }, { pressed: false }); return toggle; },
-		draw: ({ workers, queues, needed }) => {
+		actions: (again) => { const toggle = button("Show those that are shut down", () => { all = !all; toggle.setAttribute("aria-pressed", String(all)); page.again(); }, { pressed: false }); return [toggle, may("operate") && button("Pause claims", async () => pauseDialog((await readNeeds(known, context.signal)).queues, again), { icon: "pause" })]; },
+		draw: ({ workers, queues, paused, needed }, again) => {
 			const unserved = queues.filter((one) => !one.workers), served = new Set(workers.filter((one) => one.state !== "shutdown").flatMap((one) => one.handlers));
 			const unused = [...served].filter((one) => !needed.has(one)).sort(), missing = [...needed].filter((one) => !served.has(one)).sort();
 			return [
+				paused.length ? card("Paused: no worker claims from it", table("Pauses", ["What", "By", "Since", "Reason", ""], paused.map((one) => [h("b", one.scope === "tenant" ? "The whole tenant" : one.queue ? ["Queue ", said(one.queue)] : "The default queue"), said(one.by), ago(one.since), said(one.reason || "–"),
+					may("operate") && button("Resume", () => attempt(async () => { await post(`/pauses/${one.scope}/resume`, one.scope === "tenant" ? {} : { queue: one.queue }); again(); }, "Resumed"), { kind: "small", icon: "play" })]))) : null,
 				workers.length ? h("div.card", table("Workers", ["Worker", "State", "Holds", "Busy, last minute", "Serves", "Queues", "Heard", "Started"], workers.map(row)))
 					: empty("worker", "No worker is alive", "Steps wait until one is: ", h("code", "stepkeep worker --app FILE.py")),
 				h("div.cards", card("Backlog", queues.length ? table("Backlog", ["Needs", "Ready", "Oldest", "Workers"], queues.map((one) => [said(one.needs), String(one.ready), span(one.oldest_seconds * 1000, true), one.workers ? String(one.workers) : note("bad", "warn", "none")])) : h("p.muted", "Nothing waits for a worker.")),
@@ -31,6 +35,13 @@ export function workersPage(context) {
 		},
 	});
 	return page;
+}
+
+/** Nothing more is claimed of a queue or of the tenant. What workers hold goes on. */
+function pauseDialog(queues, again) {
+	const reason = input({ placeholder: "Why, for the record" }), what = select([["-1", "The whole tenant"], ...queues.map((one, at) => [String(at), one ? `Queue ${line(one, 60)}` : "The default queue"])], "-1");
+	openDialog({ title: "Pause claims", label: "Pause", done: "Paused", kind: "danger", body: [h("p", "Workers claim nothing more of it. What they hold goes on; deadlines and timeouts too."), field("What", what), field("Reason", reason)],
+		act: async () => { const queue = queues[Number(what.value)]; await post(`/pauses/${queue === undefined ? "tenant" : "queue"}`, { reason: reason.value, queue }); again(); } });
 }
 
 function row(one) {
@@ -43,13 +54,19 @@ function row(one) {
 		one.queues ? one.queues.map(words).join(", ") || "default" : "all", ago(one.heard_at), ago(one.started_at)];
 }
 
-/** The handlers that the newest version of each published workflow uses. @param {AbortSignal} signal @returns {Promise<Set<string>>} */
-async function handlersNeeded(signal) {
-	const { definitions } = await get("/workflows", { limit: 200 }, signal);
-	const names = [...new Set(definitions.map((one) => one.workflow))].slice(0, 40);
-	const found = new Set();
-	for (const { document } of await Promise.all(names.map((name) => get(`/workflows/${named(String(name))}`, {}, signal)))) {
-		for (const step of document.steps) for (const one of [step.executor, step.undo?.executor]) if (one?.kind === "python") found.add(one.name);
+/**
+ * The handlers and queues that the newest version of each published workflow uses. A version never changes: each is asked for once.
+ * @param {Map<string, any[]>} known steps of versions @param {AbortSignal} signal
+ */
+async function readNeeds(known, signal) {
+	const { definitions } = await get("/workflows", { limit: 200 }, signal), handlers = new Set(), queues = new Set([""]);
+	const newest = new Map(definitions.map((one) => [one.workflow, `/workflows/${named(one.workflow)}/versions/${one.version}`]));
+	for (const steps of await Promise.all([...newest.values()].slice(0, 40).map(async (path) => {
+		if (!known.has(path)) known.set(path, (await get(path, {}, signal)).document.steps);
+		return known.get(path);
+	}))) for (const step of steps) for (const one of [step, step.undo]) {
+		if (one?.executor?.kind === "python") handlers.add(one.executor.name);
+		if (one?.queue) queues.add(one.queue);
 	}
-	return found;
+	return { handlers, queues: [...queues].sort() };
 }

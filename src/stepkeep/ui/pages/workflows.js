@@ -98,8 +98,8 @@ function differencesView({ same, workflow, steps, consequences, live }) {
 		card("What it means", h("ul.stack.tight", consequences.map((one) => h("li", said(one, 400))))));
 }
 
-const findingsView = (report) => (report.findings.length ? h("div.card", table("Findings", ["Kind", "What", "What to do"], report.findings.map((one) => [note(one.serious ? "bad" : "wait", "warn", words(one.kind ?? "").toLowerCase()), said(one.message, 500), said(one.hint ?? "–", 500)])))
-	: empty("check", "No findings", "Every path ends, and nothing is left behind. Advice on the text of a definition is given where it is written: in the editor, and by ", h("code", "stepkeep check FILE"), "."));
+const findingsView = (report) => h("div.stack", report.findings.length ? h("div.card", table("Findings", ["Kind", "What", "What to do"], report.findings.map((one) => [note(one.serious ? "bad" : "wait", "warn", words(one.kind ?? "").toLowerCase()), said(one.message, 500), said(one.hint ?? "–", 500)])))
+	: empty("check", "No findings", "Every path ends, and nothing is left behind."), h("p.muted", "These come from walking every path of the published version. Its text is not kept: advice on the text is given where it is written, in the editor and by ", h("code", "stepkeep check FILE"), "."));
 
 const pathsView = (report) => h("div.stack", h("p.muted", `${counted(report.paths, "path")} walked${report.unwalked ? `, ${counted(report.unwalked, "more", "more")} known` : ""}. No handler ran: the engine's own decisions say how each ends.`),
 	h("div.card", table("Failure paths", ["When", "Run ends", "Rollback", "After", "Undone", "Left behind"], report.endings.slice(0, 200).map((one) => [said(one.path || "all goes well", 200), badge(one.ended ? one.state : "blocked", words(one.state)), words(one.rollback ?? "none"), span(one.seconds * 1000, true), line(one.undone.join(", "), 100) || "–", one.left.length ? note("wait", "warn", line(one.left.join(", "), 80)) : "–"]))));
