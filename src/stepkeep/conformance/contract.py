@@ -149,7 +149,7 @@ class WaitRule(msgspec.Struct, frozen=True):
 
 
 class GrowthRule(msgspec.Struct, frozen=True):
-    """How a step owns elements: a `map` over a list, or a `loop`."""
+    """How a step owns elements: a `map` over a list, a `loop`, or a `switch` that takes one of its cases."""
 
     kind: str
     max: int
@@ -159,6 +159,14 @@ class GrowthRule(msgspec.Struct, frozen=True):
     early_stop: bool = True
     deadline: int | None = None
     pause: int = 0
+    cases: tuple[CaseRule, ...] = ()
+
+
+class CaseRule(msgspec.Struct, frozen=True):
+    """One case of a `switch`, as far as the judge reads it."""
+
+    name: str
+    step: StepRule
 
 
 class Executor(msgspec.Struct, frozen=True):
@@ -360,6 +368,8 @@ def _element(owner: Place, no: int, offset: int, width: int) -> Place | None:
     rule, is_undo = owner.rule, offset >= width
     index = offset - width if is_undo else offset
     assert rule is not None
+    if rule.growth is not None and rule.growth.cases:
+        rule = rule.growth.cases[index].step
     if is_undo:
         if rule.undo is None:
             return None

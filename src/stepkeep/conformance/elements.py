@@ -1,4 +1,4 @@
-"""Follows the elements of maps and loops: which may be planned, and what their ends make necessary for their owner.
+"""Follows elements of maps, loops and choices: which may be planned, and what their ends require of their owner.
 
 It knows how many elements an owner has from the record of its growth, and everything else from the pinned definition.
 What an expression came to is not in a log, so a loop may go on or end after each element. `reenact.py` calls it.
@@ -22,6 +22,8 @@ class Owner:
 
     def __init__(self, rule: GrowthRule, count: int, at: int) -> None:
         self.rule, self.count = rule, count
+        self.case: int | None = None
+        """The case that a choice took; None for a map or a loop, and where the log does not tell."""
         self.planned = self.settled = self.failed = 0
         self.last_failed = False
         self.deadline = None if rule.deadline is None else at + rule.deadline
@@ -41,6 +43,8 @@ class Owner:
             return self.planned
         if self.rule.kind == "map":
             return min(self.count, self.settled + self.rule.in_flight)
+        if self.rule.kind == "switch":
+            return min(self.count, 1)
         return min(self.rule.max, self.settled + 1)
 
     @property
@@ -81,7 +85,12 @@ class Elements:
         if type(count) is not int or not 0 <= count <= most:
             yield Code.CAUSE, f"its cause must say how many elements it has, 0 to {most}: metadata.detail.plan_grown"
             count = 0
-        self.owners[place.no] = Owner(rule, count, line.at)
+        owner = self.owners[place.no] = Owner(rule, count, line.at)
+        if rule.kind == "switch" and count:
+            owner.case = record.get("case") if isinstance(record, dict) else None
+            if type(owner.case) is not int or not 0 <= owner.case < rule.max:
+                yield Code.CAUSE, f"its cause must say which case it takes, 0 to {rule.max - 1}: plan_grown.case"
+                owner.case = None
         self.due.add(place.no)
 
     def begin_unseen(self, place: Place, line: Line, asked: Mapping[str, Any]) -> None:
@@ -99,7 +108,13 @@ class Elements:
         if owner is None or place.index is None:
             yield Code.DEFINITION, "it is planned, but its owner has not begun"
             return
-        if place.index != owner.planned:
+        if owner.rule.kind == "switch":
+            if owner.case not in (None, place.index):
+                yield (
+                    Code.DEFINITION,
+                    f"case {place.index} is planned, but its cause says that case {owner.case} is taken",
+                )
+        elif place.index != owner.planned:
             yield Code.CREATION, f"it is planned where {place.index} is {owner.planned} by the order of the list"
         if owner.planned >= owner.may_plan:
             said = f"{owner.planned} elements are planned and {owner.settled} have settled"
@@ -123,7 +138,7 @@ class Elements:
             owner.stopped_at = line.at
 
     def _is_over(self, owner: Owner) -> bool:
-        if owner.rule.kind == "loop":
+        if owner.rule.kind != "map":
             return owner.failed > 0
         return owner.failed > owner.tolerated and (owner.rule.early_stop or owner.settled == owner.count)
 

@@ -35,6 +35,8 @@ START_DELAY = (0, 3_650 * DAY)
 MAX_WIDTH = 10_000
 """How many elements a map or a loop has at most."""
 MAX_IN_FLIGHT = 1_000
+MAX_CASES = 100
+"""How many cases a choice has at most."""
 MAX_GATHERED = 100
 """How many messages a wait takes at most."""
 MESSAGE_TTL = (MILLISECOND, 365 * DAY)

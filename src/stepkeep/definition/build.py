@@ -160,12 +160,25 @@ def _step(
         output_schema=msgspec.UNSET if step.output_schema is None else step.output_schema,
         on_exhausted=kernel.OnExhausted.HOLD if step.on_exhausted == "hold" else msgspec.UNSET,
         pre=pre or msgspec.UNSET,
-        growth=_growth(step),
+        growth=_growth(step, policy, handlers),
         child=_child(step.workflow),
     )
 
 
-def _growth(step: StepBlock) -> kernel.Growth | msgspec.UnsetType:
+def _growth(step: StepBlock, policy: OnFailure, handlers: Registry | None) -> kernel.Growth | msgspec.UnsetType:
+    if step.switch is not None:
+        cases = [
+            # A case has the name of its step: its undo reads its output as that of the step.
+            (case, _step(case.model_copy(update={"name": step.name}), place + 1, (), policy, handlers))
+            for place, case in enumerate(step.switch)
+        ]
+        return kernel.Switch(
+            max=len(cases),
+            cases=tuple(
+                kernel.Case(name=case.name, when=case.if_, step=msgspec.structs.replace(built, condition=None))
+                for case, built in cases
+            ),
+        )
     if step.map is not None:
         block = step.map
         share = block.tolerate if isinstance(block.tolerate, float) else None

@@ -15,6 +15,7 @@ from stepkeep.definition.growth import check_growth
 from stepkeep.definition.http_headers import complaints
 from stepkeep.definition.json_schema import schema_findings
 from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.switches import check_cases
 from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.written import CommandBlock, HttpBlock, RuleBlock, StepBlock, UndoBlock, WorkflowBlock
 
@@ -23,7 +24,7 @@ _RULE_KINDS = ("check", "command", "uses")
 _RULE_KEYS = {"with": ("command", "uses"), "timeout": ("command", "uses"), "silent": ("command",)}
 """Which kinds of rules a key applies to."""
 
-_KINDS = (*_WORK, "approval", "wait", "sleep", "workflow")
+_KINDS = (*_WORK, "approval", "wait", "sleep", "workflow", "switch")
 
 # Keys that only apply to a step with a handler.
 _FOR_WORK = {
@@ -71,6 +72,13 @@ _FOR_CHILDREN = {
 }
 """Keys that mean nothing for a step that starts another workflow."""
 
+_FOR_SWITCH = dict.fromkeys(_FOR_WORK, "Write it at a case.") | {
+    "hold": "Put an `approval` before it.",
+    "map": "Give it to a step before or behind it.",
+    "repeat": "Give it to a step before or behind it.",
+}
+"""Keys that mean nothing for a step that chooses between cases."""
+
 
 def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
     """Every problem of one step that is visible without the others."""
@@ -96,6 +104,10 @@ def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
     yield from _one_moment(step, path)
     if step.map is not None or step.repeat is not None:
         yield from check_growth(step, kinds, written, path)
+    yield from check_cases(step, path)
+    for place, case in enumerate(step.switch or ()):
+        if case.switch is None:
+            yield from check_step(case, (*path, "switch", place))
 
 
 def _schemas(step: StepBlock, path: Path) -> Iterator[Finding]:
@@ -168,6 +180,9 @@ def check_handlers(
         blocks.append(((*path, "undo"), step.undo))
     for key, rules in rules_of(step).items():
         yield from check_rule_handlers(rules, (*path, key), handlers, all_known=all_known)
+    for place, case in enumerate(step.switch or ()):
+        at = (*path, "switch", place)
+        yield from check_handlers(case, at, handlers, all_known=all_known, declared=declared)
     for at, block in blocks:
         if all_known:
             yield from _known(block, at, handlers)
@@ -244,6 +259,9 @@ def _misplaced(kind: str, written: set[str], path: Path) -> Iterator[Finding]:
     for key, hint in _FOR_CHILDREN.items() if kind == "workflow" else ():
         if key in written:
             yield Finding((*path, key), f"`{key}` means nothing for `workflow`.", hint, key=True)
+    for key, hint in _FOR_SWITCH.items() if kind == "switch" else ():
+        if key in written:
+            yield Finding((*path, key), f"`{key}` means nothing for `switch`.", hint, key=True)
     if kind in {"command", "http", "agent"} and "transactional" in written:
         said = f"`transactional` is for Python handlers (`uses`), not for `{kind}`."
         yield Finding((*path, "transactional"), said, key=True)

@@ -28,7 +28,7 @@ from stepkeep.definition.expressions import (
 from stepkeep.definition.findings import Finding, shown
 from stepkeep.definition.template_text import OPENING, Embedded, split
 from stepkeep.errors import ExpressionError
-from stepkeep.kernel.definition import Definition, StepDefinition
+from stepkeep.kernel.definition import Definition, StepDefinition, Switch
 from stepkeep.kernel.payloads import MADE_HERE, read_reference
 from stepkeep.kernel.plan import ConditionView
 from stepkeep.kernel.states import StepState
@@ -401,11 +401,16 @@ def known_of(definition: Definition) -> _Known:
         conditions = sum(step.condition is not None for step in definition.steps)
         conditions += sum(step.wait is not None and step.wait.length is not msgspec.UNSET for step in definition.steps)
         conditions += sum(_has_facts(step) for step in definition.steps)
-        conditions += sum(step.growth is not msgspec.UNSET for step in definition.steps)
+        conditions += sum(_of_growth(step) for step in definition.steps)
         if len(_recent) >= 32:
             _recent.clear()
         known = _recent[id(definition)] = _Known(definition, scopes, conditions)
     return known
+
+
+def _of_growth(step: StepDefinition) -> int:
+    growth = step.growth
+    return growth.max if isinstance(growth, Switch) else growth is not msgspec.UNSET
 
 
 def _has_facts(step: StepDefinition) -> bool:

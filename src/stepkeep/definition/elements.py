@@ -1,4 +1,4 @@
-"""Expressions of maps and loops: the list of a map, the condition of a loop, and the inputs of their elements.
+"""Expressions of maps, loops and choices: the list of a map, conditions, and the inputs of elements.
 
 An element of a map reads `item` and `index`; an element of a loop reads `last`, the output of the element before it
 (null for the first), and `index`. The kernel evaluates lists and conditions while a transaction holds locks, within the
@@ -19,7 +19,7 @@ from stepkeep.definition.expression_limits import CostBudget, condition_cost
 from stepkeep.definition.expressions import Expression, Template, compile_template
 from stepkeep.definition.findings import shown
 from stepkeep.errors import ExpressionError
-from stepkeep.kernel.definition import Definition, Loop, Map, StepDefinition
+from stepkeep.kernel.definition import Definition, Loop, Map, StepDefinition, Switch
 from stepkeep.kernel.payloads import MADE_HERE, read_reference
 from stepkeep.kernel.plan import ConditionView
 
@@ -37,7 +37,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class CompiledGrowth:
-    """The list of a map or the condition of a loop, implementing the kernel's `Grower` protocol."""
+    """The list of a map, the condition of a loop or those of a choice, implementing the kernel's `Grower` protocol."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class CompiledGrowth:
         growth = step.growth
         self._over: Template | None = None
         self._test: Expression | None = None
+        self._cases: list[Expression | None] = []
         self._is_until = isinstance(growth, Loop) and growth.until is not None
         if isinstance(growth, Map):
             self._over = compile_template(growth.over, known.scopes.template)
@@ -60,6 +61,12 @@ class CompiledGrowth:
         elif isinstance(growth, Loop):
             self._test = compile_truth(growth.until or growth.as_long_as or "false", known.scopes.loop_condition)
             self.reads, self.reads_input = self._test.references, self._test.uses_input
+        elif isinstance(growth, Switch):
+            scope = known.scopes.condition
+            self._cases = [None if one.when is None else compile_truth(one.when, scope) for one in growth.cases]
+            tests = [test for test in self._cases if test is not None]
+            self.reads = frozenset[str]().union(*(test.references for test in tests))
+            self.reads_input = any(test.uses_input for test in tests)
 
     def items(self, view: ConditionView) -> tuple[int, bytes]:
         """The number of items, and their JSON; raises ExpressionError if there is no list."""
@@ -73,10 +80,19 @@ class CompiledGrowth:
         """Whether another element follows; raises ExpressionError if that is neither true nor false."""
         assert self._test is not None
         context = self._context(view) | {"index": view.index, "last": self._opened_last(view.last)}
-        found = self._test.evaluate(context, self._budget())
+        return self._holds(self._test, context) is not self._is_until
+
+    def chosen(self, view: ConditionView) -> int | None:
+        """The first case whose condition holds; raises ExpressionError if one before it is neither true nor false."""
+        context = self._context(view)
+        holds = (place for place, test in enumerate(self._cases) if test is None or self._holds(test, context))
+        return next(holds, None)
+
+    def _holds(self, test: Expression, context: Mapping[str, Any]) -> bool:
+        found = test.evaluate(context, self._budget())
         if not isinstance(found, bool):
-            raise ExpressionError(f"`{self._test.source}` comes to {shown(found)}, not to true or false.")
-        return found is not self._is_until
+            raise ExpressionError(f"`{test.source}` comes to {shown(found)}, not to true or false.")
+        return found
 
     def join(self, outputs: Sequence[bytes | None]) -> bytes:
         """The outputs as one list, in order; an element without one has null. Raises ExpressionError."""

@@ -19,8 +19,9 @@ from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path
 from stepkeep.definition.gates import gate_advice
 from stepkeep.definition.graph import Ancestry
 from stepkeep.definition.literal_secrets import literal_secrets
-from stepkeep.definition.written import WorkflowBlock
-from stepkeep.kernel.definition import Definition, Effect, StepDefinition
+from stepkeep.definition.switches import case_advice
+from stepkeep.definition.written import StepBlock, WorkflowBlock
+from stepkeep.kernel.definition import Definition, Effect, StepDefinition, templates_of
 from stepkeep.kernel.states import OnFailure, StepState
 
 MANY_STEPS = 10
@@ -47,7 +48,25 @@ def lint(written: WorkflowBlock, definition: Definition, ancestry: Ancestry) -> 
         *_failure_that_is_never_seen(definition),
         *_literal_secrets(written),
         *_look_alikes(written),
+        *(advice for number, step in enumerate(written.steps) for advice in case_advice(step, _at(number))),
     ]
+
+
+def _work(definition: Definition) -> Iterator[tuple[Path, StepDefinition]]:
+    """The steps that workers run, with their places: the cases of a choice stand for their step."""
+    for number, step in enumerate(definition.steps):
+        templates = templates_of(step)
+        for place, one in enumerate(templates):
+            yield _at(number) if one is step else ("steps", number, "switch", place), one
+
+
+def _blocks(written: WorkflowBlock) -> Iterator[tuple[Path, StepBlock]]:
+    """The same, as they are written."""
+    for number, step in enumerate(written.steps):
+        if step.switch is None:
+            yield _at(number), step
+        for place, case in enumerate(step.switch or ()):
+            yield ("steps", number, "switch", place), case
 
 
 def _at(number: int, *rest: str) -> Path:
@@ -63,11 +82,11 @@ def _run_without_timeout(written: WorkflowBlock) -> Iterator[Finding]:
 
 def _step_without_timeout(written: WorkflowBlock, definition: Definition) -> Iterator[Finding]:
     """Guideline 1: set timeouts for everything."""
-    for number, (step, built) in enumerate(zip(written.steps, definition.steps, strict=True)):
+    for (at, step), (_, built) in zip(_blocks(written), _work(definition), strict=True):
         said_by_handler = built.timeout != StepDefinition(name="", order=0).timeout
         if built.executor is not None and step.timeout is None and not said_by_handler:
             said = f"Step `{step.name}` has no `timeout` of its own; each attempt may take 5m."
-            yield Finding(_at(number, "name"), said, "Add the time it should need at most.")
+            yield Finding((*at, "name"), said, "Add the time it should need at most.")
 
 
 def _wait_without_deadline(definition: Definition) -> Iterator[Finding]:
@@ -116,15 +135,15 @@ def _deadline_beyond_timeout(definition: Definition) -> Iterator[Finding]:
 def _write_without_undo(definition: Definition) -> Iterator[Finding]:
     """Guideline 3: compensations are for mutations, so a mutation needs one. An unknown effect counts as a write."""
     unstated = unstated_writes(definition)
-    for number, step in enumerate(definition.steps):
+    for at, step in _work(definition):
         if step.undo is not None:
             continue
         if step.effect is Effect.WRITE:
             said = f"Step `{step.name}` changes something and has no `undo`: a rollback stays partial."
-            yield Finding(_at(number, "effect"), said, "Add one, or say `effect: irreversible`.", key=True)
-        elif step.name in unstated:
+            yield Finding((*at, "effect"), said, "Add one, or say `effect: irreversible`.", key=True)
+        elif step.effect is Effect.UNKNOWN and step.name in unstated:
             said = f"Step `{step.name}` has neither `undo` nor `effect`: it counts as a write that is not undone."
-            yield Finding(_at(number, "name"), said, "Add an `undo`, or say `effect: read` if it changes nothing.")
+            yield Finding((*at, "name"), said, "Add an `undo`, or say `effect: read` if it changes nothing.")
 
 
 def unstated_writes(definition: Definition) -> frozenset[str]:
@@ -136,22 +155,22 @@ def unstated_writes(definition: Definition) -> frozenset[str]:
         return frozenset()
     last = {step.name for step in definition.steps} - {e.step for step in definition.steps for e in step.depends_on}
     exempt = last if len(last) == 1 and not definition.rules else frozenset[str]()
-    return frozenset(step.name for step in definition.steps if step.effect is Effect.UNKNOWN) - exempt
+    return frozenset(step.name for step in definition.work if step.effect is Effect.UNKNOWN) - exempt
 
 
 def _irreversible_without_approval(definition: Definition, ancestry: Ancestry) -> Iterator[Finding]:
     """Guideline 7: use approval gates for irreversible actions."""
     gates = [step.name for step in definition.steps if step.approval is not None]
-    for number, step in enumerate(definition.steps):
+    for at, step in _work(definition):
         guarded = any(ancestry.precedes(gate, step.name) for gate in gates)
         if step.effect is Effect.IRREVERSIBLE and not guarded:
             said = f"Step `{step.name}` cannot be taken back and no gate approves it."
-            yield Finding(_at(number, "effect"), said, "Put an `approval` step before it.", key=True)
+            yield Finding((*at, "effect"), said, "Put an `approval` step before it.", key=True)
 
 
 def _nothing_to_take_back(definition: Definition) -> Iterator[Finding]:
     """Guideline 4: a failure path that leads nowhere."""
-    if definition.on_failure is OnFailure.COMPENSATE and not any(step.undo for step in definition.steps):
+    if definition.on_failure is OnFailure.COMPENSATE and not any(step.undo for step in definition.work):
         said = "`on_failure: compensate` has nothing to take back: no step has an `undo`."
         yield Finding(("on_failure",), said, "Add `undo` to the steps that change something.")
 
@@ -169,7 +188,7 @@ def _condition_that_skips_others(definition: Definition) -> Iterator[Finding]:
 
 def _look_alikes(written: WorkflowBlock) -> Iterator[Finding]:
     """No guideline of the seed: `${ … }` and `{{ … }}` are taken as text, and other tools read them."""
-    for number, step in enumerate(written.steps):
+    for at, step in _blocks(written):
         parts = {"with": step.with_, "command": step.command, "http": step.http}
         for key, part in parts.items():
             value = part.model_dump() if isinstance(part, BaseModel) else part
@@ -177,7 +196,7 @@ def _look_alikes(written: WorkflowBlock) -> Iterator[Finding]:
                 if (found := LOOK_ALIKE.search(text)) is not None:
                     said = f"`{found[0][:60]}` in step `{step.name}` is taken as text, not as an expression."
                     hint = f"Write `${{{{ {found[1] or found[2]} }}}}` if you mean the value."
-                    yield Finding(_at(number, key), said, hint, key=True)
+                    yield Finding((*at, key), said, hint, key=True)
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -195,8 +214,8 @@ def _texts(value: object) -> Iterator[str]:
 
 def _literal_secrets(written: WorkflowBlock) -> Iterator[Finding]:
     """No guideline of the seed: a secret in a definition is stored forever."""
-    for number, step in enumerate(written.steps):
-        yield from literal_secrets(step, _at(number))
+    for at, step in _blocks(written):
+        yield from literal_secrets(step, at)
 
 
 def skip_cascades(definition: Definition) -> Iterator[tuple[int, str, list[str]]]:

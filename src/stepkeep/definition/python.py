@@ -101,6 +101,25 @@ class HandlerOptions(WorkOptions, total=False):
     inputs: Any
 
 
+class CaseOptions(TypedDict, total=False):
+    """The options of a case of a choice."""
+
+    if_: Condition
+    inputs: Any
+    description: str
+    timeout: Duration
+    retry: Retry
+    undo: Function | str | Mapping[str, Any]
+    effect: Literal["read", "write", "irreversible"]
+    compensate_when: Literal["succeeded", "attempted"]
+    post: Sequence[Rule]
+    rules: Sequence[Rule]
+    input_schema: Mapping[str, Any]
+    output_schema: Mapping[str, Any]
+    capabilities: Sequence[str]
+    queue: str
+
+
 class Workflow:
     """A workflow in the making.
 
@@ -371,6 +390,23 @@ class Workflow:
         block = {"name": workflow, **{key: value for key, value in given.items() if value is not None}}
         return self._add(name, {"workflow": block}, options)
 
+    def case(self, name: str, handler: Function | str, /, **options: Unpack[CaseOptions]) -> Mapping[str, Any]:
+        """One case of a choice: a handler, and the condition `if_=` under which it is taken. See `switch`."""
+        uses = handler if isinstance(handler, str) else name_of(handler, self.registry)
+        return self._block(name, {"uses": uses}, options)
+
+    def switch(self, name: str, /, *cases: Mapping[str, Any], **options: Unpack[StepOptions]) -> StepRef:
+        """Run one of these cases: the first whose condition holds. A last case without a condition is the default.
+
+        The output is that of the case. The others leave nothing in the record.
+
+        >>> flow = Workflow("payout")
+        >>> big = flow.case("transfer", "bank.transfer", if_=flow.input.amount > 1000)
+        >>> paid = flow.switch("pay", big, flow.case("card", "card.charge"))
+        """
+        given = [arguments.mapping("a case", case) for case in cases]
+        return self._add(name, {"switch": given}, options)
+
     def definition(self) -> Definition:
         """The canonical definition, or DefinitionError with every problem and the line of its call."""
         return accepted(self.check())
@@ -390,6 +426,12 @@ class Workflow:
         return examine(self.document(), self._calls, self.registry, all_known=False)
 
     def _add(self, name: str, work: Mapping[str, Any], options: Mapping[str, Any]) -> StepRef:
+        self._steps.append(self._block(name, work, options))
+        self._calls.steps.append(_caller())
+        return StepRef(name)
+
+    def _block(self, name: str, work: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+        """A step or a case as a YAML file would have it."""
         step = {"name": name, **work}
         for key, value in options.items():
             match key:
@@ -415,9 +457,7 @@ class Workflow:
                     step[f"{key}="] = value
                 case _:
                     step[key] = value
-        self._steps.append({key: _plain(value) for key, value in step.items()})
-        self._calls.steps.append(_caller())
-        return StepRef(name)
+        return {key: _plain(value) for key, value in step.items()}
 
     def _rules(self, key: str, rules: Sequence[Rule]) -> list[Any]:
         """Rules as YAML would give them: a function, alone or in `uses`, is named."""

@@ -83,6 +83,10 @@ def _in_step(step: StepBlock, path: Path, scopes: Scopes, ancestry: Ancestry | N
         for key, text in (("until", step.repeat.until), ("while", step.repeat.while_)):
             if text is not None:
                 yield from _truth(text, (*path, "repeat", key), scopes.loop_condition, who, earlier)
+    for place, case in enumerate(step.switch or ()):
+        if case.switch is None:
+            # To its own expressions, a case is the step.
+            yield from _in_step(case.model_copy(update={"name": step.name}), (*path, "switch", place), scopes, ancestry)
     yield from _work(step, path, inputs, who, earlier)
     for key, rules in rules_of(step).items():
         is_first = key == "pre"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stepkeep.definition.json_schema import reference_of
 from stepkeep.errors import InvalidInput
-from stepkeep.kernel.definition import Definition, Rule, StepDefinition, encode_definition
+from stepkeep.kernel.definition import Definition, Rule, StepDefinition, Switch, encode_definition
 
 MAX_RESOLVED_BYTES = 8 * 1024 * 1024
 """How large a definition with all its schemas may be."""
@@ -40,7 +40,7 @@ def references_in(definition: Definition) -> dict[str, str]:
 def _places(definition: Definition) -> Iterator[tuple[str, Any]]:
     yield "`input_schema` of the workflow", definition.input_schema
     yield from (("`output_schema` of the workflow", rule.schema) for rule in definition.rules)
-    for step in definition.steps:
+    for step in definition.work:
         yield f"`input_schema` of step `{step.name}`", step.input_schema
         yield f"`output_schema` of step `{step.name}`", step.output_schema
         if step.undo is not None:
@@ -77,7 +77,11 @@ def _step(step: StepDefinition, put: Any) -> StepDefinition:
     undo = step.undo
     if undo is not None:
         undo = replace(undo, input_schema=put(undo.input_schema))
-    return replace(step, input_schema=put(step.input_schema), output_schema=put(step.output_schema), undo=undo)
+    growth = step.growth
+    if isinstance(growth, Switch):
+        growth = replace(growth, cases=tuple(replace(case, step=_step(case.step, put)) for case in growth.cases))
+    own = {"input_schema": put(step.input_schema), "output_schema": put(step.output_schema)}
+    return replace(step, undo=undo, growth=growth, **own)
 
 
 def decode_schema(document: bytes) -> dict[str, Any]:

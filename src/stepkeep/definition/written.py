@@ -355,6 +355,9 @@ class StepBlock(Block):
     map: Annotated[MapBlock | None, _short("over", MapBlock)] = None
     repeat: Annotated[RepeatBlock | None, given(RepeatBlock)] = None
     workflow: Annotated[ChildBlock | None, _short("name", ChildBlock)] = None
+    switch: Annotated[list[StepBlock] | None, given(list[Any])] = Field(
+        default=None, min_length=1, max_length=bounds.MAX_CASES
+    )
     with_: Any = Field(default=None, alias="with")
     input_schema: Annotated[JsonSchema | None, given(JsonSchema)] = None
     output_schema: Annotated[JsonSchema | None, given(JsonSchema)] = None

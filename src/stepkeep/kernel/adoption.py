@@ -196,9 +196,7 @@ def _have_effects(plan: Plan, rows: Mapping[int, Step], owner: int) -> bool:
     segment = plan.steps[owner].segment
     assert segment is not None
     elements = [row for no, row in rows.items() if segment.first <= no < segment.first + segment.width]
-    return any(
-        _had_effect(row, plan.steps[owner]) and not _is_undone(rows.get(plan.undo_no(row.no))) for row in elements
-    )
+    return any(_had_effect(row, plan.at(row.no)) and not _is_undone(rows.get(plan.undo_no(row.no))) for row in elements)
 
 
 def _is_undone(undo: Step | None) -> bool:

@@ -419,13 +419,33 @@ class Loop(_Value, frozen=True, kw_only=True, tag_field="kind", tag="loop"):
     deadline: int | None = None
 
 
-Growth = Map | Loop
+class Case(_Value, frozen=True, kw_only=True):
+    """One branch of a choice: its name, its condition, and what it does. `when` is None for the default."""
+
+    name: str
+    step: StepDefinition
+    when: str | None = None
+
+
+class Switch(_Value, frozen=True, kw_only=True, tag_field="kind", tag="switch"):
+    """One element: the first of these cases whose condition holds. `max` is how many cases there are."""
+
+    max: int
+    cases: tuple[Case, ...]
+
+    @property
+    def deadline(self) -> int | None:
+        """A choice has no deadline of its own: its case has a timeout."""
+        return None
+
+
+Growth = Map | Loop | Switch
 """How a step adds steps to the plan of its run."""
 
 
 class StepDefinition(_Value, frozen=True, kw_only=True):
-    """One step. Exactly one of `executor`, `approval`, `wait` and `child` is set; `hold` asks for approval before
-    it may run."""
+    """One step. Exactly one of `executor`, `approval`, `wait`, `child` and a `growth` that chooses is set; `hold` asks
+    for approval before it may run."""
 
     name: str
     order: int
@@ -522,10 +542,21 @@ class Definition(_Value, frozen=True, kw_only=True):
         return () if self.hooks is msgspec.UNSET else self.hooks
 
     @property
+    def work(self) -> tuple[StepDefinition, ...]:
+        """The steps, each choice replaced by what its cases do."""
+        return tuple([one for step in self.steps for one in templates_of(step)])
+
+    @property
     def compensates(self) -> bool:
         """Whether a failure of this workflow can start a rollback."""
         policies = {self.on_failure, *(step.on_failure for step in self.steps)}
         return self.compensate_always or OnFailure.COMPENSATE in policies
+
+
+def templates_of(step: StepDefinition) -> tuple[StepDefinition, ...]:
+    """What workers run for this step: the step itself, or the cases of a choice."""
+    growth = step.growth
+    return tuple([case.step for case in growth.cases]) if isinstance(growth, Switch) else (step,)
 
 
 _encoder = msgspec.json.Encoder(order="sorted")

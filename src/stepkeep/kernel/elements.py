@@ -1,4 +1,5 @@
-"""Elements: the steps that a map or a loop adds to the plan of its run, and what their ends mean for their owner.
+"""Elements: the steps that a map, a loop or a choice adds to the plan of its run, and what their ends mean for their
+owner.
 
 The owner awaits its elements; an element's failure is told to the owner, never to the run. Of a map at most
 `in_flight` elements are unsettled, so that a decision reads one element and its owner, however long the list is. The
@@ -13,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.errors import ExpressionError
-from stepkeep.kernel.definition import Loop, Map
+from stepkeep.kernel.definition import Loop, Map, Switch
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.failure import CHILDREN, DEADLINE, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
@@ -24,38 +25,45 @@ from stepkeep.kernel.states import STEP_TERMINAL, Category, StepState
 from stepkeep.kernel.stopping import cancel_step
 from stepkeep.kernel.tables import StepTrigger
 
+NO_CASE = "no condition of its cases holds, and it has no default"
 OUT_OF_TIME = "its elements did not end before the deadline"
 
 
 def grow(draft: Draft, step: Step, of: int | None = None) -> Settled | None:
-    """Open a step that owns elements: fix how many a map has, and add the first ones."""
+    """Open a step that owns elements: fix how many a map has, or which case a choice takes, and add the first ones."""
     planned = draft.planned(step)
     growth, grower = planned.growth, planned.grower
     assert growth is not None
     assert grower is not None
     deadline = None if growth.deadline is None else draft.now + growth.deadline
-    count, items, wrong = 1, None, None
+    count, items, wrong, case = 1, None, None, None
     try:
         if isinstance(growth, Map):
             count, items = grower.items(view_of(draft, grower))
             if count > growth.max:
                 wrong = f"its list has {count} items, and it takes at most {growth.max}"
+        elif isinstance(growth, Switch):
+            case = grower.chosen(view_of(draft, grower))
+            wrong = NO_CASE if case is None else None
         elif growth.as_long_as is not None and not grower.goes_on(view_of(draft, grower, index=0)):
             count = 0
     except ExpressionError as error:
         wrong = f"its elements cannot be told: {error}"
     if wrong is not None:
         count = 0
-    _record(draft, planned.name, count, payload_digest(items))
+    _record(draft, planned.name, count, payload_digest(items), case)
     started = draft.move(
         replace(step, unmet=count),
         StepTrigger.CHILDREN_STARTED,
         of=of,
         due_at=deadline,
-        note=replace(step.note or Note(), grown=Grown(count=count, deadline=deadline)),
+        note=replace(step.note or Note(), grown=Grown(count=count, deadline=deadline, case=case)),
     )
     if wrong is not None:
         return fail_for_good(draft, started, CHILDREN, Category.VALIDATION, wrong)
+    if case is not None:
+        _add(draft, planned, case)
+        return None
     first = min(count, growth.in_flight) if isinstance(growth, Map) else count
     for index in range(first):
         _add(draft, planned, index)
@@ -80,6 +88,8 @@ def element_settled(draft: Draft, element: PlannedStep, news: Settled) -> Settle
     growth = draft.planned(owner).growth
     if isinstance(growth, Map):
         return _map_goes_on(draft, owner, grown, growth)
+    if isinstance(growth, Switch):
+        return _case_ended(draft, owner, grown, news)
     assert isinstance(growth, Loop)
     return _loop_goes_on(draft, owner, grown, growth, news)
 
@@ -163,12 +173,19 @@ def _next_of_loop(draft: Draft, owner: Step, grown: Grown) -> Settled | None:
     return None
 
 
-# -- both --------------------------------------------------------------------------------------------------------------
+# -- choices -----------------------------------------------------------------------------------------------------------
+def _case_ended(draft: Draft, owner: Step, grown: Grown, news: Settled) -> Settled | None:
+    if news.state is not StepState.SUCCEEDED:
+        return _stop(draft, owner, grown)
+    return _succeed(draft, _keep(draft, owner, grown), outputs_of(draft, [news.no])[0])
+
+
+# -- all ---------------------------------------------------------------------------------------------------------------
 def _add(draft: Draft, owner: PlannedStep, index: int) -> None:
     segment, run = owner.segment, draft.snapshot.run
     assert segment is not None
-    no = segment.element(index)
-    step = Step(tenant=run.tenant, run_id=run.id, no=no, queue=draft.plan.queues[owner.no], priority=run.priority)
+    no, queue = segment.element(index), draft.plan.element_queue(segment, index)
+    step = Step(tenant=run.tenant, run_id=run.id, no=no, queue=queue, priority=run.priority)
     draft.make_ready(draft.add(step), StepTrigger.DEPENDENCIES_MET, of=owner.no)
 
 
@@ -237,8 +254,9 @@ def _grown(owner: Step) -> Grown:
     return owner.note.grown
 
 
-def _record(draft: Draft, name: str, count: int, items: str | None) -> None:
-    """Add to the cause of the hops that follow: the plan has grown by `count` elements. `items` is a digest."""
-    cause = draft.causes[-1]
-    detail, told = cause.detail or {}, {"count": count} | ({} if items is None else {"items": items})
+def _record(draft: Draft, name: str, count: int, items: str | None, case: int | None) -> None:
+    """Add to the cause of the hops that follow: the plan has grown by `count` elements. `items` is a digest, `case` the
+    place of the case that a choice took."""
+    cause, more = draft.causes[-1], {"items": items, "case": case}
+    detail, told = cause.detail or {}, {"count": count} | {key: one for key, one in more.items() if one is not None}
     draft.causes[-1] = replace(cause, detail={**detail, "plan_grown": {**detail.get("plan_grown", {}), name: told}})

@@ -28,6 +28,7 @@ from stepkeep.kernel.definition import (
     Retry,
     Rules,
     StepDefinition,
+    Switch,
     Undo,
 )
 from stepkeep.kernel.policy import Policy
@@ -100,6 +101,10 @@ class Grower(Evaluated, Protocol):
 
     def goes_on(self, view: ConditionView) -> bool:
         """Whether another element of a loop follows."""
+        ...
+
+    def chosen(self, view: ConditionView) -> int | None:
+        """The first case of a choice whose condition holds; None if none does."""
         ...
 
     def join(self, outputs: Sequence[bytes | None]) -> bytes:
@@ -235,12 +240,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if segment is None:
             raise InvariantBroken(f"step {no} is not in the plan of {self.definition.name}")
         owner, index = self.steps[segment.owner], no - segment.first
+        if isinstance(owner.growth, Switch):
+            owner = _as_case(owner, owner.growth.cases[index % segment.width].step)
         if index < segment.width:
             return replace(
                 owner,
                 no=no,
                 name=element_name(owner.name, index),
-                queue=self.queues[owner.no],
+                queue=self.element_queue(segment, index),
                 on_failure=OnFailure.CONTINUE,
                 unmet=0,
                 dependents=(),
@@ -255,13 +262,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
                 index=index,
             )
         index -= segment.width
+        queue = self.queues[self.written_no(no)]
         return replace(
-            _undo(owner, len(self.steps), self.queues),
+            _undo(owner, len(self.steps), queue),
             no=no,
             name=f"undo:{element_name(owner.name, index)}",
             owner=owner.no,
             index=index,
         )
+
+    def element_queue(self, segment: Segment, index: int) -> int:
+        """The queue of an element: that of its owner, unless the elements of the segment differ."""
+        return self.queues[segment.owner if segment.queues is None else segment.queues + 2 * index]
 
     def undo_no(self, no: int) -> int:
         """The number of the undo step of a main step or an element, whether it has one or not."""
@@ -308,11 +320,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def written_no(self, no: int) -> int:
         """The number that the definition itself has for a step: for an element that of its owner, for its undo step the
-        one behind that. `queue_specs` is by these numbers."""
+        one behind that. The cases of a choice have numbers behind all others. `queue_specs` is by these numbers."""
         if no <= 2 * len(self.steps):
             return no
         segment = segment_at(self.segments, no)
         assert segment is not None
+        if segment.queues is not None:
+            index = no - segment.first
+            return segment.queues + 2 * (index % segment.width) + (index >= segment.width)
         return segment.owner + (len(self.steps) if no >= segment.first + segment.width else 0)
 
     def number(self, name: str) -> int | None:
@@ -344,7 +359,16 @@ def queue_specs(definition: Definition) -> tuple[QueueSpec | None, ...]:
     main = [_spec(step.executor, step.capabilities, step.queue) for step in steps]
     undo = [_undo_spec(step.undo, step) if step.undo else None for step in steps]
     check = QueueSpec(kind="rules", capabilities=definition.check_capabilities or ()) if definition.rules else None
-    return (*main, *undo, check)
+    cases = [case.step for step in steps if isinstance(step.growth, Switch) for case in step.growth.cases]
+    of_cases = [
+        spec
+        for case in cases
+        for spec in (
+            _spec(case.executor, case.capabilities, case.queue),
+            _undo_spec(case.undo, case) if case.undo else None,
+        )
+    ]
+    return (*main, *undo, check, *of_cases)
 
 
 def _undo_spec(undo: Undo, step: StepDefinition) -> QueueSpec | None:
@@ -378,7 +402,8 @@ def build_plan(
     ordered = laid_out(definition)
     size = len(ordered)
     numbers = {step.name: no for no, step in enumerate(ordered)}
-    segments = lay_out(2 * size + 1, [(no, step.growth.max) for no, step in enumerate(ordered) if step.growth])
+    widths = [(no, step.growth.max, isinstance(step.growth, Switch)) for no, step in enumerate(ordered) if step.growth]
+    segments = lay_out(2 * size + 1, widths)
     by_owner = {segment.owner: segment for segment in segments}
     followers: list[list[tuple[int, frozenset[StepState]]]] = [[] for _ in ordered]
     for no, step in enumerate(ordered):
@@ -411,7 +436,9 @@ def build_plan(
         )
         for no, step in enumerate(ordered)
     )
-    undos = {size + step.no: _undo(step, size, queues) for step in steps if step.definition.undo is not None}
+    undos = {
+        size + step.no: _undo(step, size, queues[size + step.no]) for step in steps if step.definition.undo is not None
+    }
     check = _check(definition, 2 * size, queues[2 * size]) if definition.rules else None
     hooks = {undo.name: undo.no for undo in undos.values() if undo.no - size not in by_owner}
     last = {check.name: check.no} if check else {}
@@ -461,7 +488,12 @@ def _gate(step: StepDefinition, definition: Definition, compile_facts: CompileFa
     return {"gate": gate, "facts": facts}
 
 
-def _undo(step: PlannedStep, size: int, queues: Sequence[int]) -> PlannedStep:
+def _as_case(owner: PlannedStep, case: StepDefinition) -> PlannedStep:
+    """The owner of a choice with what one of its cases does."""
+    return replace(owner, definition=case, executor=case.executor, timeout=case.timeout, retry=case.retry)
+
+
+def _undo(step: PlannedStep, size: int, queue: int) -> PlannedStep:
     undo = step.definition.undo
     assert undo is not None
     return PlannedStep(
@@ -470,7 +502,7 @@ def _undo(step: PlannedStep, size: int, queues: Sequence[int]) -> PlannedStep:
         phase=Phase.UNDO,
         definition=step.definition,
         executor=undo.executor,
-        queue=queues[size + step.no],
+        queue=queue,
         timeout=undo.timeout,
         retry=undo.retry,
         on_failure=OnFailure.CONTINUE,

@@ -140,7 +140,8 @@ class Grown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """The elements of a step that owns some: how many a map has or a loop has begun, and how many failed.
 
     `deadline` is the moment by which all must have ended. `category` and `error` are those of the last failure. Once it
-    `stops`, no further element begins, and the owner fails when the elements that workers hold have settled.
+    `stops`, no further element begins, and the owner fails when the elements that workers hold have settled. `case` is
+    the place of the case that a choice took.
     """
 
     count: int
@@ -149,6 +150,7 @@ class Grown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     category: Category | None = None
     error: str | None = None
     stops: bool = False
+    case: int | None = None
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

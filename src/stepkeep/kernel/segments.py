@@ -17,11 +17,16 @@ _ELEMENT = re.compile(r"(undo:)?(.+)\[(0|[1-9][0-9]{0,6})\]")
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False):
-    """The numbers of the elements of the step `owner`."""
+    """The numbers of the elements of the step `owner`.
+
+    Elements that differ have queues of their own: `queues` is the place of the first one, each is followed by that of
+    its undo step. None if all elements have the queue of their owner.
+    """
 
     owner: int
     first: int
     width: int
+    queues: int | None = None
 
     def element(self, index: int) -> int:
         return self.first + index
@@ -35,16 +40,19 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
         return self.first + 2 * self.width
 
 
-def lay_out(first: int, widths: Iterable[tuple[int, int]]) -> tuple[Segment, ...]:
-    """Segments one behind the other, for these owners with their widths.
+def lay_out(first: int, widths: Iterable[tuple[int, int, bool]]) -> tuple[Segment, ...]:
+    """Segments one behind the other, for these owners with their widths, and whether their elements differ.
 
-    >>> lay_out(7, [(0, 10), (2, 5)])[1]
-    Segment(owner=2, first=27, width=5)
+    The queues of elements that differ follow those of the other steps, which have one for each number below `first`.
+
+    >>> lay_out(7, [(0, 10, False), (2, 5, True)])[1]
+    Segment(owner=2, first=27, width=5, queues=7)
     """
-    found = []
-    for owner, width in widths:
-        found.append(Segment(owner, first, width))
+    found, queues = [], first
+    for owner, width, differ in widths:
+        found.append(Segment(owner, first, width, queues if differ else None))
         first = found[-1].end
+        queues += 2 * width * differ
     return tuple(found)
 
 

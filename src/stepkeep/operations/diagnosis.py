@@ -85,7 +85,11 @@ async def unserved_steps(transactor: Transactor, plan: Plan, *, tenant: str) -> 
     """One sentence for each step of a plan that no live worker could take now; one for all if none is alive."""
     staff = await read_staff(transactor.store, tenant)
     said: dict[str, None] = {}
-    for planned in (*plan.steps, *plan.undos.values()):
+    cases = [
+        plan.at(no) for one in plan.segments if one.queues is not None for no in range(one.first, one.first + one.width)
+    ]
+    hooks = [hook for case in cases if (hook := plan.undo_of(case.no)) is not None]
+    for planned in (*plan.steps, *plan.undos.values(), *cases, *hooks):
         queue = plan.queues[planned.no] if planned.segment is not None else planned.queue
         spec = staff.specs.get(queue)
         if spec is None:

@@ -25,7 +25,7 @@ from stepkeep.operations.pauses import NONE, Pauses
 from stepkeep.operations.pausing import Pause
 from stepkeep.operations.services import Known, Service, Wanted
 from stepkeep.operations.staffing import judge, queue_paused, start_command
-from stepkeep.operations.views import element_counts, is_sleep, waits_until
+from stepkeep.operations.views import case_taken, element_counts, is_sleep, waits_until
 
 LATE = 5 * SECOND
 """A timer that is overdue by so much was not swept: a live worker sweeps every second."""
@@ -297,8 +297,11 @@ def _elements(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     if is_sleep(scene.plan, step):
         return _asleep(scene, step, planned)
     told, ends = element_counts(step), waits_until(scene.run, step)
-    said = f"{planned.name} waits for its elements: {told['settled']} of {told['elements']} have settled"
-    said += f", {told['failed']} of them failed" if told["failed"] else ""
+    if (case := case_taken(step, planned)) is not None:
+        said = f"{planned.name} took {case}, and waits for it"
+    else:
+        said = f"{planned.name} waits for its elements: {told['settled']} of {told['elements']} have settled"
+        said += f", {told['failed']} of them failed" if told["failed"] else ""
     said += f"{by(scene.now, ends)}."
     return Cause(code=Why.OTHER, subject=planned.name, sentence=said, until=ends, command=("wait", scene.run.id))
 

@@ -37,7 +37,7 @@ class Lacking(NamedTuple):
 def lacking_of(plan: Plan, capabilities: Collection[str]) -> dict[int, Lacking]:
     """The steps of a plan that need other capabilities than these, by number."""
     found: dict[int, Lacking] = {}
-    if not any(step.capabilities or (step.undo and step.undo.capabilities) for step in plan.definition.steps):
+    if not any(step.capabilities or (step.undo and step.undo.capabilities) for step in plan.definition.work):
         return found
     for no, spec in enumerate(queue_specs(plan.definition)):
         asked = () if spec is None else spec.capabilities

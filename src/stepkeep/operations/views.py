@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from stepkeep.definition.conditions import render_output
 from stepkeep.errors import ExpressionError, InvalidInput, NotFound, PayloadSealed, Unreadable
 from stepkeep.kernel.decision import asked_names
-from stepkeep.kernel.definition import Loop
+from stepkeep.kernel.definition import Loop, Switch
 from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
-from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Attempt, Run, Step, is_exhausted
 from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.stopping import is_in_doubt
@@ -303,6 +303,7 @@ def _step(
         "worker": None if step.worker is None else workers.get(step.worker),
         "history": [_attempt(attempt, workers) for attempt in attempts],
         "states": [{"state": state, "at": instant(at)} for state, at in times],
+        **({} if (case := case_taken(step, planned)) is None else {"case": case}),
     }
 
 
@@ -386,6 +387,14 @@ def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
     if (rule := holding_rule(step)) is not None:
         waits["rule"] = rule
     return waits | {"until": instant(waits_until(run, step))}
+
+
+def case_taken(owner: Step, planned: PlannedStep) -> str | None:
+    """The name of the case that a choice took; None for every other step, and before it took one."""
+    grown, growth = None if owner.note is None else owner.note.grown, planned.growth
+    if not isinstance(growth, Switch) or grown is None or grown.case is None:
+        return None
+    return growth.cases[grown.case].name
 
 
 def element_counts(owner: Step) -> dict[str, int]:

@@ -14,13 +14,15 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from stepkeep.kernel.events import StepClaimed
+from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import is_exhausted
+from stepkeep.kernel.segments import read_element_name
 from stepkeep.kernel.states import STEP_TERMINAL, Phase, RunState, StepState
 from stepkeep.simulate import script
 from stepkeep.simulate.endings import Ending, ending_of
-from stepkeep.simulate.fates import Deviation, Fate, Part, Place, deviation, fates_of
+from stepkeep.simulate.fates import Deviation, Fate, Part, Place, case_place, deviation, fates_of
 from stepkeep.simulate.script import upcoming
-from stepkeep.simulate.world import Stage, World
+from stepkeep.simulate.world import Stage, World, cases_of
 
 Progress = Callable[[int, int], None]
 Offer = tuple[Place, Fate]
@@ -83,7 +85,7 @@ class Explorer:
     # -- the base path, and one deviation ----------------------------------------------------------------------------
     def _walk_base(self, sample: _Sample | None) -> int:
         """Walk the path without failures. Without a sample, only count what branches off."""
-        world, offered, asked = World.born(self._stage), 0, set[str]()
+        world, offered, asked = World.born(self._stage), 0, set[Place]()
         while not world.over and (coming := upcoming(world)) is not None:
             if not isinstance(coming.event, StepClaimed) or world.run.state is RunState.QUEUED:
                 for offer in self._first_offers(world):
@@ -92,16 +94,27 @@ class Explorer:
                         self._walk(self._take(world, offer), level=1)
             world.now = max(world.now, coming.at)
             decision = world.decide(coming.event)
-            for text in dict.fromkeys(self._stage.asked):
-                for offer in _condition_offers(text) if text not in asked else ():
+            for place in dict.fromkeys(self._stage.asked):
+                for offer in self._answers(place) if place not in asked else ():
                     offered += 1
                     if sample is not None and sample.takes():
                         self._walk(self._take(world, offer), level=1)
-                asked.add(text)
+                asked.add(place)
             world.apply(decision)
         if sample is not None:
             self._endings.insert(0, ending_of(world))
         return offered
+
+    def _answers(self, place: Place) -> list[Offer]:
+        """Every other answer to a condition or a choice than that of the base path."""
+        if place.part is Part.CONDITION:
+            return [(place, fate) for fate in (Fate.IS_FALSE, Fate.IS_BROKEN)]
+        assert isinstance(place.key, str)
+        cases = cases_of(self._stage.plan.steps[self._stage.plan.numbers[place.key]].definition)
+        offers = [(case_place(place.key, number), Fate.IS_TAKEN) for number in range(1, len(cases))]
+        if cases[-1].when is not None:
+            offers.append((place, Fate.IS_FALSE))
+        return [*offers, (place, Fate.IS_BROKEN)]
 
     def _first_offers(self, world: World) -> Iterator[Offer]:
         plan = self._stage.plan
@@ -120,20 +133,26 @@ class Explorer:
 
     # -- a second deviation --------------------------------------------------------------------------------------------
     def _second_offers(self, world: World) -> Iterator[Offer]:
-        """Second deviations: decisions about held steps, undo steps that fail, attempts in flight when the run stops,
-        and a cancel in between."""
+        """Second deviations: decisions about held steps, undo steps that fail, failures of a case that the base path
+        does not take, attempts in flight when the run stops, and a cancel in between."""
         plan, fresh = self._stage.plan, world.fresh
         world.fresh = []
         state = world.run.state
         for no in fresh:
             row = world.live.get(no)
-            if row is not None and (self._pairs or is_exhausted(row) or plan.at(no).phase is Phase.UNDO):
+            if row is not None and (self._pairs or is_exhausted(row) or self._is_other(world, plan.at(no))):
                 yield from (offer for offer in fates_of(plan.at(no), row.state) if offer[0] not in world.fates)
         if state in (RunState.STOPPING, RunState.COMPENSATING) and state not in world.seen:
             world.seen |= {state}
             if state is RunState.STOPPING:
                 yield from ((Place(Part.FLIGHT), fate) for fate in (Fate.STOPS, Fate.HEARS_NOTHING))
             yield Place(Part.RUN), Fate.CANCELLED
+
+    def _is_other(self, world: World, planned: PlannedStep) -> bool:
+        """Whether it is an undo step, or a case that this path takes and the base path does not."""
+        if planned.phase is Phase.UNDO or planned.owner is None or planned.index is None:
+            return planned.phase is Phase.UNDO
+        return case_place(planned.definition.name, planned.index) in world.fates
 
     def _walk_queue(self) -> None:
         queue, self._queue = self._queue, []
@@ -182,6 +201,9 @@ class Explorer:
         if place.part is Part.CONDITION:
             steps = [step.name for step in plan.steps if step.definition.condition == place.key]
             return deviation(place, fate, f"the condition of {_few(steps)}", steps[0])
+        if place.part is Part.CHOICE:
+            assert isinstance(place.key, str)
+            return deviation(place, fate, *_choice(plan, place.key))
         if place.part is Part.FLIGHT:
             return deviation(place, fate, "")
         assert isinstance(place.key, int)
@@ -299,6 +321,14 @@ class Explorer:
         self._tails.clear()
 
 
+def _choice(plan: Plan, key: str) -> tuple[str, str]:
+    """How a choice or a case of one is told, and the name of its step."""
+    if (named := read_element_name(key)) is None:
+        return key, key
+    _, step, case = named
+    return f"{step} takes {cases_of(plan.steps[plan.numbers[step]].definition)[case].name}", step
+
+
 class _Sample:
     """Answers True to `keep` of `total` questions, evenly spread."""
 
@@ -309,10 +339,6 @@ class _Sample:
         before = self._asked * self._keep // self._total
         self._asked += 1
         return self._asked * self._keep // self._total > before
-
-
-def _condition_offers(text: str) -> list[Offer]:
-    return [(Place(Part.CONDITION, text), fate) for fate in (Fate.IS_FALSE, Fate.IS_BROKEN)]
 
 
 def _sensible(world: World, offer: Offer) -> bool:

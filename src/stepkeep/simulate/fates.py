@@ -17,6 +17,7 @@ from msgspec import UNSET
 from stepkeep.kernel.definition import OnExhausted
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.retry import may_retry
+from stepkeep.kernel.segments import element_name
 from stepkeep.kernel.states import NEVER_RETRIED, Category, Phase, StepState
 
 
@@ -32,16 +33,21 @@ class Part(StrEnum):
     FIRST = "first"
     RULES = "rules"
     CONDITION = "condition"
+    CHOICE = "choice"
     FLIGHT = "flight"
     RUN = "run"
 
 
 class Place(NamedTuple):
     """A part of the step with this number. Conditions use their text as the key, because equal conditions have equal
-    results."""
+    results; choices use the name of their step, and their cases that of the element."""
 
     part: Part
     key: int | str = ""
+
+
+def case_place(step: str, case: int) -> Place:
+    return Place(Part.CHOICE, element_name(step, case))
 
 
 class Fate(StrEnum):
@@ -59,6 +65,7 @@ class Fate(StrEnum):
     BREAKS_RULES = "breaks_rules"
     IS_FALSE = "is_false"
     IS_BROKEN = "is_broken"
+    IS_TAKEN = "is_taken"
     STOPS = "stops"
     HEARS_NOTHING = "hears_nothing"
     CANCELLED = "cancelled"
@@ -87,6 +94,9 @@ WORDS = {
     (Part.RULES, Fate.LOSES_WORKERS): "{step} loses the workers that judge its rules",
     (Part.CONDITION, Fate.IS_FALSE): "{step} is false",
     (Part.CONDITION, Fate.IS_BROKEN): "{step} cannot be evaluated",
+    (Part.CHOICE, Fate.IS_TAKEN): "{step}",
+    (Part.CHOICE, Fate.IS_FALSE): "no condition of {step} holds",
+    (Part.CHOICE, Fate.IS_BROKEN): "a condition of {step} cannot be evaluated",
     (Part.FLIGHT, Fate.STOPS): "what is in flight stops when told",
     (Part.FLIGHT, Fate.HEARS_NOTHING): "what is in flight is fenced off",
     (Part.RUN, Fate.CANCELLED): "cancelled {step}",

@@ -121,7 +121,7 @@ def _by_step(endings: Iterable[Ending], field: str) -> dict[str, list[Ending]]:
 
 def _uncompensated(definition: Definition, endings: Sequence[Ending]) -> Iterator[Finding]:
     counted = [ending for ending in endings if ending.ended and not _was_wished(ending)]
-    steps = {step.name: step for step in definition.steps}
+    steps = _templates(definition)
     for name, left in _by_step(counted, "left").items():
         # An undo step that may fail is not a mistake of the definition.
         telling = [ending for ending in left if not ending.hooks_failed]
@@ -149,7 +149,7 @@ def _was_wished(ending: Ending) -> bool:
 
 def _in_doubt(definition: Definition, endings: Sequence[Ending]) -> Iterator[Finding]:
     counted = [ending for ending in endings if ending.ended and not _was_wished(ending) and not ending.hooks_failed]
-    undos = {step.name: step.undo for step in definition.steps}
+    undos = {name: step.undo for name, step in _templates(definition).items()}
     for name, doubtful in _by_step(counted, "in_doubt").items():
         paths = [ending.path for ending in doubtful]
         said = f"{name} may have done its work, and is not undone, when {_some(paths)}."
@@ -168,8 +168,13 @@ def _irreversible(definition: Definition, endings: Sequence[Ending]) -> Iterator
             yield _finding(Kind.IRREVERSIBLE, name, said, "Put it last, after everything that can fail.", paths)
 
 
+def _templates(definition: Definition) -> dict[str, StepDefinition]:
+    """What does the work of each step, by its name; of the cases of a choice, the one that has no undo."""
+    return {step.name: step for step in sorted(definition.work, key=lambda one: one.undo is None)}
+
+
 def _hooks_without_retry(definition: Definition) -> Iterator[Finding]:
-    for step in definition.steps:
+    for step in definition.work:
         if step.undo is not None and step.undo.retry.max_attempts == 1:
             said = f"The undo of {step.name} is tried once only: one bad moment leaves its effect behind."
             yield _finding(Kind.HOOK_WITHOUT_RETRY, step.name, said, "Give the hook a `retry`.")

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.definition import Definition, Loop, Map
 from stepkeep.kernel.states import StepState
 from stepkeep.simulate.endings import Ending
 from stepkeep.simulate.explore import Explorer, Progress
@@ -121,5 +121,5 @@ def simulate(
         longest=max((*walked.slowest, *walked.endings), key=lambda ending: ending.elapsed),
         unwalked=walked.unwalked,
         findings=tuple(findings(definition, every)),
-        bounded=tuple(planned.name for planned in stage.plan.steps if planned.segment is not None),
+        bounded=tuple(planned.name for planned in stage.plan.steps if isinstance(planned.growth, Map | Loop)),
     )

@@ -20,21 +20,24 @@ from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Decision, Involved, Snapshot
 from stepkeep.kernel.definition import (
     Approval,
+    Case,
     Definition,
     Effect,
     Loop,
     OnDeadline,
     StepDefinition,
+    Switch,
     Undo,
     Wait,
     digest_of,
     encode_definition,
 )
 from stepkeep.kernel.events import Event
-from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep, build_plan
+from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep, build_plan, queue_specs
 from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.segments import Segment
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, AttemptState, RunState, StepState
-from stepkeep.simulate.fates import Deviation, Fate, Part, Place
+from stepkeep.simulate.fates import Deviation, Fate, Part, Place, case_place
 
 TENANT, RUN_ID, WORKER = "simulate", "simulate", 1
 WALKED = 2
@@ -93,32 +96,51 @@ class Stage:
     def __init__(self, definition: Definition, given: bytes | None = None) -> None:
         definition, self.given = _with_plain_gates(_without_moments(without_jitter(definition))), given
         self.asking: World | None = None
-        self.asked: list[str] = []
+        self.asked: list[Place] = []
         self.work = 0
         self.plan: Plan = build_plan(
             definition,
             definition_id=1,
             digest=digest_of(encode_definition(definition)),
-            queues=range(1, 2 * len(definition.steps) + 2),
+            queues=range(1, len(queue_specs(definition)) + 1),
             compile_condition=lambda text, whose: Answered(compile_condition(text, whose), text, self),
             compile_policies=lambda _: (),
-            compile_growth=lambda step, _: WalkedGrowth(step),
+            compile_growth=self._growth,
         )
-        elements = [segment.element(index) for segment in self.plan.segments for index in range(WALKED)]
+        elements = [
+            segment.element(index)
+            for segment in self.plan.segments
+            for index in range(segment.width if cases_of(definition_of(self.plan, segment)) else WALKED)
+        ]
         self.outputs: dict[int, bytes | None] = dict.fromkeys((*range(self.plan.size), *elements))
         unstated, harmless = unstated_writes(definition), {Effect.READ, Effect.UNKNOWN}
-        acting = {
-            step.no
-            for step in self.plan.steps
-            if step.definition.effect not in harmless or step.definition.undo or step.name in unstated
-        }
-        self.effects = frozenset(
-            no for no in (*range(self.plan.size), *elements) if self._acts(self.plan.at(no), acting)
-        )
 
-    def _acts(self, planned: PlannedStep, acting: set[int]) -> bool:
-        """Whether a step may leave an effect; the owner of elements leaves none itself."""
-        return planned.segment is None and (planned.no if planned.owner is None else planned.owner) in acting
+        def acts(planned: PlannedStep) -> bool:
+            """Whether a step may leave an effect; the owner of elements leaves none itself."""
+            one = planned.definition
+            is_unstated = one.effect is Effect.UNKNOWN and one.name in unstated
+            return planned.segment is None and (one.effect not in harmless or one.undo is not None or is_unstated)
+
+        self.effects = frozenset(no for no in (*range(self.plan.size), *elements) if acts(self.plan.at(no)))
+
+    def _growth(self, step: StepDefinition, definition: Definition) -> WalkedGrowth | WalkedChoice:
+        if not (cases := cases_of(step)):
+            return WalkedGrowth(step)
+        tests = [None if one.when is None else compile_condition(one.when, definition) for one in cases]
+        return WalkedChoice(step.name, tests, self)
+
+    def fate(self, place: Place) -> Fate:
+        """What the path that asks has here; it goes well where none does."""
+        return Fate.GOES_WELL if self.asking is None else self.asking.fate(place)
+
+
+def cases_of(step: StepDefinition) -> tuple[Case, ...]:
+    """The cases of a step that chooses; nothing for any other."""
+    return step.growth.cases if isinstance(step.growth, Switch) else ()
+
+
+def definition_of(plan: Plan, segment: Segment) -> StepDefinition:
+    return plan.steps[segment.owner].definition
 
 
 class WalkedGrowth:
@@ -139,8 +161,37 @@ class WalkedGrowth:
     def goes_on(self, view: ConditionView) -> bool:
         return (view.index or 0) + self._is_until < self._count
 
+    def chosen(self, view: ConditionView) -> int | None:
+        raise InvariantBroken("only a choice has cases")
+
     def join(self, outputs: Sequence[bytes | None]) -> bytes:
         return b"[]"
+
+
+class WalkedChoice(WalkedGrowth):
+    """The cases of a choice. Conditions that need no outputs are evaluated; otherwise the path says which case it
+    takes, and the first one is taken where it says nothing."""
+
+    def __init__(self, name: str, tests: Sequence[CompiledCondition | None], stage: Stage) -> None:
+        self._name, self._tests, self._stage = name, tests, stage
+        written = [test for test in tests if test is not None]
+        self.reads = frozenset[str]().union(*(test.reads for test in written))
+        self.reads_input = any(test.reads_input for test in written)
+        self._is_open = bool(self.reads) or (self.reads_input and stage.given is None)
+
+    def chosen(self, view: ConditionView) -> int | None:
+        if not self._is_open:
+            return next((place for place, test in enumerate(self._tests) if test is None or test.holds(view)), None)
+        whole = Place(Part.CHOICE, self._name)
+        self._stage.asked.append(whole)
+        match self._stage.fate(whole):
+            case Fate.IS_BROKEN:
+                raise ExpressionError("the path says so")
+            case Fate.IS_FALSE:
+                return None
+        numbers = range(1, len(self._tests))
+        taken = (one for one in numbers if self._stage.fate(case_place(self._name, one)) is Fate.IS_TAKEN)
+        return next(taken, 0)
 
 
 class Answered:
@@ -155,8 +206,9 @@ class Answered:
         stage = self._stage
         if not self._open:
             return self._condition.holds(view)
-        stage.asked.append(self._text)
-        fate = Fate.GOES_WELL if stage.asking is None else stage.asking.fate(Place(Part.CONDITION, self._text))
+        place = Place(Part.CONDITION, self._text)
+        stage.asked.append(place)
+        fate = stage.fate(place)
         if fate is Fate.IS_BROKEN:
             raise ExpressionError("what it reads is not there")
         return fate is not Fate.IS_FALSE

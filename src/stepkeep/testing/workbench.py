@@ -321,7 +321,7 @@ class Workbench:
             self._knows_all = False
             return
         self._knows_all = self._knows_all or not self._names
-        for step in definition.steps:
+        for step in definition.work:
             self._names |= {step.name, f"undo:{step.name}"}
             for executor in (step.executor, step.undo.executor if step.undo else None):
                 if isinstance(executor, Handler | Agent):

@@ -148,9 +148,10 @@ class RenderedExecutor:
 def compiled(value: Any, plan: Plan, rule_of: str | None = None, planned: PlannedStep | None = None) -> Template:
     """The template of inputs, or of an executor's own texts; a rule of the named step may read its output.
 
-    Those of `planned`, if it is an element, may read its item, or the element before it.
+    Those of `planned`, if it is an element of a map or a loop, may read its item, or the element before it.
     """
-    element = planned if planned is not None and planned.owner is not None else None
+    is_element = planned is not None and planned.owner is not None and bool(planned.definition.growth)
+    element = planned if is_element else None
     if isinstance(value, msgspec.Struct):
         fields = _fields(value)
         if not _holds_expressions(_encode(fields)):
