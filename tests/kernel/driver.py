@@ -54,7 +54,7 @@ from stepkeep.kernel.events import (
 )
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, open_entry
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesPassed
-from stepkeep.kernel.plan import ConditionView, Facts, Plan, build_plan
+from stepkeep.kernel.plan import ConditionView, Facts, Plan, build_plan, queue_specs
 from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Attempt, Gate, Message, Origin, OutboxEntry, Run, Step, Vote
 from stepkeep.kernel.states import (
@@ -142,7 +142,7 @@ def plan_of(definition: Definition, conditions: Mapping[str, When] | None = None
         definition,
         definition_id=7,
         digest=digest_of(encode_definition(definition)),
-        queues=range(1, 2 * len(definition.steps) + 2),
+        queues=range(1, len(queue_specs(definition)) + 1),
         compile_condition=lambda text, _: (conditions or {})[text],
         compile_test=compile_test,
         **({} if facts is None else {"compile_facts": lambda written, _: facts}),

@@ -239,7 +239,7 @@ class TestLoop:
 
 class TestNumbers:
     def test_segments_lie_behind_the_plan_one_after_the_other(self) -> None:
-        first, second = segments = lay_out(7, [(0, 10), (2, 5)])
+        first, second = segments = lay_out(7, [(0, 10, False), (2, 5, False)])
         assert (first.element(9), first.undo(0), second.first, second.end) == (16, 17, 27, 37)
         assert [segment_at(segments, no) for no in (6, 7, 26, 27, 36, 37)] == [None, first, first, second, second, None]
 

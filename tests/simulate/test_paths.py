@@ -270,3 +270,28 @@ steps:
     failed = found["each[1] fails for good"]
     assert (failed.state, failed.undone) == (RunState.ROLLED_BACK, ("each",))
     assert found["again[1] fails for good"].state is RunState.ROLLED_BACK
+
+
+def test_every_case_of_a_choice_is_walked_and_its_failures_too() -> None:
+    text = """
+workflow: pay
+timeout: 1h
+on_failure: compensate
+steps:
+  - name: pay
+    switch:
+      - {name: one, if: "${{ input.n == 1 }}", uses: a.one, timeout: 10s, undo: a.back, retry: {max_attempts: 1}}
+      - {name: two, if: "${{ input.n == 2 }}", uses: a.two, timeout: 10s, undo: a.back, retry: {max_attempts: 1}}
+      - {name: three, if: "${{ input.n == 3 }}", uses: a.three, timeout: 10s, effect: read, retry: {max_attempts: 1}}
+  - {name: after, uses: a.after, timeout: 10s, effect: read, retry: {max_attempts: 1}}
+"""
+    report = walked(text)
+    found = ends(report)
+    assert report.bounded == ()
+    for path in ("all goes well", "pay takes two", "pay takes three"):
+        assert found[path].state is RunState.SUCCEEDED
+    assert found["no condition of pay holds"].state is RunState.FAILED
+    assert found["a condition of pay cannot be evaluated"].state is RunState.FAILED
+    assert found["after fails for good"].undone == ("pay",)
+    failures = [path for path in found if "takes three" in path and "pay[2] fails for good" in path]
+    assert failures

@@ -315,7 +315,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """The name of a step; None if the plan has no such number."""
         if no < 2 * len(self.steps) and (no < len(self.steps) or no in self.undos):
             return self.at(no).name
-        has_step = segment_at(self.segments, no) is not None or (self.check is not None and no == self.check.no)
+        if segment_at(self.segments, no) is not None:
+            has_step = not self.is_undo(no) or self.undo_of(self.main_no(no)) is not None
+        else:
+            has_step = self.check is not None and no == self.check.no
         return self.at(no).name if has_step else None
 
     def written_no(self, no: int) -> int:

@@ -37,12 +37,14 @@ from stepkeep.kernel.definition import (
     Rule,
     StepDefinition,
     SubWorkflow,
+    Switch,
     Undo,
     Wait,
     digest_of,
     encode_definition,
 )
-from stepkeep.kernel.plan import ConditionView, Plan, build_plan
+from stepkeep.kernel.definition import Case as ChoiceCase
+from stepkeep.kernel.plan import ConditionView, Plan, build_plan, queue_specs
 from stepkeep.kernel.states import ErrorClass, OnFailure, StepState
 from stepkeep.simulate.world import WalkedGrowth
 
@@ -72,10 +74,10 @@ class Case(msgspec.Struct, frozen=True):
             self.definition,
             definition_id=7,
             digest=digest_of(encode_definition(self.definition)),
-            queues=range(1, 2 * len(self.definition.steps) + 2),
+            queues=range(1, len(queue_specs(self.definition)) + 1),
             compile_condition=lambda text, _: CONDITIONS[text],
             compile_policies=policies_of,
-            compile_growth=lambda step, _: WalkedGrowth(step),
+            compile_growth=lambda step, _: Chosen(step) if isinstance(step.growth, Switch) else WalkedGrowth(step),
         )
 
     @property
@@ -85,6 +87,17 @@ class Case(msgspec.Struct, frozen=True):
             step.wait.event for step in self.definition.steps if step.wait is not None and step.wait.sleeps is not True
         }
         return tuple(sorted(waits | set(self.parks.values())))
+
+
+class Chosen(WalkedGrowth):
+    """A choice by how the step before it ended: the first case after a success, the second after a skip."""
+
+    def __init__(self, step: StepDefinition) -> None:
+        self._before = step.depends_on[0].step
+        self.reads = frozenset((self._before,))
+
+    def chosen(self, view: ConditionView) -> int | None:
+        return {StepState.SUCCEEDED: 0, StepState.SKIPPED: 1}.get(view.states[self._before])
 
 
 class When(msgspec.Struct, frozen=True):
@@ -265,6 +278,26 @@ def cases() -> tuple[Case, ...]:
                 **undoing,
             ),
             _work("b", "a", growth=Loop(max=2, until="", pause=SOON, deadline=SOON), on_failure=OnFailure.SKIP),
+        ),
+        _case(
+            "choice",
+            "a choice between two cases, one with a hook and one with rules, and a step behind it",
+            _work("a", **tolerant),
+            StepDefinition(
+                name="b",
+                order=0,
+                depends_on=(Dependency(step="a", allow=ANY_END),),
+                growth=Switch(
+                    max=2,
+                    cases=(
+                        ChoiceCase(name="first", when="", step=_work("b", undo=ONCE, retry=TWICE)),
+                        ChoiceCase(name="second", when="", step=_work("b", rules=RULE)),
+                    ),
+                ),
+                **undoing,
+            ),
+            _work("c", "b", **undoing),
+            on_failure=OnFailure.COMPENSATE,
         ),
         _case(
             "children",

@@ -18,6 +18,7 @@ from stepkeep.kernel.definition import (
     Approval,
     Backoff,
     Budget,
+    Case,
     CompensateWhen,
     Completion,
     Definition,
@@ -36,6 +37,7 @@ from stepkeep.kernel.definition import (
     Retry,
     Rule,
     StepDefinition,
+    Switch,
     Undo,
     Wait,
 )
@@ -247,9 +249,11 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
 
 
 def _grown(step: StepDefinition, random: Random, share: float) -> StepDefinition:
-    """The same step, or one that is the template of the elements of a map or a loop."""
+    """The same step, or one that owns elements: a map, a loop, or a choice."""
     if not maybe(random, share):
         return step
+    if maybe(_beside(random), 0.25):
+        return _choosing(step, _beside(random))
     deadline = random.choice((None, None, None, 20 * SECOND))
     growth: Map | Loop = Map(
         over=f"${{{{ {list(range(random.randint(0, 5)))} }}}}",
@@ -264,6 +268,23 @@ def _grown(step: StepDefinition, random: Random, share: float) -> StepDefinition
         growth = Loop(max=random.randint(1, 3), pause=random.choice((0, 2)) * SECOND, deadline=deadline, **asks)
     # What a front end refuses beside a map or a loop.
     return replace(step, growth=growth, pre=msgspec.UNSET, on_exhausted=msgspec.UNSET)
+
+
+def _choosing(step: StepDefinition, random: Random) -> StepDefinition:
+    """A choice between variants of this step. Sometimes no case is left, or a condition cannot be evaluated."""
+    case = replace(step, pre=msgspec.UNSET, on_exhausted=msgspec.UNSET, depends_on=(), condition=None, hold=None)
+    variants = (case, replace(case, undo=None, retry=replace(case.retry, max_attempts=1)))
+    conditions = random.choice(
+        (("true", "true"), ("false", "true"), ("false", None), (None,), ("false",), ("1/0 > 0", None))
+    )
+    cases = tuple(Case(name=f"c{place}", when=when, step=variants[place % 2]) for place, when in enumerate(conditions))
+    owner = StepDefinition(name=step.name, order=step.order, hold=step.hold, on_failure=step.on_failure)
+    return replace(
+        owner,
+        growth=Switch(max=len(cases), cases=cases),
+        depends_on=step.depends_on,
+        condition=step.condition,
+    )
 
 
 def _beside(random: Random) -> Random:
