@@ -1052,9 +1052,13 @@ class AsyncEngine:
         return people.record_of(accepted)
 
     async def decide(
-        self, run_id: str, step: str, choice: str, *, reason: str = "", by: str | None = None
+        self, run_id: str, step: str, choice: str, *, reason: str = "", output: Any = None, by: str | None = None
     ) -> dict[str, Any]:
-        """Decide about a step that holds because no attempt is left: `"retry"`, `"skip"` or `"fail"`."""
+        """Decide about a step that is stuck: `"retry"`, `"skip"`, `"fail"` or `"complete"`, which takes an `output`.
+
+        It holds because no attempt is left, or it waits for its next attempt, a worker or a message. Only a step that
+        holds by its definition needs no reason.
+        """
         accepted = await people.decide_hold(
             self.transactor,
             validate.run_id(run_id),
@@ -1063,6 +1067,7 @@ class AsyncEngine:
             tenant=self.tenant,
             **self._acting(by),
             reason=reason,
+            output=None if output is None else encode_payload(output),
         )
         return people.record_of(accepted)
 

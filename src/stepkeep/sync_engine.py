@@ -784,10 +784,13 @@ class Engine:
         """
         return self._call(self._core.reject(run_id, step, comment=comment, evidence=evidence, for_=for_, by=by))
 
-    def decide(self, run_id: str, step: str, choice: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
-        """Decide about a step that holds because no attempt is left: `"retry"`, `"skip"` or `"fail"`.
+    def decide(
+        self, run_id: str, step: str, choice: str, *, reason: str = "", output: Any = None, by: str | None = None
+    ) -> dict[str, Any]:
+        """Decide about a step that is stuck: `"retry"`, `"skip"`, `"fail"` or `"complete"`, which takes an `output`.
 
-        A step holds if its definition says `on_exhausted="hold"`. A retry gives it all its attempts again.
+        A step holds if its definition says `on_exhausted="hold"`. A retry gives it all its attempts again. A decision
+        about a step that waits for its next attempt, a worker or a message needs a reason.
 
         >>> import stepkeep as sk
         >>> def unreliable():
@@ -800,7 +803,7 @@ class Engine:
         >>> engine.decide(held.run_id, "call", "skip", by="bea", reason="not needed today")["decision"]
         'skipped'
         """
-        return self._call(self._core.decide(run_id, step, choice, reason=reason, by=by))
+        return self._call(self._core.decide(run_id, step, choice, reason=reason, output=output, by=by))
 
     def complete(
         self,

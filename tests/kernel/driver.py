@@ -505,8 +505,10 @@ class World:
         no = None if name is None else self.no(name)
         return self.one(GateDecided(approve=approve, no=no, comment=comment, **self.who(by), **more))
 
-    def decide_hold(self, name: str, choice: HoldChoice, *, by: str = "bea", reason: str = "") -> Accepted:
-        return self.one(HoldDecided(no=self.no(name), choice=choice, reason=reason, **self.who(by)))
+    def decide_hold(
+        self, name: str, choice: HoldChoice, *, by: str = "bea", reason: str = "", output: bytes | None = None
+    ) -> Accepted:
+        return self.one(HoldDecided(no=self.no(name), choice=choice, reason=reason, output=output, **self.who(by)))
 
     def approve(self, name: str | None = None, *, by: str = "bea", comment: str = "", **more: Any) -> Accepted:
         return self.decide_gate(True, name, by, comment, **more)

@@ -159,9 +159,9 @@ def test_the_same_decision_again_changes_nothing_and_another_is_a_conflict() -> 
         world.decide_hold("a", HoldChoice.FAIL, by="bea")
 
 
-def test_only_a_step_that_holds_is_decided_about() -> None:
+def test_a_step_that_waits_for_a_worker_is_not_retried() -> None:
     world = World(holding())
-    with pytest.raises(Conflict, match="is ready and does not hold"):
+    with pytest.raises(Conflict, match="is ready; a person can only skip or fail it now"):
         world.decide_hold("a", HoldChoice.RETRY)
 
 

@@ -368,6 +368,14 @@ def _hold(world: World, random: Random) -> Event:
     return HoldDecided(tenant="t", run_id="r", actor=actor, no=row.no, choice=choice, reason="try")
 
 
+def _stuck(world: World, random: Random) -> Event:
+    row = _row(world, random, lambda row: row.state in (S.RETRYING, S.READY, S.AWAITING_EVENT, S.AWAITING_COMPLETION))
+    choice = random.choice(list(HoldChoice))
+    output = b"2" if choice is HoldChoice.COMPLETE else None
+    actor = random.choice(PEOPLE)
+    return HoldDecided(tenant="t", run_id="r", actor=actor, no=row.no, choice=choice, reason="stuck", output=output)
+
+
 def _completion(world: World, random: Random) -> Event:
     row = _row(world, random, lambda row: row.state is S.AWAITING_COMPLETION)
     return CompletionSignalled(
@@ -445,6 +453,7 @@ KINDS: tuple[Callable[[World, Random], Event], ...] = (
     *(_timer,) * 2,
     _gate,
     _hold,
+    _stuck,
     _completion,
     _reissued,
     _message,

@@ -19,10 +19,10 @@ from stepkeep.kernel import (
     elements,
     execution,
     failure,
-    people,
     progress,
     rollup,
     stopping,
+    stuck,
     timers,
     votes,
 )
@@ -136,11 +136,11 @@ def _held_steps_are_decided_again(patch: Patch) -> None:
         draft.caused_by("hold_decided", actor)
         return Accepted({"decision": decision})
 
-    patch.setattr(people, "_held_before", again)
+    patch.setattr(stuck, "_decided_before", again)
 
 
 def _held_steps_are_nobodys(patch: Patch) -> None:
-    patch.setattr(people, "is_exhausted", lambda step: False)
+    patch.setattr(stuck, "is_exhausted", lambda step: False)
 
 
 def _nobody_may_decide(patch: Patch) -> None:

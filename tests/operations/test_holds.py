@@ -86,7 +86,7 @@ def test_of_two_people_the_first_decides_and_the_other_hears_who(database_url: s
 def test_what_is_no_decision_is_refused_in_words(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await exhausted(bench)
-        with pytest.raises(InvalidInput, match="Use retry, skip or fail"):
+        with pytest.raises(InvalidInput, match="Use retry, skip, fail or complete"):
             await decide(bench, run_id, "again")
         with pytest.raises(Conflict, match="Decide to retry, skip or fail it instead"):
             await bench.approve(run_id, by="ann")
@@ -109,3 +109,25 @@ def test_every_dialect_tells_a_held_run_and_the_judge_agrees(tmp_path: Path) -> 
         assert engine.certify(held.run_id).ok
         ended = engine.show(held.run_id)["run"]
     assert (ended["state"], ended["error"]) == ("failed", "ConnectionError: no route (failed by bea: hopeless)")
+
+
+def test_a_step_that_waits_for_its_next_attempt_is_completed_by_a_person(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        slow = replace(HELD, name="slow", steps=(task("call", retry=Retry(max_attempts=2)), *HELD.steps[1:]))
+        run_id = await bench.start(slow)
+        [claim] = await bench.claim(1)
+        await bench.report(claim, Failed(category=Category.TRANSIENT, error="no route"))
+        asked = {"tenant": TENANT, "actor": "ann", "reason": "done by phone"}
+        with pytest.raises(InvalidInput, match="only a completed step has an output"):
+            await people.decide_hold(bench.transactor, run_id, "call", "skip", output=b"1", **asked)
+        said = people.record_of(
+            await people.decide_hold(bench.transactor, run_id, "call", "complete", output=b'{"ok":true}', **asked)
+        )
+        assert (said["decision"], said["by"], said["reason"]) == ("completed", "ann", "done by phone")
+        view = await describe_run(bench.transactor, run_id, tenant=TENANT)
+        [call, _] = view["steps"]
+        assert (call["state"], call["output"]) == ("succeeded", {"ok": True})
+        [claim] = await bench.claim(1)
+        assert claim.planned.name == "ship"
+
+    on(database_url, act)

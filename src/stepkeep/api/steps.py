@@ -53,12 +53,13 @@ class Decision(BaseModel):
 
 
 class HoldDecision(By):
-    """A decision about a step that holds because no attempt is left."""
+    """A decision about a step that holds because no attempt is left, or that is stuck otherwise."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"choice": "retry", "reason": "the cable was loose"}]})
 
-    choice: Literal["retry", "skip", "fail"]
+    choice: Literal["retry", "skip", "fail", "complete"]
     reason: str = Field(default="", max_length=4000)
+    output: Any = Field(default=None, description="What a completed step comes to.")
 
 
 class Completion(By):
@@ -131,13 +132,15 @@ async def get_step(engine: Engine, run_id: RunId, step: StepName) -> Answer:
 @routes.post(
     "/runs/{run_id}/steps/{step:path}/decide",
     operation_id="decide_step",
-    summary="Decide about a held step",
+    summary="Decide about a stuck step",
     response_model=None,
     responses=answers(Decision),
 )
 async def decide_step(engine: Engine, run_id: RunId, step: StepName, body: HoldDecision) -> Answer:
-    """`retry`, `skip` or `fail` a step that holds because no attempt is left."""
-    return Answer(await engine.decide(run_id, step, body.choice, reason=body.reason, by=body.by))
+    """`retry`, `skip`, `fail` or `complete` a step that holds because no attempt is left, or that is stuck otherwise:
+    it waits for its next attempt, for a worker or for a message. Then the reason is required."""
+    given = {"reason": body.reason, "output": body.output, "by": body.by}
+    return Answer(await engine.decide(run_id, step, body.choice, **given))
 
 
 @routes.post(

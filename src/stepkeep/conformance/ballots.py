@@ -28,8 +28,10 @@ COMPLETES = frozenset(
     {"completion_succeeded", "completion_failed", "completion_failed_tolerated", "completion_cancelled"}
 )
 
-HOLDS = frozenset({"operator_retried", "operator_skipped", "operator_failed", "operator_failed_tolerated"})
-"""Triggers by which a person decides about a step that has no attempt left."""
+HOLDS = frozenset(
+    {"operator_retried", "operator_skipped", "operator_failed", "operator_failed_tolerated", "operator_completed"}
+)
+"""Triggers by which a person decides about a stuck step."""
 
 
 class Ballot(NamedTuple):
@@ -56,7 +58,7 @@ class People:
         if line.trigger in COMPLETES:
             yield from self._check_duties(place, names, True, steps)
             self.completed[place.name] = self.completed.get(place.name, NOBODY) | names
-        elif line.trigger in HOLDS:
+        elif line.trigger in HOLDS or (line.trigger == "retry_due" and line.event == "step_decided"):
             yield from self._check_duties(place, names, True, steps)
             self.decided[place.name] = self.decided.get(place.name, NOBODY) | names
         elif line.trigger in COUNTED:

@@ -20,7 +20,7 @@ from stepkeep.conformance.report import Code, quoted
 from stepkeep.dialects.machine import MachineView
 
 SETTLING = (
-    "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "completion_signalled",
+    "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "step_decided", "completion_signalled",
     "message_arrived", "child_ended", "cancel_requested", "unpause_requested",
 )  # fmt: skip
 """Events that can end or open a step, or go on with a run, and so move whatever follows from that."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from stepkeep.conformance.contract import OPERATED
 from stepkeep.conformance.history import MOVING, QUIET, WAITING
 from stepkeep.conformance.machines import Machines
 from stepkeep.dialects.projection import Seen
@@ -116,7 +117,7 @@ class Conduct:
             return run == {"main": "idle", "undo": "compensating", "check": "validating"}[phase] and not now.cancelling
         if now.cancelling or (trigger == "cancelled" and run not in FINISHING):
             return trigger == "cancelled" and run not in FINISHING and None not in now.steps
-        if phase != "main" and (target.startswith("awaiting_") or target == "skipped"):
+        if phase != "main" and (target.startswith("awaiting_") or target == "skipped" or trigger in OPERATED):
             return False
         if run == "stopping":
             settles = target in self._ended or trigger in ("completed", "children_succeeded")

@@ -414,15 +414,16 @@ def read_contract(document: bytes) -> Contract | str:
 OPENINGS = frozenset({"dependencies_met", "gate_opened", "held", "wait_opened", "children_started"})
 """How a step can open, by its kind."""
 
-HOLDS = frozenset(
-    {"held_exhausted", "operator_retried", "operator_skipped", "operator_failed", "operator_failed_tolerated"}
-)
-"""How a step holds when no attempt is left, and how a person ends that."""
+HOLDS = frozenset({"held_exhausted", "operator_retried"})
+"""How a step holds when no attempt is left, and how a person gives it attempts again."""
+
+OPERATED = frozenset({"operator_skipped", "operator_failed", "operator_failed_tolerated", "operator_completed"})
+"""How a person ends a main step that is stuck."""
 
 ENDS_OF_WAITS = frozenset({"wait_satisfied", "deadline_passed", "deadline_tolerated"})
 """How a wait for a message ends, and no sleep does."""
 
-HOOKS_NEVER = HOLDS | {
+HOOKS_NEVER = HOLDS | OPERATED | {
     "slept", "gate_opened", "held", "wait_opened", "children_started", "waited", "completion_requested",
 }  # fmt: skip
 
@@ -440,7 +441,7 @@ def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]
         if step.undo is not None and step.growth is None:
             places[size + no] = Place(size + no, f"undo:{step.name}", "undo", step, step.undo.retry, never=HOOKS_NEVER)
     if document.rules:
-        places[2 * size] = Place(2 * size, "check:run", "check", None, HOOK_RETRY, is_checked=True)
+        places[2 * size] = Place(2 * size, "check:run", "check", None, HOOK_RETRY, is_checked=True, never=OPERATED)
     return places
 
 

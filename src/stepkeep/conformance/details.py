@@ -60,6 +60,7 @@ SHAPES: Mapping[str, Shape] = {
         },
     ),
     "hold_decided": Shape({"step": text, "decision": text}, _VOUCHED | {"reason": text}),
+    "step_decided": Shape({"step": text, "decision": text, "reason": text}, _VOUCHED),
     "completion_signalled": Shape(
         {"step": text, "outcome": text}, _VOUCHED | {"for": text, "delegation": text, "evidence": digest}
     ),
@@ -77,7 +78,7 @@ ERROR_CLASSES = frozenset({"rate_limit", "5xx", "transport"})
 
 JUDGED = frozenset(
     {
-        "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "completion_signalled",
+        "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "step_decided", "completion_signalled",
         "message_arrived", "child_ended",
     }
 )  # fmt: skip

@@ -26,7 +26,7 @@ GATES = {"gate_opened": "approval", "held": "hold"}
 OUTPUTS = frozenset(
     {
         "completed", "rules_passed", "cancelled", "completion_requested", "adopted",
-        "completion_succeeded", "children_succeeded", "approved", "deadline_approved", "wait_satisfied",
+        "completion_succeeded", "operator_completed", "children_succeeded", "approved", "deadline_approved", "wait_satisfied",
     }
 )  # fmt: skip
 """Triggers that may carry the digest of an output."""

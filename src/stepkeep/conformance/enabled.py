@@ -229,7 +229,7 @@ def _is_detached(hop: Hop) -> bool:
 
 def _passed(hop: Hop) -> Iterator[Problem]:
     """A step with a detached child succeeds when the child is asked for, by any event."""
-    events = ("step_reported", "completion_signalled", "child_ended")
+    events = ("step_reported", "completion_signalled", "child_ended", "hold_decided", "step_decided")
     owns = hop.rule is not None and hop.rule.growth is not None
     if not owns and not _is_detached(hop) and hop.line.event not in events:
         said = wrong_field("event", hop.line.event, " or ".join(events), "only that leads to 'rules_passed'")
@@ -371,11 +371,26 @@ def _held(hop: Hop) -> Iterator[Problem]:
 
 def _operator(wanted: str) -> Guard:
     def guard(hop: Hop) -> Iterator[Problem]:
-        if not hop.step.is_exhausted:
-            yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it does not hold for want of attempts"
-        yield from _detail(hop, "decision", wanted)
+        if hop.step.is_exhausted != (hop.line.event == "hold_decided"):
+            why = "a step that has no attempt left holds, and no other does"
+            yield Code.POLICY, wrong_field("event", hop.line.event, _decides(hop), why)
+        if hop.line.source == "awaiting_approval" and not hop.step.is_exhausted:
+            yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it waits for an approval"
+        yield from _by_person(hop, wanted)
 
     return guard
+
+
+def _decides(hop: Hop) -> str:
+    return "hold_decided" if hop.step.is_exhausted else "step_decided"
+
+
+def _by_person(hop: Hop, wanted: str) -> Iterator[Problem]:
+    """What a person decided about a step, and why; a step that holds needs no reason."""
+    reason = hop.asked.get("reason")
+    if hop.line.event == "step_decided" and not (isinstance(reason, str) and reason.strip()):
+        yield Code.CAUSE, wrong_field("detail.reason", reason, "a text", "a decision about a stuck step has one")
+    yield from _detail(hop, "decision", wanted)
 
 
 def _at_once(hop: Hop) -> Iterator[Problem]:
@@ -386,7 +401,10 @@ def _at_once(hop: Hop) -> Iterator[Problem]:
 
 
 def _retry_due(hop: Hop) -> Iterator[Problem]:
-    """A pause without a length ends by the cause that began it."""
+    """A pause without a length ends by the cause that began it; a person may end any."""
+    if hop.line.event == "step_decided":
+        yield from _by_person(hop, "retried")
+        return
     yield from _at_once(hop)
     found, expected = (hop.line.event, hop.line.actor), hop.step.moved_by
     if hop.step.moved_in == hop.line.seq and found != expected:
@@ -598,7 +616,7 @@ REPORTED = frozenset(
 )  # fmt: skip
 """Triggers that a report of the worker causes."""
 
-_REPORT, _TIME = ("step_reported",), ("time_came",)
+_REPORT, _TIME, _PERSON = ("step_reported",), ("time_came",), ("hold_decided", "step_decided")
 EVENTS: Mapping[str, tuple[str, ...]] = {
     "claimed": ("step_claimed",),
     "released": _REPORT,
@@ -612,11 +630,12 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "failed_tolerated": ("step_reported", "time_came"),
     "held_exhausted": ("step_reported", "time_came"),
     "operator_retried": ("hold_decided",),
-    "operator_skipped": ("hold_decided",),
-    "operator_failed": ("hold_decided",),
-    "operator_failed_tolerated": ("hold_decided",),
+    "operator_completed": _PERSON,
+    "operator_skipped": _PERSON,
+    "operator_failed": _PERSON,
+    "operator_failed_tolerated": _PERSON,
     "lease_lost": _TIME,
-    "retry_due": ("time_came", "step_reported"),
+    "retry_due": ("time_came", "step_reported", "step_decided"),
     "deadline_handed_over": _TIME,
     "deadline_passed": _TIME,
     "deadline_tolerated": _TIME,
@@ -704,6 +723,7 @@ GUARDS: Mapping[str, Guard] = {
     "held_exhausted": _held,
     "operator_retried": _operator("retried"),
     "operator_skipped": _operator("skipped"),
+    "operator_completed": _operator("completed"),
     "operator_failed": _operator("failed"),
     "operator_failed_tolerated": _operator("failed"),
     "deadline_handed_over": _handed_over,

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.conformance.contract import OPERATED
 from stepkeep.conformance.conduct import Conduct, Situation
 from stepkeep.conformance.machines import MachineData, Machines
 from stepkeep.dialects.dialect import Judged
@@ -91,8 +92,9 @@ def explore(judged: Judged, machines: Machines, size: int = 2) -> dict[str, Prod
 
 
 def _of_a_hook(source: str | None, trigger: str, target: str) -> bool:
-    """Whether an undo step may make this hop: it has no condition, gate, wait or rule, and is cancelled in time."""
-    if target == "skipped" or target.startswith("awaiting_") or (source or "").startswith("awaiting_"):
+    """Whether an undo step may make this hop: it has no condition, gate, wait or rule, and is cancelled in time.
+    A person only retries it."""
+    if trigger in OPERATED or target == "skipped" or target.startswith("awaiting_") or (source or "").startswith("awaiting_"):
         return False
     if source == "pending":
         return trigger in ("dependencies_met", "cancelled")

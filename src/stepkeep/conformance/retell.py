@@ -27,7 +27,7 @@ from stepkeep.conformance.line import Line, severity_of
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.reenact import ENDED, LOST_OR_NOT, OPENINGS, RUN_ENDED, STOPS, Reenactment
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.steps import NEW, Step, check_step, ends_attempt
+from stepkeep.conformance.steps import BY_HAND, NEW, Step, check_step, ends_attempt
 from stepkeep.conformance.texts import CHILD_IN_DOUBT, IN_DOUBT, left_by
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import MachineView
@@ -317,7 +317,7 @@ class Retelling:
         step.forget()
         if trigger == "claimed":
             step.forget_claim()
-        if trigger == "completion_succeeded":
+        if trigger in BY_HAND:
             step.completed_by_hand = line.seq
         if trigger == "children_succeeded":
             step.children_succeeded = line.seq

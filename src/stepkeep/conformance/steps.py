@@ -29,7 +29,10 @@ TIMED = frozenset(
         "deadline_approved", "hold_deadline_approved", "deadline_skipped", "escalated", "reminded",
     }
 )  # fmt: skip
-"""Triggers that only a timer causes."""
+"""Triggers that only a timer causes, or a person who does not wait for it."""
+
+BY_HAND = frozenset({"completion_succeeded", "operator_completed"})
+"""Triggers by which a person completes a step."""
 
 
 class Step:
@@ -94,7 +97,8 @@ def check_step(step: Step, line: Line, partial: bool, say: Say) -> None:
     _check_fence(step, line, say)
     _check_lease(step, line, say)
     _check_attempt(step, line, say)
-    if line.trigger in TIMED and step.is_timer_known and (step.due_at is None or line.at < step.due_at):
+    is_timed = line.trigger in TIMED and line.event != "step_decided"
+    if is_timed and step.is_timer_known and (step.due_at is None or line.at < step.due_at):
         say(Code.TIMER, f"{step.title}: {quoted(line.trigger)} came before it was due")
     _remember(step, line)
 
@@ -147,7 +151,7 @@ def _remember(step: Step, line: Line) -> None:
     elif line.trigger != "completed":
         step.leased = False
     step.is_timer_known, step.seen_at = True, line.at
-    if line.trigger == "completion_succeeded":
+    if line.trigger in BY_HAND:
         step.completed_by_hand = line.seq
     if line.trigger == "children_succeeded":
         step.children_succeeded = line.seq

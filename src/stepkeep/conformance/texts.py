@@ -64,8 +64,10 @@ def wordings(line: Line, step: Step, place: Place, asked: Mapping[str, Any]) -> 
         said = asked_by("completed as Failed", line.actor, None)
         return Wording(said), Wording(f"{said}: ", "")
     if trigger.startswith("operator_failed"):
-        said = f" ({asked_by('failed', line.actor, asked.get('reason'))})"
-        return (Wording("", said) if step.last_error is None else Wording(step.last_error + said),)
+        said = asked_by("failed", line.actor, asked.get("reason"))
+        if step.last_error is None:
+            return Wording("", f" ({said})"), Wording(said)
+        return (Wording(f"{step.last_error} ({said})"),)
     if trigger.startswith("children_failed"):
         return tuple(_child(asked)) if place.rule is not None and place.rule.child is not None else ()
     if not trigger.startswith("condition"):

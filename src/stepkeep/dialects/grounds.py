@@ -36,7 +36,11 @@ CANCELLED_BY = {"timed_out": "run_timed_out", "undo_requested": "run_cancelled"}
 """Why a stopping run cancels its steps; for every other cause, because it failed."""
 
 
-RULES_PASSED_AFTER = {"completion_succeeded": "completed_by_hand", "children_succeeded": "children_succeeded"}
+RULES_PASSED_AFTER = {
+    "completion_succeeded": "completed_by_hand",
+    "operator_completed": "completed_by_hand",
+    "children_succeeded": "children_succeeded",
+}
 """Why the rules of a step hold that no worker checked."""
 
 
@@ -150,7 +154,7 @@ class Grounds:
 
     def _of_step(self, seen: Seen) -> str:
         before = self._steps.get(seen.name)
-        if seen.trigger in ("lease_lost", "completion_succeeded", "children_succeeded"):
+        if seen.trigger == "lease_lost" or seen.trigger in RULES_PASSED_AFTER:
             self._steps[seen.name] = seen.trigger
         elif seen.trigger in ("claimed", "rules_passed", "released"):
             self._steps.pop(seen.name, None)

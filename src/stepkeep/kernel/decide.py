@@ -37,7 +37,7 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.execution import claim, report
 from stepkeep.kernel.invariants import check_decision
 from stepkeep.kernel.pausing import pause, unpause
-from stepkeep.kernel.people import complete_by_hand, decide_hold, reissue_token
+from stepkeep.kernel.people import complete_by_hand, reissue_token
 from stepkeep.kernel.progress import begin, settle
 from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Message, Step
@@ -49,6 +49,7 @@ from stepkeep.kernel.states import (
     StopCause,
 )
 from stepkeep.kernel.stopping import cancel_everything, fence_off, stop
+from stepkeep.kernel.stuck import decide_step
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep.kernel.timers import meet_deadline, time_came
 from stepkeep.kernel.votes import decide_gate
@@ -223,7 +224,7 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     StepReported: report,
     TimeCame: time_came,
     GateDecided: decide_gate,
-    HoldDecided: decide_hold,
+    HoldDecided: decide_step,
     CompletionSignalled: complete_by_hand,
     TokenReissued: reissue_token,
     MessageArrived: message,

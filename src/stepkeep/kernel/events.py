@@ -74,19 +74,21 @@ class GateDecided(Request, frozen=True, kw_only=True, gc=False):
 
 
 class HoldChoice(StrEnum):
-    """What a person decides about a step that holds because no attempt is left."""
+    """What a person decides about a step that is stuck."""
 
     RETRY = "retry"
     SKIP = "skip"
     FAIL = "fail"
+    COMPLETE = "complete"
 
 
 class HoldDecided(Request, frozen=True, kw_only=True, gc=False):
-    """A person decides about a step that holds."""
+    """A person decides about a step that holds, or that is stuck otherwise. `output` is that of a completed step."""
 
     no: int
     choice: HoldChoice
     reason: str = ""
+    output: bytes | None = None
 
 
 class ManualOutcome(StrEnum):

@@ -1,7 +1,8 @@
-"""Actions of people on a step: decide about a held step, complete a step manually, replace its token.
+"""Actions of people on a manual step: complete it, replace its token.
 
 The first committed decision wins. The same decision by the same person again changes nothing and is not an error. Any
-other decision is a conflict that names the winner. `decide` calls it; `votes.py` decides gates.
+other decision is a conflict that names the winner. `decide` calls it; `votes.py` decides gates, and `stuck.py` is
+about other steps.
 """
 
 from __future__ import annotations
@@ -15,71 +16,22 @@ from msgspec.structs import replace
 from stepkeep.errors import Conflict, TokenExpired, TokenUsed, WrongToken
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Reply
-from stepkeep.kernel.definition import OnExhausted, Standing
+from stepkeep.kernel.definition import Standing
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.eligibility import Moments, Voice, check_separation, record_of, voices_of
 from stepkeep.kernel.events import (
     CompletionSignalled,
-    HoldChoice,
-    HoldDecided,
     ManualOutcome,
     TokenReissued,
 )
 from stepkeep.kernel.execution import pass_rules
-from stepkeep.kernel.failure import COMPLETION, OPERATOR, Settled, fail_for_good
+from stepkeep.kernel.failure import COMPLETION, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.progress import settle
-from stepkeep.kernel.rows import Note, Step, is_exhausted
+from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.separation import Act
 from stepkeep.kernel.states import Category, StepState
 from stepkeep.kernel.tables import StepTrigger
-
-
-def decide_hold(draft: Draft, event: HoldDecided) -> Reply:
-    """Retry, skip or fail a step that holds because no attempt is left."""
-    step = draft.named(event.no)
-    name, decision = draft.planned(step).name, DECISIONS[event.choice]
-    if not is_exhausted(step):
-        return _held_before(draft, step, event.actor, decision)
-    if event.choice is HoldChoice.SKIP and draft.planned(step).definition.on_exhausted is OnExhausted.HOLD_REQUIRED:
-        said = f"step {name} of run {step.run_id} cannot be skipped: the run needs it. Retry or fail it."
-        raise Conflict(said, {"step": name, "state": step.state})
-    check_duties(draft, step, Caller(event.tenant, event.actor, event.key), event.actor)
-    draft.requested(
-        "hold_decided",
-        event,
-        {"step": name, "decision": decision} | ({"reason": event.reason} if event.reason else {}),
-    )
-    record = {"decision": decision, "by": event.actor, "at": draft.now, "reason": event.reason}
-    note = step.note or Note()
-    deciders = tuple(dict.fromkeys((*note.deciders, event.actor)))
-    note = replace(note, exhausted=False, record=json_text(record), deciders=deciders)
-    if event.choice is HoldChoice.RETRY:
-        note = replace(note, spent=step.attempts, began_at=None)
-        draft.make_ready(step, StepTrigger.OPERATOR_RETRIED, losses=0, note=note)
-    elif event.choice is HoldChoice.SKIP:
-        draft.move(step, StepTrigger.OPERATOR_SKIPPED, note=note)
-        settle(draft, Settled(step.no, StepState.SKIPPED))
-    else:
-        said = f"{step.error} (failed by {event.actor}" + (f": {event.reason})" if event.reason else ")")
-        category = step.category or Category.UNKNOWN
-        settle(draft, fail_for_good(draft, step, OPERATOR, category, said, note=note))
-    return Accepted({"step": name, **record})
-
-
-DECISIONS = {HoldChoice.RETRY: "retried", HoldChoice.SKIP: "skipped", HoldChoice.FAIL: "failed"}
-"""How the record names each choice."""
-
-
-def _held_before(draft: Draft, step: Step, actor: str, decision: str) -> Reply:
-    name, record = draft.planned(step).name, record_of(step)
-    if record.get("by") == actor and record.get("decision") == decision:
-        return Accepted({"step": name, **record}, repeated=True)
-    if record.get("decision") in DECISIONS.values():
-        said = f"step {name} of run {step.run_id} was {record['decision']} by {record['by']} first"
-        raise Conflict(said, {"step": name, **record})
-    said = f"step {name} of run {step.run_id} is {step.state} and does not hold; there is nothing to decide"
-    raise Conflict(said, {"step": name, "state": step.state})
 
 
 def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:

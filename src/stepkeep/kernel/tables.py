@@ -85,6 +85,7 @@ class StepTrigger(StrEnum):
     HELD_EXHAUSTED = "held_exhausted"
     OPERATOR_RETRIED = "operator_retried"
     OPERATOR_SKIPPED = "operator_skipped"
+    OPERATOR_COMPLETED = "operator_completed"
     OPERATOR_FAILED = "operator_failed"
     OPERATOR_FAILED_TOLERATED = "operator_failed_tolerated"
     COMPLETION_SUCCEEDED = "completion_succeeded"
@@ -255,6 +256,19 @@ STEP: Machine[StepState, StepTrigger] = Machine("step", StepState, StepTrigger, 
     Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_SKIPPED,            S_.SKIPPED,             "design part 2 §2: a person skips a held step"),
     Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_FAILED,             S_.FAILED,              "design part 2 §2: a person fails a held step"),
     Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_FAILED_TOLERATED,   S_.SKIPPED,             "design part 2 §2: the same, tolerated"),
+    Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_COMPLETED,          S_.VALIDATING,          "design part 2 §6: a person completes a held step"),
+    Row(S_.RETRYING,            ST.OPERATOR_SKIPPED,            S_.SKIPPED,             "design part 2 §6: a person skips a step that waits for its next attempt"),
+    Row(S_.RETRYING,            ST.OPERATOR_FAILED,             S_.FAILED,              "design part 2 §6: a person fails it"),
+    Row(S_.RETRYING,            ST.OPERATOR_FAILED_TOLERATED,   S_.SKIPPED,             "design part 2 §6: the same, tolerated"),
+    Row(S_.RETRYING,            ST.OPERATOR_COMPLETED,          S_.VALIDATING,          "design part 2 §6: a person completes it"),
+    Row(S_.READY,               ST.OPERATOR_SKIPPED,            S_.SKIPPED,             "design part 2 §6: a person skips a step that no worker takes"),
+    Row(S_.READY,               ST.OPERATOR_FAILED,             S_.FAILED,              "design part 2 §6: a person fails it"),
+    Row(S_.READY,               ST.OPERATOR_FAILED_TOLERATED,   S_.SKIPPED,             "design part 2 §6: the same, tolerated"),
+    Row(S_.AWAITING_EVENT,      ST.OPERATOR_SKIPPED,            S_.SKIPPED,             "design part 2 §6: a person skips a step that waits for a message"),
+    Row(S_.AWAITING_EVENT,      ST.OPERATOR_FAILED,             S_.FAILED,              "design part 2 §6: a person fails it"),
+    Row(S_.AWAITING_EVENT,      ST.OPERATOR_FAILED_TOLERATED,   S_.SKIPPED,             "design part 2 §6: the same, tolerated"),
+    Row(S_.AWAITING_EVENT,      ST.OPERATOR_COMPLETED,          S_.VALIDATING,          "design part 2 §6: a person completes it"),
+    Row(S_.AWAITING_COMPLETION, ST.OPERATOR_SKIPPED,            S_.SKIPPED,             "design part 2 §6: a person skips a manual step"),
     Row(S_.AWAITING_COMPLETION, ST.COMPLETION_SUCCEEDED,        S_.VALIDATING,          "003 §3.3 manual signal Succeeded"),
     Row(S_.AWAITING_COMPLETION, ST.COMPLETION_FAILED,           S_.FAILED,              "003 §3.3 manual signal Failed"),
     Row(S_.AWAITING_COMPLETION, ST.COMPLETION_FAILED_TOLERATED, S_.SKIPPED,             "design §3: manual signal Failed, tolerated"),

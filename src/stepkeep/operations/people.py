@@ -72,19 +72,30 @@ async def decide_hold(
     tenant: str,
     actor: str,
     reason: str = "",
+    output: bytes | None = None,
     vouched_by: str | None = None,
     key: str | None = None,
 ) -> Accepted:
-    """Retry, skip or fail the step `step`, which holds because no attempt is left."""
+    """Retry, skip, fail or complete the step `step`, which holds because no attempt is left or is stuck otherwise."""
     try:
         chosen = HoldChoice(validate.key("the decision", choice))
     except ValueError:
-        raise InvalidInput(f"{choice!a} is no decision about a held step. Use retry, skip or fail.") from None
+        said = f"{choice!a} is no decision about a stuck step. Use retry, skip, fail or complete."
+        raise InvalidInput(said) from None
+    plan = await plan_of(transactor, tenant, run_id)
+    no = _number(plan, run_id, step)
+    if chosen is HoldChoice.COMPLETE:
+        _check_output(plan.at(no), output)
+    elif output is not None:
+        raise InvalidInput(f"only a completed step has an output. Leave it out to {chosen} the step.")
+    if output is not None:
+        transactor.payloads.check_size("the output", output)
     event = HoldDecided(
         **asked_by(tenant, run_id, actor, vouched_by, key),
-        no=await _step_number(transactor, tenant, run_id, step),
+        no=no,
         choice=chosen,
         reason=validate.words("the reason", reason),
+        output=output,
     )
     return await submit(transactor, event)
 
@@ -116,7 +127,7 @@ async def complete(
     _bound("claim of the completion", claim)
     plan = await plan_of(transactor, tenant, run_id)
     no = _number(plan, run_id, step)
-    if said is ManualOutcome.SUCCEEDED:
+    if said is ManualOutcome.SUCCEEDED and plan.at(no).by_hand:
         _check_output(plan.at(no), output)
     event = CompletionSignalled(
         **asked_by(tenant, run_id, actor, vouched_by, key),
@@ -252,7 +263,7 @@ def token_hash(token: str) -> str:
 def _check_output(planned: PlannedStep, output: bytes | None) -> None:
     """Refuse a completion whose output does not match the schema of its step; a corrected one may follow."""
     schema = planned.definition.output_schema
-    if schema is msgspec.UNSET or planned.phase is not Phase.MAIN or not planned.by_hand:
+    if schema is msgspec.UNSET or planned.phase is not Phase.MAIN:
         return
     if output is None:
         raise InvalidInput(f"step {planned.name} has an output schema: complete it with an output that matches it.")

@@ -26,7 +26,7 @@ TOLERATED = {
     StepTrigger.REJECTED_TOLERATED: "it was rejected, and its failure is tolerated",
     StepTrigger.COMPLETION_FAILED_TOLERATED: "it was completed as Failed, and its failure is tolerated",
     StepTrigger.CHILDREN_FAILED_TOLERATED: "its children failed, and its failure is tolerated",
-    StepTrigger.OPERATOR_SKIPPED: "a person skipped it, because no attempt was left",
+    StepTrigger.OPERATOR_SKIPPED: "a person skipped it",
     StepTrigger.OPERATOR_FAILED_TOLERATED: "a person failed it, and its failure is tolerated",
     BROKEN: "its condition could not be evaluated, and its failure is tolerated",
 }

@@ -19,6 +19,7 @@ BY_PEOPLE = frozenset(
     {
         "gate_decided",
         "hold_decided",
+        "step_decided",
         "completion_signalled",
         "cancel_requested",
         "token_reissued",

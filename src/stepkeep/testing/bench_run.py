@@ -129,11 +129,24 @@ class BenchRun:
             )
         )
 
-    def decide(self, step: str, choice: str, *, by: str = "operator", reason: str = "") -> None:
-        """Retry, skip or fail a step that holds because no attempt is left."""
+    def decide(
+        self, step: str, choice: str, *, by: str = "operator", reason: str = "", output: Any = None
+    ) -> None:
+        """Retry, skip, fail or complete a step that holds because no attempt is left, or that is stuck otherwise."""
+        from stepkeep.engine_arguments import encode_payload
+
         engine = self._bench.engine
         self._act(
-            people.decide_hold(engine.transactor, self.id, step, choice, tenant=engine.tenant, actor=by, reason=reason)
+            people.decide_hold(
+                engine.transactor,
+                self.id,
+                step,
+                choice,
+                tenant=engine.tenant,
+                actor=by,
+                reason=reason,
+                output=None if output is None else encode_payload(output),
+            )
         )
 
     def complete(

@@ -60,6 +60,15 @@ CHILD_ENDS = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.
 STALE = (Completed(token=TOKEN), Failed(category=Category.TRANSIENT, error="no"), RulesPassed())
 
 
+STUCK = {
+    StepState.RETRYING: frozenset(HoldChoice),
+    StepState.READY: frozenset({HoldChoice.SKIP, HoldChoice.FAIL}),
+    StepState.AWAITING_EVENT: frozenset(HoldChoice) - {HoldChoice.RETRY},
+    StepState.AWAITING_COMPLETION: frozenset({HoldChoice.SKIP}),
+}
+"""What a person may decide about a step that does not hold. Written apart from the kernel's table."""
+
+
 class By(StrEnum):
     """What causes an action. A wait that only an operator or the run timeout could end counts as a dead end."""
 
@@ -116,7 +125,7 @@ class Actions:
     def __init__(self, case: Case, plan: Plan) -> None:
         self.plan = plan
         self.events = case.events
-        self.pauses = case.pauses
+        self.pauses, self.decides = case.pauses, case.decides
         self.parks = {plan.numbers[name]: event for name, event in case.parks.items()}
         self._chained = Claimer(
             actor="w", worker=WORKER, lease=30, slots=1, queues=frozenset(range(1, 2 * plan.size + 2))
@@ -170,6 +179,9 @@ class Actions:
                 if required and choice is HoldChoice.SKIP:
                     continue
                 yield Action(f"{choice} {name} by hand", By.WAIT, self._hold(no, choice))
+        elif self.decides and is_stuck(row):
+            for choice in sorted(STUCK[row.state] if no < self.plan.size else STUCK[row.state] & {HoldChoice.RETRY}):
+                yield Action(f"{choice} {name}, which is stuck", By.OPERATOR, self._hold(no, choice, reason="stuck"))
         elif row.state is StepState.AWAITING_APPROVAL:
             yield Action(f"approve {name}", By.WAIT, self._gate("ann", True, no))
             yield Action(f"approve {name} as another", By.WAIT, self._gate("bea", True, no))
@@ -250,7 +262,12 @@ class Actions:
                 if self.plan.at(row.no).definition.on_exhausted is OnExhausted.HOLD_REQUIRED:
                     yield "a skip of a step that is required", self._hold(row.no, HoldChoice.SKIP, "cyd"), none
             elif row.no < self.plan.size:
-                yield "a decision about a step that does not hold", self._hold(row.no, HoldChoice.RETRY, "cyd"), none
+                choice = HoldChoice.COMPLETE if row.state is StepState.RETRYING else HoldChoice.RETRY
+                event = self._hold(row.no, choice, "cyd")
+                yield "a decision about a step that does not hold, without a reason", event, none
+            if row.no < self.plan.size and not is_exhausted(row) and not is_stuck(row):
+                event = self._hold(row.no, HoldChoice.SKIP, "cyd", "stuck")
+                yield "a decision about a step that is not stuck", event, none
         if state.run.due_at is not None:
             yield "an early sweep of the run", TimeCame(**WHO, actor="sweep"), none
         if self.events:
@@ -290,8 +307,8 @@ class Actions:
     def _gate(self, who: str, approve: bool, no: int | None) -> GateDecided:
         return GateDecided(**WHO, actor=who, approve=approve, no=no)
 
-    def _hold(self, no: int, choice: HoldChoice, who: str = "ann") -> HoldDecided:
-        return HoldDecided(**WHO, actor=who, no=no, choice=choice)
+    def _hold(self, no: int, choice: HoldChoice, who: str = "ann", reason: str = "") -> HoldDecided:
+        return HoldDecided(**WHO, actor=who, no=no, choice=choice, reason=reason)
 
     def _ended(self, no: int, activation: int, state: RunState | None) -> ChildEnded:
         return ChildEnded(**WHO, actor="child", no=no, activation=activation, child="c", state=state, output=b"1")
@@ -304,6 +321,11 @@ class Actions:
 
     def _message(self, id: str, name: str) -> MessageArrived:  # noqa: A002
         return MessageArrived(**WHO, actor="outside", id=id, name=name, payload=b"{}")
+
+
+def is_stuck(row: Step) -> bool:
+    """Whether a person may decide about this step although it does not hold."""
+    return row.state in STUCK and row.worker is None
 
 
 def _awaits(row: Step, name: str) -> bool:

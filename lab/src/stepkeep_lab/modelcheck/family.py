@@ -59,7 +59,7 @@ SOON = 10 * SECOND
 
 class Case(msgspec.Struct, frozen=True):
     """A definition to explore, and what its handlers may ask for: the messages that each step may wait for. With
-    `pauses`, the run is paused and resumed wherever it can be."""
+    `pauses`, the run is paused and resumed wherever it can be. With `decides`, a person decides about stuck steps."""
 
     name: str
     about: str
@@ -67,6 +67,7 @@ class Case(msgspec.Struct, frozen=True):
     parks: dict[str, str] = {}
     starts_idle: bool = False
     pauses: bool = False
+    decides: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -176,10 +177,11 @@ def _case(
     parks: dict[str, str] | None = None,
     idle: bool = False,
     pauses: bool = False,
+    decides: bool = False,
     **more: Any,
 ) -> Case:
     ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
-    return Case(name, about, Definition(name=name, version=1, steps=ordered, **more), parks or {}, idle, pauses)
+    return Case(name, about, Definition(name=name, version=1, steps=ordered, **more), parks or {}, idle, pauses, decides)
 
 
 def cases() -> tuple[Case, ...]:
@@ -265,6 +267,15 @@ def cases() -> tuple[Case, ...]:
             _work("c", "b", Dependency(step="a", allow=ANY_END), retry=TWICE, **continuing),
             budget=Budget(limits={"attempts": 2.0}, on_exceeded=OnExceeded.HOLD, approval=Approval(deadline=SOON)),
             on_failure=OnFailure.COMPENSATE,
+        ),
+        _case(
+            "stuck",
+            "a person decides about stuck steps: a retry with rules and a hook, a handler that waits, a manual step",
+            _work("a", retry=TWICE, rules=RULE, undo=TWICE, **undoing),
+            _work("b", retry=ONCE, **tolerant),
+            _work("c", "a", retry=ONCE, completion=Completion.MANUAL, **continuing),
+            parks={"b": "paid"},
+            decides=True,
         ),
         _case("queue", "paused and resumed before anything has begun", _work("a"), pauses=True),
         _case(

@@ -26,7 +26,7 @@ from stepkeep.kernel.states import STEP_TERMINAL, AttemptState, Phase, RunState,
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
 from stepkeep_lab.invariants.violation import must
-from stepkeep_lab.modelcheck.actions import Action, past_deadline
+from stepkeep_lab.modelcheck.actions import Action, is_stuck, past_deadline
 from stepkeep_lab.modelcheck.world import State, holds
 
 
@@ -72,7 +72,8 @@ def _accepted(state: State, action: Action, decision: Decision) -> None:
     elif isinstance(event, GateDecided) and event.no is not None:
         must(state.rows[event.no].state is StepState.AWAITING_APPROVAL, "I11 one decision per gate", action.label)
     elif isinstance(event, HoldDecided):
-        must(is_exhausted(state.rows[event.no]), "I11 one decision per gate", action.label)
+        row = state.rows[event.no]
+        must(is_exhausted(row) or is_stuck(row), "I11 one decision per gate", action.label)
     elif isinstance(event, CompletionSignalled):
         must(state.rows[event.no].state is StepState.AWAITING_COMPLETION, "I11 one decision per gate", action.label)
 

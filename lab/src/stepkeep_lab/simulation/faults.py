@@ -55,6 +55,7 @@ class Fault(StrEnum):
     CANCEL = "cancel"
     QUARANTINE = "quarantine"
     RUN_PAUSED = "run_paused"
+    STEP_DECIDED = "step_decided"
     STAFF = "staff"
 
 

@@ -728,6 +728,42 @@ MUTANTS: tuple[Mutant, ...] = (
         "if step.worker is not None or",
         "if step.state is StepState.RUNNING or",
     ),
+    # -- decisions about stuck steps
+    _in_kernel(
+        "stuck-in-flight",
+        "a person ends a step that a worker holds",
+        "stuck:decide_step",
+        "if not holds and event.choice not in CHOICES.get(step.state, ()):",
+        "if step.state in STEP_TERMINAL or step.state is StepState.PENDING:",
+    ),
+    _in_kernel(
+        "stuck-without-news",
+        "what depends on a step that a person ended does not hear of it",
+        "stuck:decide_step",
+        "settle(draft, _act(draft, step, note, event, holds))",
+        "_act(draft, step, note, event, holds)",
+    ),
+    _in_kernel(
+        "completed-without-rules",
+        "a step that a person completes passes without its rules",
+        "stuck:_complete",
+        "if draft.planned(step).has_rules:",
+        "if False:",
+    ),
+    _in_kernel(
+        "required-and-skipped",
+        "a person skips a step that its run needs",
+        "stuck:_check",
+        "if event.choice is SKIP and planned.definition.on_exhausted is OnExhausted.HOLD_REQUIRED:",
+        "if False:",
+    ),
+    _in_kernel(
+        "hook-given-up",
+        "a person fails or completes an undo step",
+        "stuck:_check",
+        "if not holds and planned.phase is not Phase.MAIN and event.choice is not RETRY:",
+        "if False:",
+    ),
     # -- pausing
     _in_kernel(
         "pause-holds-nothing-back",

@@ -20,7 +20,7 @@ from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, StepState
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
 from stepkeep.operations import mailbox, pausing, people, quarantine
 from stepkeep.operations.going_on import Wanted, go_on
 from stepkeep.operations.plans import plan_of
@@ -519,6 +519,36 @@ class People:
             run_id,
             lambda server: pausing.resume_run(server.transactor, run_id, tenant=TENANT, actor="operator"),
             "resume",
+        )
+
+    async def decide_stuck(self) -> None:
+        """Retry, skip, fail or complete single steps at random, stuck or not, until the chaos is over."""
+        random, scenario = self._stage.random("decider"), self._stage.scenario
+        tables = self._stage.database.tables
+        while scenario.decisions and self._stage.chaos:
+            await asyncio.sleep(random.choice((0.2, 1.0, 3.0)) * random.random())
+            runs = [run for run in tables.runs.values() if run.state not in RUN_TERMINAL]
+            if not runs or not maybe(random, scenario.decisions):
+                continue
+            run = random.choice(runs)
+            rows = [row for row in tables.steps[run.tenant, run.id].values() if row.state not in STEP_TERMINAL]
+            if rows:
+                step = random.choice(rows)
+                self._stage.log.note(Fault.STEP_DECIDED, run.id)
+                self._decide_step(run, step, random.choice(list(HoldChoice)), random.choice(NAMES))
+
+    def _decide_step(self, run: Run, step: Step, choice: HoldChoice, actor: str) -> None:
+        name, output = self._name(run, step.no), b'{"by":"hand"}' if choice is HoldChoice.COMPLETE else None
+        self._spawn(
+            self._decide(
+                run.id,
+                lambda server: people.decide_hold(
+                    server.transactor, run.id, name, choice, tenant=TENANT, actor=actor, reason="stuck", output=output
+                ),
+                "hold",
+                step=name,
+                by=actor,
+            )
         )
 
     # -- noise -------------------------------------------------------------------------------------------------------

@@ -133,6 +133,7 @@ class _Simulation:
             people.meddle(),
             people.set_aside(),
             people.pause_runs(),
+            people.decide_stuck(),
             self._harm(places, server),
         ]
         work.append(Staff(stage, server, people.hurry).change())

@@ -75,6 +75,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     duplicate: float = 0.0
     quarantine: float = 0.0
     pauses: float = 0.0
+    decisions: float = 0.0
     staff: float = 0.0
     policies: float = 0.0
     skew: float = 0.0
@@ -361,6 +362,7 @@ def draw(seed: int) -> Scenario:
             **drawn,
             **_threads(seed),
             **_operator(seed),
+            **_decider(seed),
             **_pauser(seed),
             **_staff(seed),
             **random.choice(THEMES),
@@ -390,6 +392,12 @@ def _pauser(seed: int) -> dict[str, Any]:
     """Somebody pauses runs and resumes them. Drawn apart, like a corner."""
     random = Random(f"pauser:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"pauses": random.random()} if random.random() < 0.3 else {}
+
+
+def _decider(seed: int) -> dict[str, Any]:
+    """Somebody decides about steps that are stuck. Drawn apart, like a corner."""
+    random = Random(f"decider:{seed}")  # noqa: S311 - chance that must come out the same again
+    return {"decisions": random.random()} if random.random() < 0.3 else {}
 
 
 def _staff(seed: int) -> dict[str, Any]:

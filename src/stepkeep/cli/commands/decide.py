@@ -11,7 +11,7 @@ import typer
 from stepkeep.cli.arguments import By, RunId
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.render.look import words
-from stepkeep.cli.session import find_run, open_engine
+from stepkeep.cli.session import find_run, json_value, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 
@@ -65,13 +65,24 @@ def reject(
 def decide(
     settings: Settings,
     run: RunId,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="The step that holds.", show_default=False)],
-    choice: Annotated[str, typer.Argument(metavar="DECISION", help="retry, skip or fail.", show_default=False)],
-    reason: Reason = "",
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step that is stuck.", show_default=False)],
+    choice: Annotated[
+        str, typer.Argument(metavar="DECISION", help="retry, skip, fail or complete.", show_default=False)
+    ],
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="JSON|@FILE", help="What a completed step comes to.")
+    ] = None,
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Kept with the decision; required unless the step holds.")
+    ] = "",
     by: By = None,
 ) -> int:
-    """Retry, skip or fail a step that holds because no attempt is left."""
-    return decided(settings, run, lambda engine, found: engine.decide(found, step, choice, reason=reason, by=by))
+    """Retry, skip, fail or complete a stuck step.
+
+    It holds because no attempt is left, or it waits for its next attempt, for a worker or for a message.
+    """
+    said: dict[str, Any] = {"reason": reason, "output": json_value(output, "--output"), "by": by}
+    return decided(settings, run, lambda engine, found: engine.decide(found, step, choice, **said))
 
 
 def cancel(

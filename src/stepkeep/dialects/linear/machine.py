@@ -121,10 +121,10 @@ STEP = MachineView(
         ),
         Extension("PENDING", "DONE", "its child workflow succeeded; no worker runs such a step"),
         Extension(
-            "READY", "DONE", "the elements of a held and approved map or loop succeeded; no worker runs their owner"
+            "READY", "DONE", "a person completed it, or the elements of a held and approved map or loop succeeded"
         ),
-        Extension("READY", "DEAD", "policy denied another attempt"),
-        Extension("READY", "SKIPPED", "policy denied another attempt under `on_failure: skip`"),
+        Extension("READY", "DEAD", "policy denied another attempt, or a person failed it"),
+        Extension("READY", "SKIPPED", "policy denied another attempt under `on_failure: skip`, or a person skipped it"),
         Extension("READY", "WAITING", "policy holds the next attempt until people approve it"),
         Extension("WAITING", "DONE", "a gate was approved, a message came, a sleep is over, a person completed it"),
         Extension(

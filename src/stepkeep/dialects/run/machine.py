@@ -142,7 +142,7 @@ STEP = MachineView(
     extra={"SKIPPED": "a step that was left out, or whose failure was tolerated, has not SUCCEEDED and fails no run"},
     extensions=(
         Extension("PENDING", "SKIPPED", "its condition was false, or a step it needs was left out"),
-        Extension("RUNNING", "SKIPPED", "it failed for good under `on_failure: skip`"),
+        Extension("RUNNING", "SKIPPED", "it failed for good under `on_failure: skip`, or a person skipped it"),
         Extension(
             "WAITING_APPROVAL", "SKIPPED", "a gate refused under `on_failure: skip`, or a person skipped a held step"
         ),
@@ -188,7 +188,12 @@ STEP = MachineView(
             "its rules or its children failed, a deadline passed, or a person completed it as failed",
             when=SETTLED,
         ),
-        Extension("RUNNING", "FAILED", "its worker was lost, and policy denied another attempt", when=("denied",)),
+        Extension(
+            "RUNNING",
+            "FAILED",
+            "its worker was lost, and policy denied another attempt, or a person failed the step",
+            when=("denied", "operator_failed"),
+        ),
         Extension("RUNNING", "RUNNING", "its handler is done and another worker takes over its rules alone"),
         Extension(
             None,
