@@ -88,14 +88,33 @@ def test_a_handler_that_waits_is_ended_by_a_person() -> None:
     assert (world.state("a"), world.state("b")) == (S.SKIPPED, S.READY)
 
 
-def test_a_manual_step_is_skipped_and_its_token_is_useless() -> None:
-    world = World(*sequence(work("a", completion=Completion.MANUAL), work("b")))
+def test_a_manual_step_is_only_completed_by_its_token() -> None:
+    """Seed 003, section 2, rule 4: only a signal ends it."""
+    world = World(*sequence(work("a", completion=Completion.MANUAL, retry=PAUSED), work("b")))
+    world.fail("a", Category.TRANSIENT, "no route")
+    with pytest.raises(Conflict, match="complete it with its token"):
+        world.decide_hold("a", COMPLETE, reason="done")
+    world.decide_hold("a", RETRY, by="ann", reason="the network is back")
     world.claim("a")
     world.report("a", Completed(token="0" * 64))
-    with pytest.raises(Conflict, match="a person can only skip it now"):
-        world.decide_hold("a", COMPLETE, reason="done")
-    world.decide_hold("a", SKIP, reason="nobody has the token")
-    assert world.state("a") is S.SKIPPED
+    for choice in HoldChoice:
+        with pytest.raises(Conflict, match="only its token completes it"):
+            world.decide_hold("a", choice, reason="done")
+
+
+@pytest.mark.parametrize("dialect", ["linear", "run", "workstream"])
+def test_a_format_that_needs_every_step_has_none_skipped(dialect: str) -> None:
+    world = World(*sequence(work("a", retry=PAUSED), work("b")), dialect=dialect)
+    world.fail("a", Category.TRANSIENT, "no route")
+    with pytest.raises(Conflict, match="the run needs it"):
+        world.decide_hold("a", SKIP, reason="not needed")
+
+
+def test_a_step_that_a_pause_holds_back_is_decided_about_after_it() -> None:
+    world = World(*sequence(work("a"), work("b")))
+    world.pause()
+    with pytest.raises(Conflict, match="Resume the run first"):
+        world.decide_hold("a", SKIP, reason="not needed")
 
 
 @pytest.mark.parametrize(

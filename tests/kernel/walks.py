@@ -369,7 +369,7 @@ def _hold(world: World, random: Random) -> Event:
 
 
 def _stuck(world: World, random: Random) -> Event:
-    row = _row(world, random, lambda row: row.state in (S.RETRYING, S.READY, S.AWAITING_EVENT, S.AWAITING_COMPLETION))
+    row = _row(world, random, lambda row: row.state in (S.RETRYING, S.READY, S.AWAITING_EVENT))
     choice = random.choice(list(HoldChoice))
     output = b"2" if choice is HoldChoice.COMPLETE else None
     actor = random.choice(PEOPLE)

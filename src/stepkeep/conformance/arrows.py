@@ -84,7 +84,7 @@ STEP: Mapping[tuple[str, str], str] = {
     ("operator_failed", "failed"): "awaiting_approval awaiting_event ready retrying",
     ("operator_failed_tolerated", "skipped"): "awaiting_approval awaiting_event ready retrying",
     ("operator_retried", "ready"): "awaiting_approval",
-    ("operator_skipped", "skipped"): "awaiting_approval awaiting_completion awaiting_event ready retrying",
+    ("operator_skipped", "skipped"): "awaiting_approval awaiting_event ready retrying",
     ("planned", "pending"): "new",
     ("rejected", "failed"): "awaiting_approval",
     ("rejected_tolerated", "skipped"): "awaiting_approval",

@@ -28,7 +28,7 @@ SETTLING = (
 RUN_CAUSES = {
     "created": ("run_created",),
     "started": ("run_started",),
-    "progressed": ("run_started", "step_claimed"),
+    "progressed": ("run_started", "step_claimed", "step_decided"),
     "resumed": (*SETTLING[1:-1], "step_claimed"),
     "paused": ("pause_requested",),
     "unpaused": ("unpause_requested",),

@@ -117,6 +117,8 @@ class Conduct:
             return run == {"main": "idle", "undo": "compensating", "check": "validating"}[phase] and not now.cancelling
         if now.cancelling or (trigger == "cancelled" and run not in FINISHING):
             return trigger == "cancelled" and run not in FINISHING and None not in now.steps
+        if trigger in OPERATED and run == "paused" and state == "ready":
+            return False
         if phase != "main" and (target.startswith("awaiting_") or target == "skipped" or trigger in OPERATED):
             return False
         if run == "stopping":

@@ -78,8 +78,8 @@ ERROR_CLASSES = frozenset({"rate_limit", "5xx", "transport"})
 
 JUDGED = frozenset(
     {
-        "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "step_decided", "completion_signalled",
-        "message_arrived", "child_ended",
+        "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "step_decided",
+        "completion_signalled", "message_arrived", "child_ended",
     }
 )  # fmt: skip
 """Events after which a step may open or be tried again: their detail may also have verdicts of policies."""

@@ -25,8 +25,8 @@ GATES = {"gate_opened": "approval", "held": "hold"}
 
 OUTPUTS = frozenset(
     {
-        "completed", "rules_passed", "cancelled", "completion_requested", "adopted",
-        "completion_succeeded", "operator_completed", "children_succeeded", "approved", "deadline_approved", "wait_satisfied",
+        "completed", "rules_passed", "cancelled", "completion_requested", "adopted", "operator_completed",
+        "completion_succeeded", "children_succeeded", "approved", "deadline_approved", "wait_satisfied",
     }
 )  # fmt: skip
 """Triggers that may carry the digest of an output."""

@@ -26,6 +26,10 @@ ENDS_OF_WAITS = ("approved", "deadline", "input")
 """How the last wait of a run ended, which the line of a run may say when a step moves it."""
 
 
+BY_PERSON = ("completion_signalled", "hold_decided", "step_decided")
+"""Events by which a person completes a step."""
+
+
 def grounds_of_step(hop: Line, place: Place, step: Step, stop: str | None) -> tuple[str | None, ...]:
     """The grounds that the line of a step may have; None stands for no ground besides its trigger.
 
@@ -39,7 +43,7 @@ def grounds_of_step(hop: Line, place: Place, step: Step, stop: str | None) -> tu
     if hop.trigger == "rules_passed":
         if step.children_succeeded == hop.seq:
             return ("children_succeeded",)
-        return ("completed_by_hand",) if hop.event == "completion_signalled" else ("executed",)
+        return ("completed_by_hand",) if hop.event in BY_PERSON else ("executed",)
     if hop.trigger == "claimed":
         known = step.was_lost
         return (None, "reclaimed") if known is None else (("reclaimed" if known else None),)

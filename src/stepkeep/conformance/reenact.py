@@ -86,7 +86,15 @@ RULED_OUT = frozenset({"rules_failed", "rules_failed_tolerated"})
 """Ends of a step whose handler had completed."""
 
 LOST_OR_NOT = frozenset(
-    {"lease_lost", "claimed", "released", "rules_passed", "completion_succeeded", "operator_completed", "children_succeeded"}
+    {
+        "lease_lost",
+        "claimed",
+        "released",
+        "rules_passed",
+        "completion_succeeded",
+        "operator_completed",
+        "children_succeeded",
+    }
 )
 """Triggers after which it is known whether the next claim follows a lost lease."""
 

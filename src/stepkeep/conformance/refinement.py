@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.contract import OPERATED
 from stepkeep.conformance.conduct import Conduct, Situation
+from stepkeep.conformance.contract import OPERATED
 from stepkeep.conformance.machines import MachineData, Machines
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.grounds import RUN_FACTS, STEP_GROUNDS, RunGrounds, Seen
@@ -94,7 +94,12 @@ def explore(judged: Judged, machines: Machines, size: int = 2) -> dict[str, Prod
 def _of_a_hook(source: str | None, trigger: str, target: str) -> bool:
     """Whether an undo step may make this hop: it has no condition, gate, wait or rule, and is cancelled in time.
     A person only retries it."""
-    if trigger in OPERATED or target == "skipped" or target.startswith("awaiting_") or (source or "").startswith("awaiting_"):
+    if (
+        trigger in OPERATED
+        or target == "skipped"
+        or target.startswith("awaiting_")
+        or (source or "").startswith("awaiting_")
+    ):
         return False
     if source == "pending":
         return trigger in ("dependencies_met", "cancelled")

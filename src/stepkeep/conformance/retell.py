@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from stepkeep.conformance.arrows import REFERENCE
 from stepkeep.conformance.causes import Causes
-from stepkeep.conformance.contract import HOLDS, Contract, Place
+from stepkeep.conformance.contract import OPERATED, Contract, Place
 from stepkeep.conformance.dialect_line import DialectLine
 from stepkeep.conformance.enabled import wrong_field
 from stepkeep.conformance.encoding import compact
@@ -65,14 +65,17 @@ def _rows_by_source() -> dict[str, tuple[Row, ...]]:
 STEP_ROWS = _rows_by_source()
 
 
-ENDS_HOLD = dict.fromkeys(HOLDS - {"held_exhausted"}, True) | dict.fromkeys(
+ENDS_HOLD = dict.fromkeys(OPERATED | {"operator_retried"}, True) | dict.fromkeys(
     ("approved", "hold_approved", "rejected", "rejected_tolerated", "decision_recorded"), False
 )
 """Triggers that end, or count a vote in, one kind of hold only: whether the step holds for want of attempts."""
 
 
 class Wanted(NamedTuple):
-    """A line of a step, and what is known of the step before it. `target` is the state that the dialect shows."""
+    """A line of a step, and what is known of the step before it. `target` is the state that the dialect shows.
+
+    `is_stuck`: a person decided about it, and it did not wait for an approval.
+    """
 
     shown: str | None
     state: str
@@ -85,6 +88,7 @@ class Wanted(NamedTuple):
     leaves: str | None
     never: frozenset[str]
     is_exhausted: bool
+    is_stuck: bool = False
 
 
 class Views:
@@ -117,7 +121,7 @@ class Views:
                     wanted.retries,
                     _was_leased(trigger, wanted),
                 ):
-                    if ENDS_HOLD.get(trigger) not in (None, exhausted):
+                    if here == "awaiting_approval" and ENDS_HOLD.get(trigger) not in (None, exhausted):
                         continue
                     return (*ways[now], row)
                 counts = claimed + (trigger == "claimed"), retried + ends_attempt(trigger, target)
@@ -135,7 +139,7 @@ class Views:
         return all(self.is_hidden(shown, trigger, target) for trigger, target in RETRY_CYCLE)
 
     def _is_wanted(self, row: Row, wanted: Wanted) -> bool:
-        if wanted.leaves not in (None, row[0]):
+        if wanted.leaves not in (None, row[0]) or (wanted.is_stuck and row[0] == "awaiting_approval"):
             return False
         return row[1] == wanted.trigger and self._view.next_shown(wanted.shown, row[2], row[1]) == wanted.target
 
@@ -281,6 +285,7 @@ class Retelling:
                 leaves=leaves,
                 never=place.never,
                 is_exhausted=step.is_exhausted,
+                is_stuck=line.event == "step_decided",
             )
         )
 
@@ -586,6 +591,8 @@ def _leaves(line: Line) -> str | None:
         return "running" if line.category is not None else None
     if line.trigger in ("deadline_passed", "deadline_tolerated"):
         return left_by(line.error)
+    if line.event == "hold_decided" and line.trigger in OPERATED:
+        return "awaiting_approval"
     reports = line.trigger in ("failed", "failed_tolerated") and line.event == "step_reported"
     return "running" if reports else None
 

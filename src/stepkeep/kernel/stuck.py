@@ -20,9 +20,10 @@ from stepkeep.kernel.execution import pass_rules
 from stepkeep.kernel.failure import OPERATOR, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.people import check_duties
+from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.progress import retry_now, settle
 from stepkeep.kernel.rows import Note, Step, is_exhausted
-from stepkeep.kernel.states import STEP_TERMINAL, Category, Phase, StepState
+from stepkeep.kernel.states import STEP_TERMINAL, Category, Phase, RunState, StepState
 from stepkeep.kernel.tables import StepTrigger
 
 RETRY, SKIP, FAIL, COMPLETE = HoldChoice
@@ -31,7 +32,6 @@ CHOICES = {
     StepState.RETRYING: frozenset({RETRY, SKIP, FAIL, COMPLETE}),
     StepState.READY: frozenset({SKIP, FAIL}),
     StepState.AWAITING_EVENT: frozenset({SKIP, FAIL, COMPLETE}),
-    StepState.AWAITING_COMPLETION: frozenset({SKIP}),
 }
 """What a person may decide about a step in this state. A step that holds takes every choice."""
 
@@ -40,9 +40,13 @@ WHY_NOT = {
     StepState.RUNNING: "a worker holds it; its lease ends by itself if the worker is gone",
     StepState.VALIDATING: "its handler has completed, and only its rules are left",
     StepState.AWAITING_APPROVAL: "it waits for an approval: approve or reject it",
+    StepState.AWAITING_COMPLETION: "only its token completes it; `stepkeep token` replaces a lost one",
     StepState.AWAITING_CHILDREN: "it waits for what it started: decide about that, or cancel the run",
 }
 """Why nothing is to be decided about a step in this state."""
+
+NEED_EVERY_STEP = frozenset({"linear", "run", "workstream"})
+"""Formats in which a run has completed only if every step of it has (seeds 001, 002 and 004)."""
 
 DECISIONS = {RETRY: "retried", SKIP: "skipped", FAIL: "failed", COMPLETE: "completed"}
 """How the record names each choice."""
@@ -74,13 +78,21 @@ def _check(draft: Draft, step: Step, event: HoldDecided, name: str, holds: bool)
     said = f"step {name} of run {step.run_id}"
     if not holds and not event.reason:
         raise InvalidInput(f"{said} does not hold by its definition: give the reason of the decision.")
-    if event.choice is SKIP and planned.definition.on_exhausted is OnExhausted.HOLD_REQUIRED:
-        raise Conflict(
-            f"{said} cannot be skipped: the run needs it. Retry or fail it.", {"step": name, "state": step.state}
-        )
+    if draft.state is RunState.PAUSED and step.state is StepState.READY:
+        raise Conflict(f"{said} is held back by the pause of its run. Resume the run first.", _stands(name, step))
+    if event.choice is SKIP and _is_required(draft, planned):
+        raise Conflict(f"{said} cannot be skipped: the run needs it. Retry or fail it.", _stands(name, step))
+    if event.choice is COMPLETE and planned.by_hand:
+        raise Conflict(f"{said} is completed by hand: complete it with its token.", _stands(name, step))
     if not holds and planned.phase is not Phase.MAIN and event.choice is not RETRY:
         kind = "undoes what the run did" if planned.phase is Phase.UNDO else "checks the run"
-        raise Conflict(f"{said} {kind}: it can only be retried.", {"step": name, "state": step.state})
+        raise Conflict(f"{said} {kind}: it can only be retried.", _stands(name, step))
+
+
+def _is_required(draft: Draft, planned: PlannedStep) -> bool:
+    """Whether the run must not succeed without this step."""
+    is_held = planned.definition.on_exhausted is OnExhausted.HOLD_REQUIRED
+    return is_held or draft.plan.definition.dialect in NEED_EVERY_STEP
 
 
 def _act(draft: Draft, step: Step, note: Note, event: HoldDecided, holds: bool) -> Settled | None:

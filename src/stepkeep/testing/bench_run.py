@@ -129,9 +129,7 @@ class BenchRun:
             )
         )
 
-    def decide(
-        self, step: str, choice: str, *, by: str = "operator", reason: str = "", output: Any = None
-    ) -> None:
+    def decide(self, step: str, choice: str, *, by: str = "operator", reason: str = "", output: Any = None) -> None:
         """Retry, skip, fail or complete a step that holds because no attempt is left, or that is stuck otherwise."""
         from stepkeep.engine_arguments import encode_payload
 

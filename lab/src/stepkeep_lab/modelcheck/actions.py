@@ -64,7 +64,6 @@ STUCK = {
     StepState.RETRYING: frozenset(HoldChoice),
     StepState.READY: frozenset({HoldChoice.SKIP, HoldChoice.FAIL}),
     StepState.AWAITING_EVENT: frozenset(HoldChoice) - {HoldChoice.RETRY},
-    StepState.AWAITING_COMPLETION: frozenset({HoldChoice.SKIP}),
 }
 """What a person may decide about a step that does not hold. Written apart from the kernel's table."""
 

@@ -181,7 +181,9 @@ def _case(
     **more: Any,
 ) -> Case:
     ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
-    return Case(name, about, Definition(name=name, version=1, steps=ordered, **more), parks or {}, idle, pauses, decides)
+    return Case(
+        name, about, Definition(name=name, version=1, steps=ordered, **more), parks or {}, idle, pauses, decides
+    )
 
 
 def cases() -> tuple[Case, ...]:

@@ -754,7 +754,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "required-and-skipped",
         "a person skips a step that its run needs",
         "stuck:_check",
-        "if event.choice is SKIP and planned.definition.on_exhausted is OnExhausted.HOLD_REQUIRED:",
+        "if event.choice is SKIP and _is_required(draft, planned):",
         "if False:",
     ),
     _in_kernel(

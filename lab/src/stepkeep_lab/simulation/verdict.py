@@ -119,6 +119,8 @@ class Verdict:
                 if message.consumed_by is not None:
                     taken[message.consumed_by].append(message)
             for row in self._tables.steps[tenant, run_id].values():
+                if _record(row).get("decision") == "completed":
+                    continue  # a person completed it
                 for said in wrongly_taken(plan, row, taken[row.no]):
                     self._ledger.violation(f"promise 5: run {run_id}: {said}")
 
@@ -238,7 +240,7 @@ class Verdict:
             return
         if plan.at(step.no).definition.completion is Completion.MANUAL and "decision" in record:
             return
-        if plan.at(step.no).holds and "decision" in record and kept.get("decision") != record["decision"]:
+        if "decision" in record and kept.get("decision") != record["decision"]:
             # A later decision about the same step takes its place in the row; the journal keeps both.
             self._must(self._is_journaled(record, run), f"{title}, and the journal lacks it")
             return

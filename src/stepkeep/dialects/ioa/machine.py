@@ -129,9 +129,15 @@ STEP = MachineView(
     extra={"cancelled": "the workflow stopped or was cancelled before the step came to an end of its own"},
     extensions=(
         Extension(
-            "pending", "skipped", "a person skipped it, or what it waits for was rejected or skipped; the picture skips from running only"
+            "pending",
+            "skipped",
+            "a person skipped it, or what it waits for was rejected or skipped; the picture skips from running only",
         ),
-        Extension("pending", "failed", "a policy denied it, a person failed it, or its condition could not be evaluated, before it began"),
+        Extension(
+            "pending",
+            "failed",
+            "a policy denied it, a person failed it, or its condition could not be evaluated, before it began",
+        ),
         Extension("pending", "cancelled", "the workflow stopped or was cancelled before it began"),
         Extension("running", "cancelled", "the workflow stopped or was cancelled while it ran or waited"),
         Extension(
