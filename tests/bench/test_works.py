@@ -51,6 +51,11 @@ def test_a_fan_is_joined(ground: Ground) -> None:
     assert "steps_per_second" in sound(asyncio.run(throughput.fan_out(ground, steps=5, runs=2)))
 
 
+def test_the_elements_of_a_map_are_counted_as_steps(ground: Ground) -> None:
+    figures = asyncio.run(throughput.elements(ground, steps=5, runs=2))
+    assert figures["steps_per_second"] == pytest.approx(5 * figures["runs_per_second"])
+
+
 def test_starts_need_no_worker(ground: Ground) -> None:
     assert "starts_per_second" in sound(asyncio.run(throughput.starts(ground, runs=5)))
 

@@ -1,4 +1,4 @@
-"""The handlers of measured steps: one does nothing and returns a kilobyte, one sleeps until it is cancelled.
+"""The handlers of measured steps: some do nothing and return bytes, one sleeps until it is cancelled.
 
 Worker processes import them.
 """
@@ -17,6 +17,17 @@ KILOBYTE = "x" * 1000
 @sk.step("bench.noop")
 async def noop() -> dict[str, str]:
     return {"payload": KILOBYTE}
+
+
+@sk.step("bench.numbers")
+async def numbers(count: int) -> list[int]:
+    return list(range(count))
+
+
+@sk.step("bench.element")
+async def element(number: int) -> dict[str, str]:
+    """Half a kilobyte: the results of 10,000 are joined, and have a limit."""
+    return {"payload": KILOBYTE[:500]}
 
 
 @sk.step("bench.sleep")

@@ -184,6 +184,16 @@ TARGETS: tuple[Target, ...] = (
         "×",
         over=Figure("fan of 10,000", PG, STEPS),
     ),
+    *(
+        _at_most(
+            f"CPU of all processes for an element of a map of 10,000, {shown}, beside a step of a 3-step run",
+            Figure("map of 10,000", store, "all_us"),
+            2,
+            "×",
+            over=Figure(THREE, store, "all_us"),
+        )
+        for store, shown in ((PG, "PostgreSQL"), (LITE, "SQLite"))
+    ),
     _at_most("idle worker, statements", Figure("idle worker", PG, "statements_per_second"), 2, "/s"),
     _at_most("idle worker, CPU", Figure("idle worker", PG, "worker_cpu_percent"), 1, "%"),
     _at_most("worker's memory at a million ready runs", Figure("worker at 1,000,000 ready", PG, "worker_mb"), 80, "MB"),

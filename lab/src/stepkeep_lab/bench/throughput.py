@@ -14,7 +14,7 @@ from stepkeep_lab.bench.measurement import Figures
 from stepkeep_lab.bench.no_notify import muted
 from stepkeep_lab.bench.resource_usage import memory_of, spent
 from stepkeep_lab.bench.sql import wal_position
-from stepkeep_lab.bench.workflows import chain, fan
+from stepkeep_lab.bench.workflows import chain, fan, mapped
 
 WARM_UP = 64
 MILLION = 1_000_000
@@ -35,6 +35,11 @@ async def without_notifications(ground: Ground, *, steps: int, runs: int) -> Fig
 async def fan_out(ground: Ground, *, steps: int, runs: int, workers: int = 1) -> Figures:
     """Runs of `steps` no-ops, all but the first and the last at once."""
     return await _measure(ground, fan(steps), steps=steps, runs=runs, count=workers)
+
+
+async def elements(ground: Ground, *, steps: int, runs: int, workers: int = 1) -> Figures:
+    """Runs of one map with `steps` elements, which are counted as the steps."""
+    return await _measure(ground, mapped(steps), steps=steps, runs=runs, count=workers)
 
 
 async def starts(ground: Ground, *, runs: int) -> Figures:

@@ -1,9 +1,12 @@
-"""The measured workflows: steps in sequence, a fan that is joined, and a step that sleeps until it is cancelled."""
+"""The measured workflows: steps in sequence, a fan that is joined, a map, a step that sleeps until it is cancelled."""
 
 from __future__ import annotations
 
 from stepkeep.definition.python import Workflow
-from stepkeep_lab.bench.handlers import KILOBYTE, fail, noop, sleep
+from stepkeep_lab.bench.handlers import KILOBYTE, element, fail, noop, numbers, sleep
+
+IN_FLIGHT = 200
+"""How many elements of a map are unsettled at a time: enough for every slot of a worker."""
 
 INPUT = {"payload": KILOBYTE}
 
@@ -22,6 +25,15 @@ def fan(steps: int) -> Workflow:
     first = made.step("first", noop, inputs={}, timeout="1m")
     wide = [made.step(f"wide-{number}", noop, after=first, inputs={}, timeout="1m") for number in range(steps - 2)]
     made.step("last", noop, after=wide, inputs={}, timeout="1m")
+    return made
+
+
+def mapped(elements: int) -> Workflow:
+    """A step that makes a list, and a map over it with `elements` items."""
+    made = Workflow(f"map-{elements}", version=1, timeout="1h")
+    listed = made.step("list", numbers, inputs={"count": elements}, timeout="1m")
+    over = {"over": listed.output, "max": elements, "in_flight": min(elements, IN_FLIGHT)}
+    made.step("each", element, inputs={"number": made.item}, map=over, timeout="1m")
     return made
 
 

@@ -120,6 +120,7 @@ WORKS: tuple[Work, ...] = (
     _runs(3, 4_000, workers=4, rounds=2),
     _fan(100, 50, rounds=2),
     _fan(10_000, 1, rounds=1),
+    Work(name="map of 10,000", measure=throughput.elements, size={"steps": 10_000, "runs": 1}, rounds=3),
     _runs(10_000, 1, rounds=1),
     Work(name="starts", measure=throughput.starts, size={"runs": 10_000}, quick={"runs": 3_000}),
     Work(
