@@ -30,7 +30,7 @@ BARE = "stepkeep_lab.bench.bare_service"
 async def awaited(ground: Ground, *, steps: int, runs: int, clients: int) -> Figures:
     """Runs of `steps` no-ops, each started and awaited in one request by one of `clients`."""
     async with AsyncEngine(ground.url, auto_migrate=True, actor="operator") as engine:
-        key = await _furnish(engine, steps)
+        key = await furnish(engine, steps)
         async with workers(ground, engine) as pids, _serving(ground) as (address, service):
             await _serve_clients(address, key, steps, WARM_UP, min(clients, WARM_UP))
             before, begun = spent(pids, ground.server_pid), time.perf_counter()
@@ -53,7 +53,7 @@ async def awaited(ground: Ground, *, steps: int, runs: int, clients: int) -> Fig
 async def one_start(ground: Ground, *, steps: int, probes: int) -> Figures:
     """One start at a time over HTTP, in turns with a row that a bare FastAPI application inserts."""
     async with AsyncEngine(ground.url, auto_migrate=True, actor="operator") as engine:
-        key = await _furnish(engine, steps)
+        key = await furnish(engine, steps)
     starts: list[float] = []
     inserts: list[float] = []
     body = {"workflow": f"chain-{steps}", "input": INPUT}
@@ -81,7 +81,7 @@ async def one_start(ground: Ground, *, steps: int, probes: int) -> Figures:
     }
 
 
-async def _furnish(engine: AsyncEngine, steps: int) -> str:
+async def furnish(engine: AsyncEngine, steps: int) -> str:
     """A workflow, and a key that may start and read."""
     await engine.publish(chain(steps))
     await engine.users.create("bench")
@@ -111,8 +111,8 @@ async def _serve_clients(address: str, key: str, steps: int, runs: int, clients:
 async def _serving(ground: Ground) -> AsyncIterator[tuple[str, int]]:
     """A process that serves: its address and its id."""
     command = [sys.executable, "-m", ground.worker, "serve", "--db", ground.url, "--port", "0", "--json"]
-    async with _process(ground, command, "service") as child:
-        text = await asyncio.to_thread(_object, child)
+    async with running(ground, command, "service") as child:
+        text = await asyncio.to_thread(first_object, child)
         if not text:
             raise NotMeasured(f"the service did not start: {last_words(ground.folder / 'service.log')}")
         yield str(json.loads(text)["service"]["address"]), child.pid
@@ -126,7 +126,7 @@ async def _bare(ground: Ground) -> AsyncIterator[str]:
     command = [sys.executable, "-m", BARE, url, str(listener.fileno())]
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with listener:
-        async with _process(ground, command, "bare", keep=(listener.fileno(),)):
+        async with running(ground, command, "bare", keep=(listener.fileno(),)):
             # The listener holds the connection until the application takes it.
             async with asyncio.timeout(PATIENCE), Connection(address) as probe:
                 await probe.ask("POST", "/runs", {"workflow": "warm", "input": INPUT})
@@ -134,9 +134,10 @@ async def _bare(ground: Ground) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def _process(
+async def running(
     ground: Ground, command: Sequence[str], name: str, keep: tuple[int, ...] = ()
 ) -> AsyncIterator[subprocess.Popen[str]]:
+    """A process that ends with the block; its log is `NAME.log`."""
     with (ground.folder / f"{name}.log").open("ab") as log:
         child = subprocess.Popen(  # noqa: ASYNC220 - once
             command,
@@ -149,9 +150,11 @@ async def _process(
         yield child
     finally:
         await asyncio.to_thread(end, [child])
+        assert child.stdout is not None
+        child.stdout.close()
 
 
-def _object(child: subprocess.Popen[str]) -> str:
+def first_object(child: subprocess.Popen[str]) -> str:
     """The JSON object that a service prints; empty where it ended instead."""
     assert child.stdout is not None
     text = ""

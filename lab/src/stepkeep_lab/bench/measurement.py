@@ -42,6 +42,7 @@ FIGURES: dict[str, Kind] = {
     "steps_per_second": Kind("steps", "/s", more_is_better=True),
     "runs_per_second": Kind("runs", "/s", more_is_better=True),
     "starts_per_second": Kind("starts", "/s", more_is_better=True),
+    "requests_per_second": Kind("requests", "/s", more_is_better=True),
     "p50_ms": Kind("p50", "ms"),
     "p99_ms": Kind("p99", "ms"),
     "bare_p50_ms": Kind("p50 of a bare insert", "ms"),

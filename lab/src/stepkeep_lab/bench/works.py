@@ -17,6 +17,7 @@ from stepkeep_lab.bench import (
     judging,
     latency,
     pages,
+    restarts,
     throughput,
 )
 from stepkeep_lab.bench.ground import STORES
@@ -100,6 +101,12 @@ WORKS: tuple[Work, ...] = (
         measure=http_service.one_start,
         size={"steps": 3, "probes": 200},
         quick={"steps": 3, "probes": 50},
+    ),
+    Work(
+        name="rolling restart, 500 requests/s",
+        measure=restarts.rolling,
+        size={"rate": 500, "seconds": 20.0, "clients": 64, "restarts": 3},
+        rounds=1,
     ),
     Work(
         name="one 3-step run, embedded",
