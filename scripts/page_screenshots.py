@@ -34,6 +34,7 @@ PAGES = (
     "workflows/tour",
     "editor",
     "workers",
+    "jobs",
     "triggers",
     "outbox",
     "policies",
@@ -44,6 +45,12 @@ PAGES = (
 SHOWN = (("runs", "desktop", "light"), ("run", "desktop", "dark"), ("approvals", "phone", "light"))
 """What README and docs show: page, size, theme."""
 WAITS = 20.0
+PRINTED = """
+workflow: labels
+timeout: 1h
+steps:
+  - { name: print, uses: tour.ship, timeout: 1m, queue: printers }
+"""
 
 
 def call(service: dict[str, Any], method: str, path: str, body: Any = None) -> Any:
@@ -111,6 +118,16 @@ def furnish(service: dict[str, Any]) -> None:
     run = call(service, "POST", "/runs", {"workflow": "tour", "input": {"customer": "Ada"}})["run_id"]
     settle(service, run)
     call(service, "POST", f"/runs/{run}/cancel", {"reason": "only to see its event"})
+    named = [call(service, "POST", "/runs", {"workflow": "tour", "input": {"customer": "Ada"}})["run_id"] for _ in "ab"]
+    for run in named:
+        settle(service, run)
+    job = {"action": "cancel", "where": {"text": "Ada"}, "reason": "ordered twice"}
+    call(service, "POST", "/runs/bulk", job)
+    for run in named:
+        call(service, "GET", f"/runs/{run}/result?wait=30")
+    headers = {"Authorization": f"Bearer {service['key']}", "Content-Type": "application/yaml"}
+    httpx2.post(f"{service['address']}/workflows", content=PRINTED, headers=headers).raise_for_status()
+    call(service, "POST", "/pauses/queue", {"queue": "printers", "reason": "Out of paper until noon."})
 
 
 def shoot(page: Page, to: Path) -> None:
@@ -125,6 +142,8 @@ def shoot(page: Page, to: Path) -> None:
 
 def pictures(browser: Browser, service: dict[str, Any], run: str, folder: Path, everything: bool) -> None:
     paths = {name.replace("/", "-"): f"/ui/{name}" for name in PAGES} | {"run": f"/ui/runs/{run}?step=check-address"}
+    paths |= {f"run-{tab}": f"/ui/runs/{run}?tab={tab}" for tab in ("steps", "data", "journal", "record")}
+    paths |= {f"workflow-{tab}": f"/ui/workflows/tour?tab={tab}" for tab in ("findings", "paths", "definition")}
     wanted = (
         [(name, size, theme) for name in paths for size in SIZES for theme in ("light", "dark")]
         if everything

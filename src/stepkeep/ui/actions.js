@@ -1,10 +1,9 @@
 /**
  * What people do to a run, each as a dialog: approve, reject, decide, complete, send, start, cancel, run again, release.
  * Every page uses these, so that an action asks the same everywhere.
- * @module
  */
 import { get, may, named, once, post, Problem, refused } from "./api.js";
-import { openDialog, readJson } from "./components/dialog.js";
+import { ask, openDialog, readJson } from "./components/dialog.js";
 import { area, field, input, problemBox, said, select } from "./components/parts.js";
 import { toast } from "./components/toast.js";
 import { h, put } from "./dom.js";
@@ -30,9 +29,9 @@ export function gateDialog(choice, run, step, done, prompt = "") {
 
 /** @param {string} run @param {string} step @param {() => void} done @param {string} [chosen] */
 export function holdDialog(run, step, done, chosen = "retry") {
-	const choice = select([["retry", "Retry: all attempts again"], ["skip", "Skip: go on without it"], ["fail", "Fail: the step has failed"]], chosen), reason = area({ rows: "2" });
-	openDialog({ title: `Decide about ${line(step, 60)}`, label: "Decide", body: [h("p", "No attempt is left. The step holds until it is decided."), field("Decision", choice), field("Reason", reason)],
-		act: async () => { await post(`/runs/${run}/steps/${named(step)}/decide`, { choice: choice.value, reason: reason.value }); toast("ok", "Decided"); decided(); done(); } });
+	const choice = select([["retry", "Retry: all attempts again"], ["skip", "Skip: go on without it"], ["fail", "Fail: the step has failed"]], chosen);
+	ask({ title: `Decide about ${line(step, 60)}`, label: "Decide", done: "Decided", text: "No attempt is left. The step holds until it is decided.", more: field("Decision", choice),
+		path: `/runs/${run}/steps/${named(step)}/decide`, given: () => ({ choice: choice.value }), then: () => { decided(); done(); } });
 }
 
 /** @param {string} run @param {string} step @param {() => void} done */
@@ -44,7 +43,7 @@ export function completeDialog(run, step, done) {
 			token.value = told.token;
 			toast("ok", "A new token. The old one is useless from now on.");
 		} catch (error) {
-			if (!(error instanceof Problem)) throw error;
+			refused(error);
 			toast("bad", error.message);
 		}
 	} } }, "Replace a lost token");
@@ -71,16 +70,14 @@ export function sendDialog(run, name, done) {
 
 /** @param {any} view the body of the run @param {() => void} done */
 export function cancelDialog(view, done) {
-	const reason = input({ placeholder: "Why, for the record" }), undo = h("input", { type: "checkbox", checked: false, on: { change: () => void preview() } });
-	const shown = h("div", { role: "status" }), run = view.run.id;
+	const undo = h("input", { type: "checkbox", on: { change: () => void preview() } }), shown = h("div", { role: "status" }), run = view.run.id;
 	async function preview() {
 		put(shown);
 		if (!undo.checked) return;
 		const told = await get(`/runs/${run}/rollback`).catch(refused);
 		if (undo.checked) put(shown, told instanceof Problem ? problemBox(told.message) : rollbackView(told));
 	}
-	openDialog({ title: "Cancel the run", label: "Cancel the run", kind: "danger", body: [field("Reason", reason), h("label.row", undo, "Undo first what the run did"), shown],
-		act: async () => { await post(`/runs/${run}/cancel`, { compensate: undo.checked, reason: reason.value }); toast("ok", "Cancelled"); done(); } });
+	ask({ title: "Cancel the run", kind: "danger", done: "Cancelled", below: [h("label.row", undo, "Undo first what the run did"), shown], path: `/runs/${run}/cancel`, given: () => ({ compensate: undo.checked }), then: done });
 }
 
 /** What a cancel with undo would do. */
@@ -93,22 +90,16 @@ function rollbackView(told) {
 
 /** Pause a run, or go on with it. @param {string} run @param {"pause" | "resume"} what @param {() => void} done */
 export function pauseDialog(run, what, done) {
-	const reason = input({ autofocus: true, placeholder: "Why, for the record" }), isPause = what === "pause";
-	openDialog({ title: isPause ? "Pause the run" : "Go on with the run", label: isPause ? "Pause" : "Resume", done: isPause ? "Paused" : "Resumed",
-		body: [h("p", isPause ? "Nothing more of it is claimed. What is under way ends by itself; deadlines and the timeout go on." : "Its steps can be claimed again."), field("Reason", reason)],
-		act: async () => { await post(`/runs/${run}/${what}`, { reason: reason.value }); done(); } });
+	const isPause = what === "pause";
+	ask({ title: isPause ? "Pause the run" : "Go on with the run", label: isPause ? "Pause" : "Resume", done: isPause ? "Paused" : "Resumed", path: `/runs/${run}/${what}`, then: done,
+		text: isPause ? "Nothing more of it is claimed. What is under way ends by itself; deadlines and the timeout go on." : "Its steps can be claimed again." });
 }
 
 /** @param {string} run @param {"quarantine" | "release"} what @param {() => void} done */
 export function quarantineDialog(run, what, done) {
-	const reason = input({ autofocus: true });
-	openDialog({ title: what === "release" ? "End the quarantine" : "Quarantine the run", label: what === "release" ? "Release" : "Quarantine", kind: what === "release" ? "primary" : "danger",
-		body: [h("p", what === "release" ? "Workers may claim its steps again." : "Nothing claims, changes or deletes the run until it is released."), field("Reason", reason)],
-		act: async () => {
-			if (!reason.value.trim()) throw new TypeError("Give a reason.");
-			await post(`/runs/${run}/${what}`, { reason: reason.value });
-			done();
-		} });
+	const isEnd = what === "release";
+	ask({ title: isEnd ? "End the quarantine" : "Quarantine the run", label: isEnd ? "Release" : "Quarantine", kind: isEnd ? "primary" : "danger", isNeeded: true, path: `/runs/${run}/${what}`, then: done,
+		text: isEnd ? "Workers may claim its steps again." : "Nothing claims, changes or deletes the run until it is released." });
 }
 
 /**

@@ -1,7 +1,6 @@
 /**
  * Talks to the HTTP API: one function for requests, one for streams that resume, and the session of the reader.
  * No other module fetches anything.
- * @module
  */
 import { skew } from "./format.js";
 
@@ -17,7 +16,6 @@ export class Problem extends Error {
 		this.body = body;
 	}
 }
-
 
 const state = {
 	session: null,

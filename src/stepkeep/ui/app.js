@@ -1,9 +1,8 @@
 /**
  * Starts the pages: signs the reader in, draws the frame, and shows the page of the address.
  * A page is a function that gets a `Context` and returns its element; `context.signal` ends with it.
- * @module
  */
-import { get, onSignedOut, resume, session, signIn, signOut, Problem } from "./api.js";
+import { get, onSignedOut, resume, session, signIn, signOut, Problem, refused } from "./api.js";
 import { openDialog } from "./components/dialog.js";
 import { openPalette } from "./components/palette.js";
 import { button, empty, problemBox } from "./components/parts.js";
@@ -16,7 +15,6 @@ import { PAGES } from "./pages.js";
 import { go, href, match, path, startRouter } from "./router.js";
 import { signInPage } from "./pages/signin.js";
 import { every } from "./store.js";
-
 
 const THEMES = (["system", "light", "dark"]);
 const main = h("main", { id: "main", tabindex: "-1" });
@@ -182,7 +180,7 @@ async function start() {
 	const code = new URLSearchParams(location.hash.slice(1)).get("code");
 	if (code) history.replaceState(null, "", location.pathname + location.search);
 	try {
-		if (code) await signIn({ code }).catch((error) => { if (!(error instanceof Problem)) throw error; toast("wait", error.message); });
+		if (code) await signIn({ code }).catch((error) => { refused(error); toast("wait", error.message); });
 		if (!session()) await resume();
 	} catch {
 		put(document.body, h("div.page", problemBox("The service does not answer. Reload the page when it is back.")));

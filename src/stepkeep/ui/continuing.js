@@ -1,7 +1,6 @@
 /**
  * Going on with a run that has ended: again from the start, after a fix, from a step, or on another course. What the new
  * run would adopt and what it would do again is shown before it starts.
- * @module
  */
 import { once, post, Problem, refused } from "./api.js";
 import { openDialog, readJson } from "./components/dialog.js";

@@ -1,6 +1,5 @@
 /**
  * Makes elements. Text goes in as text nodes only: nothing here, and nothing that uses it, parses markup.
- * @module
  */
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -1,6 +1,5 @@
 /**
  * Values as text for people: moments in the reader's zone, durations, sizes, and hostile text made visible.
- * @module
  */
 import { h } from "./dom.js";
 

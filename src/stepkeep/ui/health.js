@@ -1,7 +1,6 @@
 /**
  * The health of live runs in words: what the service's explanation of a run says first. It is asked for the rows in
  * sight only, a few at a time, and again when the run or some time has gone on.
- * @module
  */
 import { get } from "./api.js";
 import { h } from "./dom.js";

@@ -1,6 +1,5 @@
 /**
  * The icons: strokes on a 16 × 16 grid, and the word, tone and icon of each state, so that colour is never alone.
- * @module
  */
 import { h, s } from "./dom.js";
 import { words } from "./format.js";
@@ -39,9 +38,7 @@ const PATHS = {
 	exit: "M9.5 3H3.2v10h6.3M6.5 8h7M11 5.5L13.5 8 11 10.5",
 	more: "M3.5 8h.1M8 8h.1M12.5 8h.1",
 	copy: "M5.5 5.5h7.5V13H5.5zM3 10.5V3h7.5",
-	link: "M6.8 9.2a2.6 2.6 0 003.8.2l2-2a2.6 2.6 0 00-3.7-3.7l-1 1M9.2 6.8a2.6 2.6 0 00-3.8-.2l-2 2a2.6 2.6 0 003.7 3.7l1-1",
 	right: "M6 3.5L10.5 8 6 12.5",
-	down: "M3.5 6L8 10.5 12.5 6",
 	layers: "M8 2.5l6 3-6 3-6-3zM2 8.5l6 3 6-3M2 11.5l6 3 6-3",
 	plus: "M8 3.5v9M3.5 8h9",
 	fit: "M2.8 6V2.8H6M10 2.8h3.2V6M13.2 10v3.2H10M6 13.2H2.8V10",

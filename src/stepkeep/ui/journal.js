@@ -1,12 +1,10 @@
 /**
  * Reads the journal of a run and checks its chain in the browser: each entry's hash covers the hash before it and every
  * byte of its own body. Nothing of the service is trusted but the bytes.
- * @module
  */
 import { get } from "./api.js";
 
 const PAGE = 200;
-
 
 /**
  * @param {string} run @param {AbortSignal} signal @param {(entries: Entry[]) => void} told after each page
@@ -24,7 +22,6 @@ export async function readJournal(run, signal, told, as = null) {
 		after = page.next;
 	}
 }
-
 
 /**
  * @param {Entry[]} entries @param {{seq: number, head: string}} head of the run's row

@@ -1,8 +1,6 @@
 /**
  * Keys that work everywhere and those of the page in sight. A key pressed in a field belongs to the field.
- * @module
  */
-
 
 const PREFIX_SECONDS = 1.2;
 

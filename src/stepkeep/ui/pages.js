@@ -1,6 +1,5 @@
 /**
  * The table of pages: address, name, place in the navigation, keys, and the function that builds it.
- * @module
  */
 import { approvalsPage } from "./pages/approvals.js";
 import { auditPage, jobsPage, keysPage, outboxPage, policiesPage, triggersPage, usersPage } from "./pages/lists.js";
@@ -9,7 +8,6 @@ import { runPage } from "./pages/run.js";
 import { runsPage } from "./pages/runs.js";
 import { workersPage } from "./pages/workers.js";
 import { editorPage, workflowPage, workflowsPage } from "./pages/workflows.js";
-
 
 export const PAGES = [
 	{ path: "/runs", label: "Runs", icon: "runs", keys: "g r", group: "work", build: runsPage },

@@ -1,6 +1,5 @@
 /**
  * Routing by URL: each page has an address, and every filter is in it. Going back and forward works as everywhere.
- * @module
  */
 import { ROOT, searchOf } from "./api.js";
 

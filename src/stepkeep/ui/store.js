@@ -1,6 +1,5 @@
 /**
  * The state of one page, derived from bodies of the API: a value, and functions that are told when it changes.
- * @module
  */
 import { Problem, pause } from "./api.js";
 

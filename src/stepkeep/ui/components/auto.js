@@ -1,6 +1,5 @@
 /**
  * A table of objects whose fields are not known beforehand: columns are their simple fields.
- * @module
  */
 import { h } from "../dom.js";
 import { line, moment, words } from "../format.js";

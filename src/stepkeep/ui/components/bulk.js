@@ -1,7 +1,6 @@
 /**
  * An action on many runs, as a job that workers carry out: a dry run says first what it touches; then the dialog shows
  * how far the job is, and what it refused. The job goes on when the dialog is closed.
- * @module
  */
 import { get, once, pause, post, refused, Problem } from "../api.js";
 import { h, put } from "../dom.js";

@@ -1,6 +1,5 @@
 /**
  * Small plots: bars over time and bars by share, in SVG and CSS, each with its numbers as text for screen readers.
- * @module
  */
 import { h, s } from "../dom.js";
 import { counted, line } from "../format.js";

@@ -1,12 +1,12 @@
 /**
  * Dialogs: the native element, which keeps focus inside and gives it back. A form's answer goes to `act`; a refusal of
  * the service is told inside the dialog, which stays open.
- * @module
  */
-import { Problem } from "../api.js";
+import { post, Problem, refused } from "../api.js";
 import { h, put, unique } from "../dom.js";
 import { inert } from "../format.js";
 import { icon } from "../icons.js";
+import { field, input } from "./parts.js";
 import { toast } from "./toast.js";
 
 /**
@@ -46,6 +46,20 @@ export function openDialog({ title, body, act, label = "OK", kind = "primary", d
 	return { element, close: () => element.close() };
 }
 
+/**
+ * A dialog that asks for a reason and sends it. The other options are those of a dialog.
+ * @param {any} options `text`; `more`: what stands before the reason; `below`: what stands behind it; `path`; `given`: what else
+ *   is sent; `isNeeded`: a reason must be given; `then`: what is done after it
+ */
+export function ask({ text, more, below, path, given = () => ({}), isNeeded, then, ...options }) {
+	const reason = input({ autofocus: !more, placeholder: "Why, for the record" });
+	openDialog({ label: options.title, ...options, body: [text && h("p", text), more, field("Reason", reason), below], act: async () => {
+		if (isNeeded && !reason.value.trim()) throw new TypeError("Give a reason.");
+		await post(typeof path === "string" ? path : path(), { reason: reason.value, ...given() });
+		then();
+	} });
+}
+
 /** A value that a person types as JSON. An empty text is undefined. @param {string} text @param {string} what */
 export function readJson(text, what) {
 	if (!text.trim()) return undefined;
@@ -63,7 +77,7 @@ export async function attempt(act, done) {
 		if (done) toast("ok", done);
 		return answer;
 	} catch (error) {
-		if (!(error instanceof Problem)) throw error;
+		refused(error);
 		toast("bad", error.message);
 		return undefined;
 	}

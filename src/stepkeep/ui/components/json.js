@@ -1,7 +1,6 @@
 /**
  * Shows a JSON value as a tree that opens branch by branch; a branch is built when it is opened, and long texts and
  * lists are cut until the reader asks for the rest. A megabyte costs as little as a line.
- * @module
  */
 import { h } from "../dom.js";
 import { bytes, inert } from "../format.js";

@@ -1,9 +1,7 @@
 /**
  * Places the nodes of a directed graph in layers: longest path for the layers, barycentres for the order within them,
  * alignment with neighbours for the places. Pure; a thousand nodes take a few milliseconds.
- * @module
  */
-
 
 const SWEEPS = 6, MOST_BENDS = 6000;
 

@@ -1,8 +1,7 @@
 /**
  * A page that shows one body of the API and reads it again every so often.
- * @module
  */
-import { Problem } from "../api.js";
+import { refused } from "../api.js";
 import { h, put } from "../dom.js";
 import { createReloader, createStore, every } from "../store.js";
 import { problemBox, skeleton } from "./parts.js";
@@ -21,7 +20,7 @@ export function listPage(context, { title, load, draw, actions, seconds = 15, ke
 			store.set({ body: await load(signal), problem: "" });
 		} catch (error) {
 			if (signal.aborted) return;
-			if (!(error instanceof Problem)) throw error;
+			refused(error);
 			store.set({ problem: error.status === 403 ? `Your key does not allow this page. ${error.message}` : error.message });
 		}
 	}, signal, 500);
@@ -40,3 +39,6 @@ export function listPage(context, { title, load, draw, actions, seconds = 15, ke
 	const element = h("div", { class: `page ${kind}` }, h("div.head", h("h1", title), actions ? h("div.row", actions(again)) : null), body);
 	return { element, keys, again };
 }
+
+/** The function that builds such a page. @param {any} options those of `listPage` @returns {(context: Context) => Page} */
+export const listed = (options) => (context) => listPage(context, options);

@@ -1,12 +1,10 @@
 /**
  * The command palette: pages, actions of the page in sight, and runs that match what is typed.
- * @module
  */
 import { get } from "../api.js";
 import { h, put, unique } from "../dom.js";
 import { line } from "../format.js";
 import { badge, icon } from "../icons.js";
-
 
 /** @param {Command[]} commands @param {(path: string) => void} go */
 export function openPalette(commands, go) {

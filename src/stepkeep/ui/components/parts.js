@@ -1,6 +1,5 @@
 /**
  * Small parts of every page: buttons, links, empty states, problems, cards, tabs, fields.
- * @module
  */
 import { copy, h, put, unique } from "../dom.js";
 import { inert, line, shortId } from "../format.js";
@@ -109,6 +108,7 @@ export function tabbed(tabs, chosen, changed, label = "Parts") {
 		});
 		panel.setAttribute("aria-labelledby", buttons[at].id);
 		put(panel, tabs[at].build());
+		requestAnimationFrame(() => buttons[at].scrollIntoView({ block: "nearest", inline: "nearest" }));
 		if (isNew) changed(tabs[at].id);
 	}
 	show(chosen, false);

@@ -1,6 +1,5 @@
 /**
  * The form that starts a run: its fields come from the input that the workflow declares.
- * @module
  */
 import { get, named, once, post } from "../api.js";
 import { h, put } from "../dom.js";

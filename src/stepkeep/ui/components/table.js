@@ -1,10 +1,8 @@
 /**
  * A table of any length: only the rows in sight are in the document, so that ten thousand cost as much as forty.
  * Rows have one height. On a narrow page a row is a card. Keyboard: arrows or j and k, enter, x to select, home, end.
- * @module
  */
 import { h, put, unique } from "../dom.js";
-
 
 /**
  * @template T

@@ -1,7 +1,6 @@
 /**
  * The timeline of a run: a lane per step with every state it was in, and every attempt in the colour of its outcome.
  * Drag over the axis to zoom into a span, double-click to see all. Only lanes in sight are in the document.
- * @module
  */
 import { h, put } from "../dom.js";
 import { exact, line, now, span, words } from "../format.js";
@@ -11,7 +10,6 @@ import { button } from "./parts.js";
 const LANE = 30;
 const SHOWN = new Set(["ready", "retrying", "running", "validating", "awaiting_approval", "awaiting_event", "awaiting_completion", "awaiting_children"]);
 const THIN = new Set(["ready", "retrying"]);
-
 
 /** @param {{choose: (step: string) => void, signal: AbortSignal}} options */
 export function createTimeline({ choose, signal }) {

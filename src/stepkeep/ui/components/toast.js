@@ -1,6 +1,5 @@
 /**
  * Short notices at the edge of the page, told to screen readers too.
- * @module
  */
 import { h } from "../dom.js";
 import { inert } from "../format.js";

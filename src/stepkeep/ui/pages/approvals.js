@@ -1,8 +1,7 @@
 /**
  * The inbox of approvals: what is asked, by whom, the facts, the deadline, who has decided. It fits a phone.
- * @module
  */
-import { follow, get, may, Problem } from "../api.js";
+import { follow, get, may, refused } from "../api.js";
 import { gateDialog } from "../actions.js";
 import { jsonView } from "../components/json.js";
 import { button, empty, problemBox, said, skeleton } from "../components/parts.js";
@@ -38,7 +37,7 @@ export function approvalsPage(context) {
 			for (let looks = 1; !found.approvals.length && found.next && looks < MOST_LOOKS; looks += 1) found = await ask(found.next);
 			if (mine === which) store.set({ approvals: found.approvals, complete: found.is_complete, problem: "" });
 		} catch (error) {
-			if (!(error instanceof Problem)) throw error;
+			refused(error);
 			store.set({ problem: error.message, approvals: [] });
 		}
 	}, signal, 500);

@@ -1,24 +1,21 @@
 /**
  * Pages that are lists: jobs, triggers, outbox, policies, keys, users, audit. Each is a table with its actions.
- * @module
  */
 import { get, may, named, part, post, send } from "../api.js";
 import { jobRuns } from "../components/bulk.js";
-import { attempt, openDialog, readJson } from "../components/dialog.js";
+import { ask, attempt, openDialog, readJson } from "../components/dialog.js";
 import { jsonView } from "../components/json.js";
-import { listPage } from "../components/list.js";
+import { listed, listPage } from "../components/list.js";
 import { area, button, card, copyButton, empty, field, input, runLink, said, select, table } from "../components/parts.js";
 import { h, put } from "../dom.js";
 import { ago, counted, countdown, exact, inert, line, moment, span, words } from "../format.js";
 import { badge, note } from "../icons.js";
 import { setQuery } from "../router.js";
 
-
 /** Asks before it acts. @param {string} title @param {string} text @param {() => Promise<any>} act @param {() => void} again */
 const confirm = (title, text, act, again) => openDialog({ title, label: title, kind: "danger", body: h("p", text), act: async () => { await act(); again(); } });
 
-/** @param {Context} context */
-export const triggersPage = (context) => listPage(context, {
+export const triggersPage = listed({
 	title: "Triggers", load: (signal) => get("/triggers", { limit: 200 }, signal),
 	draw: ({ triggers }, again) => (triggers.length ? h("div.card", table("Triggers", ["Trigger", "Workflow", "Kind", "State", "Next", "Overlap", ""], triggers.map((one) => [
 		said(one.trigger), said(`${one.workflow}${one.version ? ` v${one.version}` : ""}`), words(one.kind), badge(one.state), one.next_at ? [countdown(one.next_at), h("div.faint", moment(one.next_at))] : "–", words(one.overlap ?? ""),
@@ -37,8 +34,7 @@ async function next(name) {
 		firings.length ? table("Past firings", ["Moment", "State", "Run"], firings.slice(0, 20).map((one) => [moment(one.due_at), words(one.state), one.run_id ? runLink(one.run_id) : line(one.reason ?? "–")])) : null] });
 }
 
-/** @param {Context} context */
-export const jobsPage = (context) => listPage(context, {
+export const jobsPage = listed({
 	title: "Jobs", seconds: 2, load: (signal) => get("/jobs", { limit: 100 }, signal),
 	draw: ({ jobs, next: older }, again) => (jobs.length ? [h("div.card", table("Jobs", ["Job", "State", "Progress", "About", "By", "Made", ""], jobs.map((one) => {
 		const all = one.runs ?? one.done ?? 0, left = one.waiting ?? 0, isRun = one.action !== "backfill";
@@ -50,38 +46,30 @@ export const jobsPage = (context) => listPage(context, {
 	}))), older && h("p.muted", "Older jobs: ", h("code", "stepkeep jobs list"))] : empty("layers", "No jobs", "Select runs on their page, and cancel, pause or run them again: that is a job.")),
 });
 
-/** @param {Context} context */
-export const outboxPage = (context) => listPage(context, {
+export const outboxPage = listed({
 	title: "Outbox", seconds: 5,
 	load: async (signal) => { const [status, list, sinks] = await Promise.all([get("/outbox/status", {}, signal), get("/outbox", { limit: 100 }, signal), get("/sinks", { limit: 200 }, signal)]); return { status, list, sinks }; },
 	draw: ({ status, list, sinks }, again) => [
 		sinks.sinks.length ? h("div.card", table("Sinks", ["Sink", "Kind", "Waiting", "Dead", "Lag", ""], sinks.sinks.map((one) => {
 			const lag = status.sinks.find((two) => two.sink === one.name) ?? { waiting: 0, dead: 0, lag_seconds: 0 };
 			return [said(one.name), words(one.kind ?? "–"), String(lag.waiting), lag.dead ? note("bad", "cross", String(lag.dead)) : "0", lag.lag_seconds ? span(lag.lag_seconds * 1000, true) : "–",
-				h("div.row", may("operate") && lag.dead ? button("Deliver again", () => redrive(one.name, again), { kind: "small" }) : null)];
+				h("div.row", may("operate") && lag.dead ? button("Deliver again", () => ask({ title: "Deliver again", label: "Deliver", text: `Every dead event of ${inert(one.name)} is tried again.`, path: "/outbox/redrive", given: () => ({ sink: one.name }), then: again }), { kind: "small" }) : null)];
 		}))) : empty("send", "No sinks", "Events of runs go to sinks: ", h("code", "stepkeep sinks add"), " makes one."),
 		list.deliveries.length ? card("Not delivered yet", table("Deliveries", ["Run", "Sink", "State", "Attempts", "Error"], list.deliveries.map((one) => [runLink(one.run), said(one.sink), badge(one.state), String(one.attempts), one.error ? said(one.error) : "–"]))) : null],
 });
 
-function redrive(sink, again) {
-	const reason = input({ autofocus: true });
-	openDialog({ title: "Deliver again", label: "Deliver", body: [h("p", `Every dead event of ${inert(sink)} is tried again.`), field("Reason", reason)], act: async () => { await post("/outbox/redrive", { sink, reason: reason.value }); again(); } });
-}
-
-/** @param {Context} context */
-export const policiesPage = (context) => listPage(context, {
+export const policiesPage = listed({
 	title: "Policies", load: (signal) => get("/policies", { limit: 100 }, signal),
 	actions: (again) => may("admin") && button("Publish a policy", () => {
 		const text = area({ class: "code", rows: "14", placeholder: "JSON" });
 		openDialog({ title: "Publish a policy", label: "Publish", wide: true, body: field("Policy", text, "As the command line takes it, in JSON."), act: async () => { await post("/policies", { policy: readJson(text.value, "The policy") }); again(); } });
 	}, { icon: "plus" }),
 	draw: ({ policies }) => (policies.length ? h("div.card", table("Revisions", ["Revision", "Published", "By", ""], policies.map((one) => [h("b", String(one.revision)), moment(one.published_at ?? one.at), said(one.published_by ?? one.by ?? "–"),
-		button("Show", async () => openDialog({ title: `Revision ${one.revision}`, wide: true, body: jsonView(await get(`/policies/${part(String(one.revision))}`)) }), { kind: "small" })])))
+		h("div.row", button("Show", async () => openDialog({ title: `Revision ${one.revision}`, wide: true, body: jsonView(await get(`/policies/${part(String(one.revision))}`)) }), { kind: "small" }))])))
 		: empty("shield", "No policy", "Rules decide which starts, steps and gates are allowed. ", h("code", "stepkeep policy publish FILE"))),
 });
 
-/** @param {Context} context */
-export const keysPage = (context) => listPage(context, {
+export const keysPage = listed({
 	title: "API keys", load: (signal) => get("/api-keys", { limit: 200 }, signal),
 	actions: (again) => may("admin") && button("Make a key", () => {
 		const owner = input({ autofocus: true }), boxes = ["read", "start", "decide", "complete", "operate", "work", "admin", "vouch", "metrics"].map((one) => [one, h("input", { type: "checkbox", checked: one === "read" })]);
@@ -98,8 +86,7 @@ function secret(made) {
 	openDialog({ title: "The new key", body: [h("p", "It is shown once. Keep it where only its owner can read it."), h("p.row", h("code", inert(text)), copyButton(text, "Copy the key"))] });
 }
 
-/** @param {Context} context */
-export const usersPage = (context) => listPage(context, {
+export const usersPage = listed({
 	title: "Users", load: (signal) => get("/users", { limit: 200 }, signal),
 	actions: (again) => may("admin") && button("Register a user", () => {
 		const name = input({ autofocus: true }), display = input();
@@ -124,7 +111,7 @@ export function auditPage(context) {
 		actions: () => [box("actor", "Who"), box("operation", "Operation"), box("target", "About"), select([["", "Any outcome"], ["done", "Done"], ["refused", "Refused"], ["failed", "Failed"]], query.outcome, (value) => set("outcome", value), "Outcome")],
 		draw: (told) => { show(told); return more; },
 	});
-	const show = ({ rows: list, next: cursor }) => put(more, list.length ? h("div.card", table("Entries", ["Time", "Who", "Operation", "About", "Outcome", "Key", "From"], list.map((one) => [moment(one.at), said(one.actor ?? "–"), words(one.operation), one.target ? said(one.target, 60) : "–", badge(one.outcome === "done" ? "succeeded" : one.outcome === "refused" ? "cancelled" : "failed", one.code ? `${one.outcome}: ${line(one.code, 40)}` : one.outcome), one.key ? h("code", line(one.key, 24)) : "–", line(one.address ?? one.source ?? "–", 40)]))) : empty("book", "No entry matches"),
+	const show = ({ rows: list, next: cursor }) => put(more, list.length ? h("div.card", table("Entries", ["Time", "Who", "Operation", "About", "Outcome", "Key", "From"], list.map((one) => [moment(one.at), said(one.actor ?? "–"), words(one.operation.replaceAll(".", " ")), one.target ? said(one.target, 60) : "–", badge(one.outcome === "done" ? "succeeded" : one.outcome === "refused" ? "cancelled" : "failed", words(one.outcome) + (one.code ? `: ${line(one.code, 40)}` : "")), one.key ? h("code", line(one.key, 24)) : "–", line(one.address ?? one.source ?? "–", 40)]))) : empty("book", "No entry matches"),
 		cursor ? button("Show older entries", () => attempt(async () => show(await load(context.signal, cursor)))) : null);
 	return page;
 }

@@ -1,7 +1,6 @@
 /**
  * The overview: what needs attention, runs by state, throughput and duration of the newest runs, failures, backlog,
  * slowest steps. Every number comes from the service, which counts a bounded part of the runs.
- * @module
  */
 import { get } from "../api.js";
 import { columnPlot, shareBars } from "../components/chart.js";
@@ -28,7 +27,7 @@ export const overviewPage = (context) => listPage(context, {
 		const tile = (state, count, text) => h("a", { class: `card tile tone-${toneOf(state)}`, href: href("/runs", { state }) }, h("span.row", icon(iconOf(state)), words(state)), h("b", count.toLocaleString("en")), h("span.faint", text));
 		return [
 			status.problems.length ? h("section.why.tone-bad", { "aria-label": "Problems" }, icon("warn"), h("div.grow", h("b", counted(status.problems.length, "problem")), h("ul", status.problems.slice(0, 10).map((one) => h("li", said(one, 300))))))
-				: h("p.row", note("ok", "check", "Nothing needs attention")),
+				: h("p.row", note("ok", "check", "Nothing needs attention"), status.paused.length ? [note("wait", "pause", "paused"), link("/workers", counted(status.paused.length, "pause of claims", "pauses of claims"))] : null),
 			h("div.tiles", ["running", "blocked"].map((state) => tile(state, live.by_state[state] ?? 0, "now")), ["succeeded", "failed", "rolled_back", "cancelled"].map((state) => tile(state, recent.by_state[state] ?? 0, recent.is_complete ? "in 24 hours" : "of the newest 10,000"))),
 			h("div.cards",
 				card("Runs over time", statistics.runs.total ? throughput(statistics) : none("No run has started in 24 hours.")),

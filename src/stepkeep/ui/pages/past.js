@@ -1,6 +1,5 @@
 /**
  * A run as it stood: the slider that goes back in time, and the view of the run with the states of then.
- * @module
  */
 import { get, Problem, refused } from "../api.js";
 import { button, said } from "../components/parts.js";

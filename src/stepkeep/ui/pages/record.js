@@ -1,6 +1,5 @@
 /**
  * The record of a run: its journal with the chain verified in this browser, and the judge's certificate.
- * @module
  */
 import { address, get, Problem, refused } from "../api.js";
 import { openDialog } from "../components/dialog.js";
@@ -47,7 +46,7 @@ export function journalView({ run, signal, as }) {
 				: told.kind === "unable" ? note("wait", "warn", told.why) : h("div.problem", { role: "alert" }, icon("warn"), h("span", h("b", `Entry ${told.broken} is broken: `), told.why, ". ", button("Show it", () => { const found = entries.find((one) => one.seq === told.broken); if (found) show(found); }, { kind: "small" }))));
 		} catch (error) {
 			if (signal.aborted) return;
-			if (!(error instanceof Problem)) throw error;
+			refused(error);
 			put(verdict, problemBox(error.message));
 		} finally {
 			isReading = false;

@@ -1,9 +1,8 @@
 /**
  * One run: why it does not move and the button that moves it, graph, timeline, steps with every attempt, data, journal
  * with its chain verified here, certificate, and the same in the words of a dialect.
- * @module
  */
-import { address, follow, get, may, named, Problem, refused } from "../api.js";
+import { address, follow, get, may, named, refused } from "../api.js";
 import { cancelDialog, completeDialog, gateDialog, holdDialog, moves, pauseDialog, quarantineDialog, sendDialog } from "../actions.js";
 import { attempt } from "../components/dialog.js";
 import { continueDialog } from "../continuing.js";
@@ -74,7 +73,7 @@ export function runPage(context) {
 			store.set({ told, why: explained });
 		} catch (error) {
 			if (signal.aborted) return;
-			if (!(error instanceof Problem)) throw error;
+			refused(error);
 			store.set({ problem: error.status === 404 ? `There is no run ${id} in this tenant.` : error.message });
 		}
 	}, signal, 200);
@@ -221,7 +220,7 @@ function withoutMost(steps) {
 /** The runs below a run, each with those below it. @returns {HTMLElement} */
 const childTree = (children) => h("ul.tree", children.map((one) => h("li", h("div.row", badge(one.state), runLink(one.run_id), said(`${one.step}: ${one.workflow} v${one.version}`, 120), one.detached ? h("span.chip", "detached") : null), one.children?.length ? childTree(one.children) : null)));
 
-const workerOf = (one) => { const name = one.worker ?? one.history.at(-1)?.worker; return name ? h("span", { title: name }, line(name, 24)) : "–"; };
+const workerOf = (one) => { const name = one.worker ?? one.history.at(-1)?.worker; return name ? h("span", { title: name }, line(name, 14)) : "–"; };
 const eventOf = (view, step) => view.run.waiting_for.find((one) => (one.step ?? one.name) === step.name)?.event ?? "";
 
 /** What a node says under its name. */

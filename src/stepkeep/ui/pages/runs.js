@@ -1,8 +1,7 @@
 /**
  * The runs: a live table with search, filters in the address, saved views, health, and actions on many runs.
- * @module
  */
-import { follow, get, may, Problem } from "../api.js";
+import { follow, get, may, Problem, refused } from "../api.js";
 import { BULK, bulkDialog } from "../components/bulk.js";
 import { openDialog } from "../components/dialog.js";
 import { button, empty, field, input, problemBox, said, select, skeleton } from "../components/parts.js";
@@ -16,13 +15,12 @@ import { go, href, setQuery } from "../router.js";
 import { createReloader, createStore, every } from "../store.js";
 
 const PAGE = 100, MOST = 20_000;
-const STATES = ["idle", "queued", "running", "blocked", "paused", "validating", "stopping", "compensating", "succeeded", "failed", "cancelled", "rolled_back"];
+const LIVE = BULK.cancel[5], STATES = [...LIVE, ...BULK.rerun[5]];
 const GROUPS = ([
-	["all", "All", []], ["live", "Live", ["idle", "queued", "running", "blocked", "paused", "validating", "stopping", "compensating"]],
+	["all", "All", []], ["live", "Live", LIVE],
 	["blocked", "Blocked", ["blocked"]], ["failed", "Failed", ["failed"]], ["rolled_back", "Rolled back", ["rolled_back"]], ["succeeded", "Succeeded", ["succeeded"]], ["cancelled", "Cancelled", ["cancelled"]]]);
 const FILTERS = ["text", "workflow", "business_key", "correlation_id", "label", "error", "since", "until", "state"];
 const BULK_ICONS = [["cancel", "slash"], ["rerun", "retry"], ["pause", "pause"], ["resume", "play"]];
-const LIVE = new Set(GROUPS[1][2]);
 
 /** @param {Context} context */
 export function runsPage(context) {
@@ -35,15 +33,15 @@ export function runsPage(context) {
 	const columns = [
 		{ id: "state", label: "State", width: "7.25rem", cell: (run) => badge(run.state) },
 		{ id: "run", label: "Workflow", width: "minmax(6rem, 1fr)", cell: (run) => [h("a.cut", { href: href(`/runs/${run.id}`) }, said(run.workflow, 80)), h("span.faint", `v${run.version}`), run.quarantined && h("span.chip", "quarantined")] },
-		{ id: "health", label: "Health", width: "minmax(9rem, 3fr)", cell: (run) => healthView(run, health.of(run)) },
-		{ id: "key", label: "Key", width: "minmax(6rem, 1.5fr)", cell: (run) => keyCell(run) },
+		{ id: "health", label: "Health", width: "minmax(9rem, 2.6fr)", cell: (run) => healthView(run, health.of(run)) },
+		{ id: "key", label: "Key", width: "minmax(6rem, 2fr)", cell: (run) => keyCell(run) },
 		{ id: "id", label: "Run", width: "7.75rem", cell: (run) => h("span.mono.muted", { title: run.id }, shortId(run.id)) },
 		{ id: "started", label: "Created", width: "4.75rem", cell: (run) => moment(run.created_at) },
 		{ id: "took", label: "Took", width: "4rem", right: true, cell: (run) => lasted(run.started_at, run.ended_at) },
 	];
 	const table = createTable({
 		name: "Runs", columns, key: (run) => run.id, open: (run, event) => open(run, event), card: cardOf, selectable: may("operate") || may("start"), signal,
-		version: (run) => `${run.journal.seq}|${run.state}|${health.stamp(run)}`, selected: showSelection, end: () => void more(), seen: (rows) => health.want(rows.filter((run) => LIVE.has(run.state))),
+		version: (run) => `${run.journal.seq}|${run.state}|${health.stamp(run)}`, selected: showSelection, end: () => void more(), seen: (rows) => health.want(rows.filter((run) => LIVE.includes(run.state))),
 		empty: () => (store.get().loaded ? nothing() : skeleton(8)),
 	});
 
@@ -164,7 +162,7 @@ export function runsPage(context) {
 			store.set({ runs: [...found.runs, ...behind], next: !behind.length ? found.next : behind.length < older.length ? behind.at(-1).id : store.get().next, total: found.total, complete: found.is_complete, problem: "", loaded: true });
 		} catch (error) {
 			if (signal.aborted) return;
-			if (!(error instanceof Problem)) throw error;
+			refused(error);
 			store.set({ problem: error.message, loaded: true });
 		}
 	}

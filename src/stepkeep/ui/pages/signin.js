@@ -1,8 +1,7 @@
 /**
  * Signing in with an API key. The key is sent once; the browser keeps a session instead of it.
- * @module
  */
-import { Problem } from "../api.js";
+import { refused } from "../api.js";
 import { field, input } from "../components/parts.js";
 import { h, put } from "../dom.js";
 import { inert } from "../format.js";
@@ -20,7 +19,7 @@ export function signInPage(enter) {
 		try {
 			await enter(key.value.trim());
 		} catch (error) {
-			if (!(error instanceof Problem)) throw error;
+			refused(error);
 			put(problem, icon("warn"), h("span", error.status === 401 || error.status === 400 ? "This is no valid key." : inert(error.message)));
 			key.focus();
 		} finally {

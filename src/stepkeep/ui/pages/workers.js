@@ -1,11 +1,10 @@
 /**
  * The workers: what each holds and serves, how busy it is, what is needed and nobody serves, what is served and unused.
- * @module
  */
 import { get, may, named, post } from "../api.js";
-import { attempt, openDialog } from "../components/dialog.js";
+import { ask, attempt } from "../components/dialog.js";
 import { listPage } from "../components/list.js";
-import { button, card, empty, field, input, said, select, table } from "../components/parts.js";
+import { button, card, empty, field, said, select, table } from "../components/parts.js";
 import { h } from "../dom.js";
 import { ago, counted, line, span, words } from "../format.js";
 import { badge, note } from "../icons.js";
@@ -26,7 +25,7 @@ export function workersPage(context) {
 			const unused = [...served].filter((one) => !needed.has(one)).sort(), missing = [...needed].filter((one) => !served.has(one)).sort();
 			return [
 				paused.length ? card("Paused: no worker claims from it", table("Pauses", ["What", "By", "Since", "Reason", ""], paused.map((one) => [h("b", one.scope === "tenant" ? "The whole tenant" : one.queue ? ["Queue ", said(one.queue)] : "The default queue"), said(one.by), ago(one.since), said(one.reason || "–"),
-					may("operate") && button("Resume", () => attempt(async () => { await post(`/pauses/${one.scope}/resume`, one.scope === "tenant" ? {} : { queue: one.queue }); again(); }, "Resumed"), { kind: "small", icon: "play" })]))) : null,
+					h("div.row", may("operate") && button("Resume", () => attempt(async () => { await post(`/pauses/${one.scope}/resume`, one.scope === "tenant" ? {} : { queue: one.queue }); again(); }, "Resumed"), { kind: "small", icon: "play" }))]))) : null,
 				workers.length ? h("div.card", table("Workers", ["Worker", "State", "Holds", "Busy, last minute", "Serves", "Queues", "Heard", "Started"], workers.map(row)))
 					: empty("worker", "No worker is alive", "Steps wait until one is: ", h("code", "stepkeep worker --app FILE.py")),
 				h("div.cards", card("Backlog", queues.length ? table("Backlog", ["Needs", "Ready", "Oldest", "Workers"], queues.map((one) => [said(one.needs), String(one.ready), span(one.oldest_seconds * 1000, true), one.workers ? String(one.workers) : note("bad", "warn", "none")])) : h("p.muted", "Nothing waits for a worker.")),
@@ -39,9 +38,9 @@ export function workersPage(context) {
 
 /** Nothing more is claimed of a queue or of the tenant. What workers hold goes on. */
 function pauseDialog(queues, again) {
-	const reason = input({ placeholder: "Why, for the record" }), what = select([["-1", "The whole tenant"], ...queues.map((one, at) => [String(at), one ? `Queue ${line(one, 60)}` : "The default queue"])], "-1");
-	openDialog({ title: "Pause claims", label: "Pause", done: "Paused", kind: "danger", body: [h("p", "Workers claim nothing more of it. What they hold goes on; deadlines and timeouts too."), field("What", what), field("Reason", reason)],
-		act: async () => { const queue = queues[Number(what.value)]; await post(`/pauses/${queue === undefined ? "tenant" : "queue"}`, { reason: reason.value, queue }); again(); } });
+	const what = select([["-1", "The whole tenant"], ...queues.map((one, at) => [String(at), one ? `Queue ${line(one, 60)}` : "The default queue"])], "-1"), queue = () => queues[Number(what.value)];
+	ask({ title: "Pause claims", label: "Pause", done: "Paused", kind: "danger", text: "Workers claim nothing more of it. What they hold goes on; deadlines and timeouts too.", more: field("What", what),
+		path: () => `/pauses/${queue() === undefined ? "tenant" : "queue"}`, given: () => ({ queue: queue() }), then: again });
 }
 
 function row(one) {

@@ -1,12 +1,11 @@
 /**
  * Workflows: the list, one with its graph, versions, differences and failure paths, and an editor that checks as you type.
- * @module
  */
-import { get, may, named, Problem, send } from "../api.js";
+import { get, may, named, Problem, send, refused } from "../api.js";
 import { attempt } from "../components/dialog.js";
 import { createGraph } from "../components/graph.js";
 import { jsonView } from "../components/json.js";
-import { listPage } from "../components/list.js";
+import { listed } from "../components/list.js";
 import { area, button, card, empty, facts, link, problemBox, said, select, skeleton, tabbed, table } from "../components/parts.js";
 import { startDialog } from "../components/start.js";
 import { toast } from "../components/toast.js";
@@ -15,9 +14,7 @@ import { counted, inert, line, micros, moment, span, words } from "../format.js"
 import { badge, icon, note } from "../icons.js";
 import { go, href, setQuery } from "../router.js";
 
-
-/** @param {Context} context */
-export const workflowsPage = (context) => listPage(context, {
+export const workflowsPage = listed({
 	title: "Workflows", load: async (signal) => (await get("/workflows", { limit: 200 }, signal)).definitions,
 	actions: () => may("operate") && button("Write a workflow", () => go("/editor"), { icon: "plus", kind: "primary" }),
 	draw: (definitions) => {
@@ -41,7 +38,7 @@ export function workflowPage(context) {
 			draw(told, list.definitions.map((one) => one.version));
 		} catch (error) {
 			if (signal.aborted) return;
-			if (!(error instanceof Problem)) throw error;
+			refused(error);
 			put(body, problemBox(error.message));
 		}
 	})();
