@@ -46,6 +46,7 @@ from stepkeep.kernel.definition import (
     StepDefinition,
     SubWorkflow,
     Undo,
+    UndoChild,
     Wait,
 )
 from stepkeep.kernel.events import (
@@ -168,6 +169,8 @@ def _step(random: Random, names: list[str], place: int, conditions: dict[str, Wh
     if kind < 0.36:
         detached = True if maybe(random, 0.2) else UNSET
         child = SubWorkflow(workflow="other", version=1, deadline=random.choice((None, 10 * SECOND)), detached=detached)
+        if detached is UNSET and maybe(random, 0.5):
+            hook = Undo(executor=UndoChild())
         return StepDefinition(child=child, undo=hook, effect=Effect.UNKNOWN, **settings)
     return StepDefinition(
         executor=Handler(name=name),
@@ -444,6 +447,7 @@ def _child(world: World, random: Random) -> Event:
         category=random.choice((None, Category.VALIDATION)),
         error=random.choice((None, "no")),
         output=b"7" if state is RunState.SUCCEEDED and maybe(random, 0.8) else None,
+        partial=world.plan.is_undo(row.no) and maybe(random, 0.2),
     )
 
 
@@ -512,7 +516,8 @@ def _serve(world: World, row: Step, turn: int) -> Event | None:
     if row.state is S.AWAITING_CHILDREN:
         assert row.note is not None
         activation = row.note.activation or 0
-        return ChildEnded(no=row.no, activation=activation, child="c", state=RunState.SUCCEEDED, output=b"1", **who)
+        ended = RunState.ROLLED_BACK if world.plan.is_undo(row.no) else RunState.SUCCEEDED
+        return ChildEnded(no=row.no, activation=activation, child="c", state=ended, output=b"1", **who)
     if row.state is S.RETRYING:
         world.now = max(world.now, row.due_at or 0)
         return TimeCame(no=row.no, **who)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Conflict
 from stepkeep.kernel import (
+    child_runs,
     children,
     compensation,
     decide,
@@ -267,6 +268,27 @@ def _a_child_is_not_called_back(patch: Patch) -> None:
     patch.setattr(stopping, "recall", lambda draft, step: None)
 
 
+def _a_partial_rollback_of_a_child_counts_as_whole(patch: Patch) -> None:
+    real = children._end_hook
+    patch.setattr(children, "_end_hook", lambda draft, step, event: real(draft, step, replace(event, partial=False)))
+
+
+def _a_hook_does_not_wait_for_the_rollback(patch: Patch) -> None:
+    real = child_runs.begin_hook
+
+    def begin(draft: Draft, hook: Step, of: int | None = None) -> None:
+        real(draft, hook, of)
+        if draft.planned(hook).undoes_child:
+            waiting = draft.move(draft.step(hook.no), StepTrigger.CHILDREN_SUCCEEDED)
+            draft.move(waiting, StepTrigger.RULES_PASSED)
+            note = hook.note
+            if note is not None and note.next is not None:
+                begin(draft, draft.step(note.next), hook.no)
+
+    patch.setattr(compensation, "begin_hook", begin)
+    patch.setattr(progress, "begin_hook", begin)
+
+
 MUTANTS = (
     Mutant("steps that never ran are undone", "rules first", UNDO, _steps_that_never_ran_are_undone),
     Mutant("late claims are granted", "diamond", "a late claim meets the run's deadline", _late_claims_are_granted),
@@ -298,6 +320,18 @@ MUTANTS = (
     Mutant("news of any child counts", "children", "what is out of place is refused", _news_of_any_child_counts),
     Mutant("a stopping run forgets its children", "children", OWN, _a_stopping_run_forgets_its_children),
     Mutant("a child is not called back", "children", "no child is forgotten", _a_child_is_not_called_back),
+    Mutant(
+        "a partial rollback of a child counts as whole",
+        "undone children",
+        "a rollback is what its children say",
+        _a_partial_rollback_of_a_child_counts_as_whole,
+    ),
+    Mutant(
+        "a hook does not wait for the rollback",
+        "undone children",
+        "a rollback is what its children say",
+        _a_hook_does_not_wait_for_the_rollback,
+    ),
     Mutant("all elements begin at once", "elements", ELEMENTS, _all_elements_begin_at_once),
     Mutant("a failed element is not counted", "elements", ELEMENTS, _a_failed_element_is_not_counted),
     Mutant("elements are not undone", "elements", UNDO, _elements_are_not_undone),

@@ -62,7 +62,7 @@ async def begin(store: Store, child: Child) -> None:
 
 
 async def test_a_child_is_what_was_asked_for(store: Store) -> None:
-    first, second = a_child(0), a_child(1, todo_at=4)
+    first, second = a_child(0), a_child(1, todo_at=4, undoes=run_id(100))
     await asked(store, first, second)
     assert await store.children.read_all(TENANT, run_id(1)) == [first, second]
     assert await store.children.read_all(TENANT, run_id(1), 1) == [first]

@@ -20,7 +20,12 @@ Problem = tuple[Code, str]
 ADOPTING = frozenset({"adopted", "adopted_skipped"})
 """Triggers by which a run takes the result of an earlier one."""
 
-WAYS = frozenset({"retry", "rerun", "fork"})
+ROLLBACK = "rollback"
+"""The way of a run that only undoes what a finished child did."""
+
+WAYS = frozenset({"retry", "rerun", "fork", ROLLBACK})
+OWNING = ("retry", ROLLBACK)
+"""Ways in which the new run undoes what it adopts."""
 
 
 def _flag(value: Any) -> bool:
@@ -41,7 +46,7 @@ def _references(value: Any) -> bool:
 
 ITEM = Shape(
     {"step": text, "run": text, "fence": whole, "undo": _flag},
-    {"its_step": text, "digest": digest, "executors": _names},
+    {"its_step": text, "digest": digest, "executors": _names, "remains": text},
 )
 WHOLE = Shape({"run": text, "as": _way, "adopted": _references}, {"from": text})
 
@@ -58,7 +63,7 @@ class Adoption:
         known: Mapping[str, Any] = told if is_continuation(told) else {"adopted": [], "as": ""}
         self._told: list[dict[str, Any]] = known["adopted"]
         self._by_name = {item["step"]: item for item in self._told}
-        self._is_retry = known["as"] == "retry"
+        self._owns, self.is_rollback = known["as"] in OWNING, known["as"] == ROLLBACK
         self._taken = 0
 
     @property
@@ -77,9 +82,11 @@ class Adoption:
             yield Code.ADOPTION, "it is adopted out of the order that the creation of the run gives"
         if item.get("digest") != line.digest:
             yield Code.ADOPTION, f"metadata.digest is {quoted(line.digest)}, expected {quoted(item.get('digest'))}"
-        if item["undo"] and not self._is_retry:
-            yield Code.ADOPTION, "the run owns its undo, which only a retry takes over"
-        if item["undo"] and line.trigger != "adopted":
+        if item["undo"] and not self._owns:
+            yield Code.ADOPTION, "the run owns its undo, which only a retry or a rollback takes over"
+        if "remains" in item and not (self.is_rollback and line.trigger == "adopted_skipped" and not item["undo"]):
+            yield Code.ADOPTION, "its effect is said to remain, which only a rollback says of a step that was skipped"
+        if item["undo"] and line.trigger != "adopted" and not self.is_rollback:
             yield Code.ADOPTION, "the run owns the undo of a step that was skipped"
 
     def unsaid(self) -> list[str]:
@@ -92,6 +99,16 @@ class Adoption:
         """Whether this step was adopted, and its effect is not for this run to undo."""
         item = self._by_name.get(step.name)
         return step.ended_as in ADOPTING and item is not None and not item["undo"]
+
+    def is_owned(self, step: Step) -> bool:
+        """Whether this run undoes a step that it adopted."""
+        item = self._by_name.get(step.name)
+        return step.ended_as in ADOPTING and item is not None and item["undo"]
+
+    def remains(self, step: Step) -> bool:
+        """Whether the effect of an adopted step is said to remain."""
+        item = self._by_name.get(step.name)
+        return step.ended_as in ADOPTING and item is not None and "remains" in item
 
 
 def references_in(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -120,12 +137,15 @@ def _difference(item: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> 
     name = item.get("its_step", item["step"])
     moves = [line for line in lines if line["metadata"].get("step") == name]
     ends = [line for line in moves if line["to_state"] in ("succeeded", "skipped")]
+    if not ends and "remains" in item:
+        ends = [line for line in moves if line["to_state"] in ("failed", "cancelled")]
     if not ends:
         return f"run {item['run']} never finished step {quoted(name)}"
     fence, output = _ended_with(lines, name)
     if fence != item["fence"]:
         return f"its fence is {item['fence']}, and run {item['run']} finished it under {fence}"
-    if output != item.get("digest"):
+    is_skipped = ends[-1]["to_state"] != "succeeded" and "digest" not in item
+    if output != item.get("digest") and not is_skipped:
         return f"its digest is {quoted(item.get('digest'))}, and run {item['run']} has {quoted(output)}"
     if item["undo"] and any(_undoes(line, name) for line in lines):
         return f"run {item['run']} undid it"

@@ -119,7 +119,9 @@ class Conduct:
             return trigger == "cancelled" and run not in FINISHING and None not in now.steps
         if trigger in OPERATED and run == "paused" and state == "ready":
             return False
-        if phase != "main" and (target.startswith("awaiting_") or target == "skipped" or trigger in OPERATED):
+        is_rollback = phase == "undo" and target == "awaiting_children" and state == "pending"
+        odd = target.startswith("awaiting_") or target == "skipped" or trigger in OPERATED
+        if phase != "main" and not is_rollback and odd:
             return False
         if run == "stopping":
             settles = target in self._ended or trigger in ("completed", "children_succeeded")

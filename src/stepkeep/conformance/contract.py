@@ -173,6 +173,10 @@ class Executor(msgspec.Struct, frozen=True):
     kind: str
 
 
+CHILD = "child"
+"""The kind of a hook that rolls a child run back; no worker runs it."""
+
+
 class HookRule(msgspec.Struct, frozen=True):
     retry: RetryRule
     executor: Executor
@@ -287,6 +291,12 @@ class Place(msgspec.Struct, frozen=True):
     """Of an element: the number of the step that owns it, and its place."""
 
     @property
+    def undoes_child(self) -> bool:
+        """Whether this is a hook that waits for the rollback of a child run."""
+        undo = None if self.rule is None or self.phase != "undo" else self.rule.undo
+        return undo is not None and undo.executor.kind == CHILD
+
+    @property
     def awaits_child(self) -> bool:
         """Whether the step waits for the end of a child run."""
         child = None if self.rule is None or self.phase != "main" else self.rule.child
@@ -373,8 +383,7 @@ def _element(owner: Place, no: int, offset: int, width: int) -> Place | None:
     if is_undo:
         if rule.undo is None:
             return None
-        name = f"undo:{owner.name}[{index}]"
-        return Place(no, name, "undo", rule, rule.undo.retry, never=HOOKS_NEVER, owner=owner.no, index=index)
+        return _hook(no, f"undo:{owner.name}[{index}]", rule, rule.undo, owner=owner.no, index=index)
     own = msgspec.structs.replace(rule, on_failure="continue", growth=None, condition=None, hold=None)
     place = _main(no, own, (), owner.rules)
     return msgspec.structs.replace(place, name=f"{owner.name}[{index}]", needs=0, owner=owner.no, index=index)
@@ -439,10 +448,17 @@ def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]
     }
     for no, step in enumerate(ordered):
         if step.undo is not None and step.growth is None:
-            places[size + no] = Place(size + no, f"undo:{step.name}", "undo", step, step.undo.retry, never=HOOKS_NEVER)
+            places[size + no] = _hook(size + no, f"undo:{step.name}", step, step.undo)
     if document.rules:
         places[2 * size] = Place(2 * size, "check:run", "check", None, HOOK_RETRY, is_checked=True, never=OPERATED)
     return places
+
+
+def _hook(no: int, name: str, step: StepRule, undo: HookRule, **of: Any) -> Place:
+    opens, never = "dependencies_met", HOOKS_NEVER
+    if undo.executor.kind == CHILD:
+        opens, never = "children_started", HOOKS_NEVER - {"children_started"} | {"dependencies_met", "claimed"}
+    return Place(no, name, "undo", step, undo.retry, opens_by=opens, never=never, **of)
 
 
 def _of_owners(step: StepRule) -> tuple[str, ...]:

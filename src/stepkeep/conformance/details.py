@@ -64,7 +64,7 @@ SHAPES: Mapping[str, Shape] = {
     "completion_signalled": Shape(
         {"step": text, "outcome": text}, _VOUCHED | {"for": text, "delegation": text, "evidence": digest}
     ),
-    "child_ended": Shape({"step": text, "child": text, "state": text}, {}),
+    "child_ended": Shape({"step": text, "child": text, "state": text}, {"partial": _true}),
     "token_reissued": Shape({"step": text, "reason": text}, _VOUCHED),
     "step_reported": Shape(
         {}, {"reason": text, "waits_for": any_text, "takes_timeouts": _flag, "where": any_text, "count": whole,

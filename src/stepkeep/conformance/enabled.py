@@ -242,7 +242,9 @@ def _child(state: str) -> Guard:
     def guard(hop: Hop) -> Iterator[Problem]:
         if hop.rule is not None and hop.rule.growth is not None:
             return
-        if hop.rule is None or hop.rule.child is None:
+        if hop.place.undoes_child:
+            yield from _hook_ends(hop, undone=True)
+        elif hop.rule is None or hop.rule.child is None:
             yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition gives it no child"
         elif not hop.rule.child.detached:
             if hop.line.event != "child_ended":
@@ -257,7 +259,22 @@ def _child(state: str) -> Guard:
     return guard
 
 
+def _hook_ends(hop: Hop, *, undone: bool) -> Iterator[Problem]:
+    """A hook that rolls a child back ends as that rollback did; one that found nothing to undo was cancelled."""
+    if hop.line.event != "child_ended":
+        why = "only the end of the rollback does that"
+        yield Code.CAUSE, wrong_field("event", hop.line.event, "child_ended", why)
+        return
+    state = hop.asked.get("state")
+    if state is not None and undone != (state in ("rolled_back", "cancelled") and "partial" not in hop.asked):
+        said = f"the rollback of its child has ended {quoted(state)}" + (", partial" if "partial" in hop.asked else "")
+        yield Code.CONTRADICTION, f"trigger is {quoted(hop.line.trigger)}, but {said}"
+
+
 def _child_failed(hop: Hop) -> Iterator[Problem]:
+    if hop.place.undoes_child:
+        yield from _hook_ends(hop, undone=False)
+        return
     if hop.asked.get("state") == "succeeded":
         yield Code.CONTRADICTION, "its child has succeeded, but the step fails"
 

@@ -54,7 +54,7 @@ CAUSES = {
     "running": (MOVING, "main"),
     "blocked": (WAITING, "main"),
     "validating": (MOVING, "check"),
-    "compensating": (MOVING, "undo"),
+    "compensating": ((*MOVING, "awaiting_children"), "undo"),
 }
 """Run states between entries, and the step states of which at least one must exist so that the run can continue."""
 
@@ -181,8 +181,9 @@ class RunHistory(History):
     def _check_permission(self, step: Step, line: Line, say: Say) -> None:
         state = self.state or ""
         is_element = line.trigger == "planned" and state in GROWING and is_element_name(line.step)
-        if is_element:
-            allowed = True
+        if is_element or (line.trigger in CREATING and state == "idle" and is_element_name(line.step)):
+            # An element of a map or a loop, or one that the rollback of a child adopted.
+            allowed = is_element or line.trigger != "planned"
         elif line.trigger in CREATING:
             allowed = state == "idle" or (line.trigger == "planned" and state in PHASES)
             if step.phase == "main":

@@ -251,7 +251,7 @@ class Reenactment:
         if line.trigger == "planned":
             self._plan(place, line, tell)
         elif line.trigger in ADOPTING:
-            self.planned += 1
+            self.planned += place.owner is None
             for problem in self.adoption.take(line):
                 tell(*problem)
         elif line.trigger in OPENINGS and line.source not in ("retrying", "running", "ready"):
@@ -675,10 +675,14 @@ class Reenactment:
         for no, step in sorted(self.steps.items()):
             place = self.contract.places.get(no)
             rule = None if place is None or place.phase != "main" else place.rule
+            if self.adoption.remains(step):
+                self.is_partial = True
+                continue
             if rule is None or rule.growth is not None or self.adoption.is_anothers(step):
                 continue
             ran = step.fence > 1 or (step.fence == 1 and not (step.error or "").startswith(NOT_RUN))
-            if step.state != "succeeded" and not (ran and rule.compensate_when == "attempted"):
+            is_owned = self.adoption.is_owned(step)
+            if step.state != "succeeded" and not is_owned and not (ran and rule.compensate_when == "attempted"):
                 if rule.undo is not None or rule.effect != "read":
                     self.is_partial |= step.is_unsure is True
                     self.may_be_partial |= step.is_unsure is None
@@ -707,6 +711,8 @@ class Reenactment:
             said = f"{self.planned} of {self.contract.size} steps of the definition were planned"
             say(Code.DEFINITION, f"steps are missing: {said} when the run was created")
             self.planned = self.contract.size
+        if self.adoption.is_rollback and state in LIVE and not self._derives:
+            say(Code.POLICY, f"the run is {quoted(state)}, but it only rolls another one back: it must stop at once")
         for name in self.adoption.unsaid():
             say(Code.ADOPTION, f"step {quoted(name)} is not adopted, but the creation of the run says so")
         if self.must_stop is not None:

@@ -91,9 +91,21 @@ def explore(judged: Judged, machines: Machines, size: int = 2) -> dict[str, Prod
     return products
 
 
+ROLLS_BACK = frozenset(
+    {
+        ("pending", "children_started", "awaiting_children"),
+        ("awaiting_children", "children_succeeded", "validating"),
+        ("awaiting_children", "children_failed", "failed"),
+    }
+)
+"""Hops of an undo step that rolls a child back."""
+
+
 def _of_a_hook(source: str | None, trigger: str, target: str) -> bool:
     """Whether an undo step may make this hop: it has no condition, gate, wait or rule, and is cancelled in time.
-    A person only retries it."""
+    A person only retries it. One that rolls a child back waits for that."""
+    if (source, trigger, target) in ROLLS_BACK:
+        return True
     if (
         trigger in OPERATED
         or target == "skipped"

@@ -370,7 +370,7 @@ class Retelling:
 
     def _derive_before(self, step: Step, place: Place, hop: Line, say: Say) -> None:
         if hop.trigger in CREATING and place.phase == "main":
-            if place.owner is not None:
+            if place.owner is not None and hop.trigger == "planned":
                 self._derive_start(hop)
             return
         if hop.trigger != "cancelled":
@@ -604,7 +604,8 @@ def _facts(place: Place) -> dict[str, Any]:
     rule = place.rule
     assert rule is not None
     if place.phase == "undo" and rule.undo is not None:
-        return {"kind": rule.undo.executor.kind, "max_attempts": place.retry.max_attempts}
+        kind = "none" if place.undoes_child else rule.undo.executor.kind
+        return {"kind": kind, "max_attempts": place.retry.max_attempts}
     kind = "approval" if rule.approval else "wait" if rule.wait else rule.executor.kind if rule.executor else "none"
     return {
         "kind": kind,

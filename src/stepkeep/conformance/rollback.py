@@ -25,7 +25,7 @@ class Rollback:
         if line.trigger == "planned":
             self._plan(hook, steps.get(undone), say)
             return
-        if line.target.startswith("awaiting_"):
+        if line.target.startswith("awaiting_") and line.target != "awaiting_children":
             say(Code.UNDO, f"hook {quoted(hook.name)} waits; hooks must not")
         if self._place.get(hook.no) != self._ended and line.trigger != "cancelled":
             say(Code.UNDO, f"hook {quoted(hook.name)} moves out of turn")
@@ -37,7 +37,7 @@ class Rollback:
         if undone is None or undone.phase != "main" or hook.name != f"undo:{undone.name}":
             say(Code.UNDO, f"hook {quoted(hook.name)} undoes no step of this run")
             return
-        if undone.state != "succeeded" and not undone.fence:
+        if undone.state != "succeeded" and not undone.fence and not undone.is_adopted:
             say(Code.UNDO, f"hook {quoted(hook.name)} undoes a step that was never tried")
         if self._last is not None and undone.settled > self._last.settled:
             said = f"{quoted(undone.name)} completed after {quoted(self._last.name)} and must be undone before it"

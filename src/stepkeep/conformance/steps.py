@@ -42,6 +42,7 @@ class Step:
         self.no, self.name, self.phase = no, name, phase
         self.title = f"step {quoted(name)}"
         self.state = NEW
+        self.is_adopted = False
         self.fence = 0
         self.leased = False
         self.claimed_at = 0
@@ -91,6 +92,7 @@ class Step:
 
 def check_step(step: Step, line: Line, partial: bool, say: Say) -> None:
     """Check one hop, then record it."""
+    step.is_adopted |= line.trigger.startswith("adopted")
     if partial:
         step.fence = line.fence or 0
         return

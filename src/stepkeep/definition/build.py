@@ -46,6 +46,9 @@ STEP_TIMEOUT = 300 * SECOND
 LEASE = 30 * SECOND
 GRACE = 30 * SECOND
 
+NOTHING_TO_UNDO = ("read", "irreversible")
+"""Effects of a step with `workflow` that no rollback of its child could undo."""
+
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """HTTP methods that change nothing on the server (RFC 9110, section 9.2.1)."""
 
@@ -227,7 +230,8 @@ def _undo(
     if block is None and spec is not None and spec.undo is not None:
         block = UndoBlock(uses=spec.undo)
     if block is None:
-        return None
+        rolls_back = step.workflow is not None and not step.workflow.detached and step.effect not in NOTHING_TO_UNDO
+        return kernel.Undo(executor=kernel.UndoChild()) if rolls_back else None
     hook = _spec(block, handlers)
     executor = _executor(block)
     assert executor is not None

@@ -32,6 +32,8 @@ class GoingOn(StrEnum):
     """From a named step: it and everything after it runs again."""
     FORK = "fork"
     """Another course from a named step, with another input if one is given."""
+    ROLLBACK = "rollback"
+    """Nothing goes on: the steps of a finished child are undone, because its parent rolls back."""
 
 
 class Why(StrEnum):
@@ -94,7 +96,7 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
     def told(self, plan: Plan) -> dict[str, Any]:
         """What the journal says about it, the adopted steps in the order of their completion."""
         start = {} if self.start is None else {"from": self.start}
-        taken = [_told(plan.steps[no].name, reference) for no, _, reference in self.in_order()]
+        taken = [_told(plan.at(no).name, reference) for no, _, reference in self.in_order()]
         return {"run": self.run_id, "as": str(self.how), **start, "adopted": taken}
 
     def in_order(self) -> list[tuple[int, Note, Adopted]]:
@@ -108,6 +110,7 @@ def _told(name: str, reference: Adopted) -> dict[str, Any]:
     said |= {} if reference.step == name else {"its_step": reference.step}
     said |= {} if reference.digest is None else {"digest": reference.digest}
     said |= {"executors": list(reference.executors)} if reference.executors else {}
+    said |= {} if reference.remains is None else {"remains": reference.remains}
     return said | {"undo": reference.owned}
 
 
@@ -162,7 +165,7 @@ def _choice(
             return again(Why.FOLLOWS, edge.step)
     if row.state not in (StepState.SUCCEEDED, StepState.SKIPPED):
         return again(Why.NOT_FINISHED)
-    if name in undone or (undo is not None and undo.fence):
+    if name in undone or (undo is not None and has_begun(undo)):
         return again(Why.UNDONE)
     if (reason := _decided_anew(row, old.steps[no], asked)) is not None:
         return again(reason)
@@ -199,6 +202,11 @@ def _have_effects(plan: Plan, rows: Mapping[int, Step], owner: int) -> bool:
     return any(_had_effect(row, plan.at(row.no)) and not _is_undone(rows.get(plan.undo_no(row.no))) for row in elements)
 
 
+def has_begun(undo: Step) -> bool:
+    """Whether an undo step was tried: a worker claimed it, or it asked for the rollback of a child."""
+    return undo.fence > 0 or (undo.note is not None and undo.note.activation is not None)
+
+
 def _is_undone(undo: Step | None) -> bool:
     return undo is not None and undo.state is StepState.SUCCEEDED
 
@@ -213,7 +221,7 @@ def adopt_all(draft: Draft, continuation: Continuation, plan: Plan, priority: in
     run = draft.snapshot.run
     for no, note, reference in continuation.in_order():
         trigger = StepTrigger.ADOPTED_SKIPPED if reference.skipped else StepTrigger.ADOPTED
-        row = Step(tenant=run.tenant, run_id=run.id, no=no, queue=plan.steps[no].queue, priority=priority, note=note)
+        row = Step(tenant=run.tenant, run_id=run.id, no=no, queue=plan.at(no).queue, priority=priority, note=note)
         draft.add_settled(row, trigger, reference.digest)
 
 

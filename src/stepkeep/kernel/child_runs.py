@@ -64,7 +64,7 @@ def open_child(draft: Draft, step: Step, of: int | None) -> bool:
         todo_at=draft.now,
     )
     draft.children.append(asked)
-    note = replace(step.note or Note(), activation=draft.seq)
+    note = replace(step.note or Note(), activation=draft.seq, child=asked.child_id)
     due_at = None if is_detached or child.deadline is None else draft.now + child.deadline
     waiting = draft.move(step, StepTrigger.CHILDREN_STARTED, of=of, due_at=due_at, note=note)
     if not is_detached:
@@ -73,6 +73,37 @@ def open_child(draft: Draft, step: Step, of: int | None) -> bool:
     told = draft.move(waiting, StepTrigger.CHILDREN_SUCCEEDED, note=replace(note, output=output))
     draft.move(told, StepTrigger.RULES_PASSED, digest=payload_digest(output.encode()))
     return True
+
+
+def begin_hook(draft: Draft, hook: Step, of: int | None = None) -> None:
+    """Begin an undo step: a worker may claim it, or the child that it undoes is rolled back in a run of its own.
+
+    That run is a child of the undo step. It takes the finished steps of the first child by reference and undoes them;
+    the first child has ended, and stays as it is.
+    """
+    if not draft.planned(hook).undoes_child:
+        draft.make_ready(hook, StepTrigger.DEPENDENCIES_MET, of=of)
+        return
+    child = draft.planned(hook).definition.child
+    assert child is not msgspec.UNSET
+    asked = Child(
+        tenant=hook.tenant,
+        run_id=hook.run_id,
+        no=hook.no,
+        activation=draft.seq,
+        child_id=child_run_id(draft.now, hook.tenant, hook.run_id, hook.no, draft.seq),
+        workflow=child.workflow,
+        version=child.version,
+        mode=ChildMode.AWAITED,
+        state=ChildState.REQUESTED,
+        requested_at=draft.now,
+        todo=ChildTodo.START,
+        todo_at=draft.now,
+        undoes=None if hook.note is None else hook.note.undoes,
+    )
+    draft.children.append(asked)
+    note = replace(hook.note or Note(), activation=draft.seq, child=asked.child_id)
+    draft.move(hook, StepTrigger.CHILDREN_STARTED, of=of, note=note)
 
 
 def awaits_child(draft: Draft, step: Step) -> bool:

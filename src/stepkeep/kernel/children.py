@@ -17,11 +17,14 @@ from stepkeep.kernel.failure import CHILDREN, DEADLINE, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Note, Step
-from stepkeep.kernel.states import Category, RunState, StepState
+from stepkeep.kernel.states import Category, Phase, RunState, StepState
 from stepkeep.kernel.tables import StepTrigger
 
 CALLED_OFF = frozenset({RunState.CANCELLED, RunState.ROLLED_BACK, None})
 """Ends of a child that was called back; None is one that never started."""
+
+UNDONE = frozenset({RunState.ROLLED_BACK, RunState.CANCELLED})
+"""Ends of the rollback of a child that left nothing, unless it is partial."""
 
 
 def child_ended(draft: Draft, event: ChildEnded) -> Reply:
@@ -31,12 +34,14 @@ def child_ended(draft: Draft, event: ChildEnded) -> Reply:
     if step.state is not StepState.AWAITING_CHILDREN or not is_awaited:
         return Accepted({"state": step.state}, repeated=True)
     said = {"step": draft.planned(step).name, "child": event.child, "state": event.state or "not_started"}
-    draft.caused_by("child_ended", event.actor, said)
+    draft.caused_by("child_ended", event.actor, said | ({"partial": True} if event.partial else {}))
     settle(draft, _end(draft, step, event))
     return Accepted({"state": draft.step(event.no).state})
 
 
 def _end(draft: Draft, step: Step, event: ChildEnded) -> Settled | None:
+    if draft.planned(step).phase is Phase.UNDO:
+        return _end_hook(draft, step, event)
     if event.state is RunState.SUCCEEDED:
         output = None if event.output is None else event.output.decode()
         note = replace(step.note or Note(), output=output)
@@ -45,6 +50,15 @@ def _end(draft: Draft, step: Step, event: ChildEnded) -> Settled | None:
     if draft.stopping and event.state in CALLED_OFF:
         draft.move(step, StepTrigger.CANCELLED)
         return None
+    ended = "was not started" if event.state is None else f"has ended {event.state}"
+    error = f"child run {event.child} {ended}" + (f": {event.error}" if event.error else "")
+    return fail_for_good(draft, step, CHILDREN, event.category or Category.EXTERNAL, error)
+
+
+def _end_hook(draft: Draft, step: Step, event: ChildEnded) -> Settled | None:
+    """The rollback of a child has ended. One that found nothing to undo was only cancelled."""
+    if event.state in UNDONE and not event.partial:
+        return pass_rules(draft, draft.move(step, StepTrigger.CHILDREN_SUCCEEDED))
     ended = "was not started" if event.state is None else f"has ended {event.state}"
     error = f"child run {event.child} {ended}" + (f": {event.error}" if event.error else "")
     return fail_for_good(draft, step, CHILDREN, event.category or Category.EXTERNAL, error)

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from stepkeep.kernel.child_runs import begin_hook
 from stepkeep.kernel.definition import CompensateWhen, Effect, StepDefinition
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Note, Step, is_completed
 from stepkeep.kernel.states import OnFailure, Rollback, StepState, StopCause
 from stepkeep.kernel.stopping import is_effect_unknown, may_have_run
-from stepkeep.kernel.tables import RunTrigger, StepTrigger
+from stepkeep.kernel.tables import RunTrigger
 
 
 def finish_stopping(draft: Draft) -> None:
@@ -32,7 +33,7 @@ def finish_stopping(draft: Draft) -> None:
     numbers = [draft.plan.undo_no(step.no) for step in hooked]
     followers: list[int | None] = [*numbers[1:], None]
     hooks = [_add_hook(draft, step, follower) for step, follower in zip(hooked, followers, strict=True)]
-    draft.make_ready(hooks[0], StepTrigger.DEPENDENCIES_MET)
+    begin_hook(draft, hooks[0])
 
 
 def finish_rollback(draft: Draft) -> None:
@@ -83,6 +84,9 @@ def undo_plan(plan: Plan, rows: Sequence[Step]) -> UndoPlan:
     undone: list[Step] = []
     remains: list[tuple[Step, Remains]] = []
     for step in rows:
+        if (left := _left_by_child(step)) is not None:
+            remains.append((step, left))
+            continue
         if not has_effect(plan, step.no) or is_anothers(step):
             continue
         definition = plan.at(step.no).definition
@@ -104,6 +108,12 @@ def is_anothers(step: Step) -> bool:
     return adopted is not None and not adopted.owned
 
 
+def _left_by_child(step: Step) -> Remains | None:
+    """In the rollback of a finished child: why the effect of a step that the child did not finish remains."""
+    adopted = None if step.note is None else step.note.adopted
+    return None if adopted is None or adopted.remains is None else Remains(adopted.remains)
+
+
 def has_effect(plan: Plan, no: int) -> bool:
     """Whether a step of this number may have an effect: a main step, or an element. The owner of elements has none."""
     return plan.steps[no].segment is None if no < plan.size else plan.is_element(no)
@@ -118,13 +128,16 @@ def _may_remain(step: Step) -> bool:
 def _happened(step: Step, definition: StepDefinition) -> bool:
     """Whether the step had its effect, or may have had it and the definition counts that."""
     attempted = definition.compensate_when is CompensateWhen.ATTEMPTED and may_have_run(step)
-    return step.state is StepState.SUCCEEDED or attempted
+    # The rollback of a finished child also undoes steps that the child tried and skipped; it owns their undo.
+    is_owned = step.note is not None and step.note.adopted is not None and step.note.adopted.owned
+    return step.state is StepState.SUCCEEDED or attempted or is_owned
 
 
 def _add_hook(draft: Draft, undone: Step, follower: int | None) -> Step:
     no = draft.plan.undo_no(undone.no)
     planned, run = draft.plan.at(no), draft.snapshot.run
-    adopted = None if undone.note is None else undone.note.adopted
+    known = undone.note or Note()
+    note = Note(next=follower, adopted=known.adopted, undoes=known.child if planned.undoes_child else None)
     return draft.add(
         Step(
             tenant=run.tenant,
@@ -132,6 +145,6 @@ def _add_hook(draft: Draft, undone: Step, follower: int | None) -> Step:
             no=no,
             queue=planned.queue,
             priority=run.priority,
-            note=None if follower is None and adopted is None else Note(next=follower, adopted=adopted),
+            note=None if note == Note() else note,
         )
     )

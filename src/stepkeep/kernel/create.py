@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.kernel.adoption import Continuation, adopt_all
+from stepkeep.kernel.adoption import Continuation, GoingOn, adopt_all
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.draft import Draft, vouched
@@ -18,7 +18,7 @@ from stepkeep.kernel.invariants import check_decision
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
-from stepkeep.kernel.progress import begin
+from stepkeep.kernel.progress import begin, begin_rollback
 from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.tables import RunTrigger
@@ -110,7 +110,10 @@ def create_run(
         draft.due_at = start_at
     elif start:
         draft.caused_by("run_started", actor)
-        begin(draft)
+        if continuation is not None and continuation.how is GoingOn.ROLLBACK:
+            begin_rollback(draft, actor, continuation.run_id)
+        else:
+            begin(draft)
         roll_up(draft)
     decision = draft.decision(())
     check_decision(plan, decision)

@@ -147,6 +147,10 @@ class Rules(_Value, frozen=True, kw_only=True, tag_field="kind", tag="rules"):
     """No handler: only the run-level rules, in the check phase."""
 
 
+class UndoChild(_Value, frozen=True, kw_only=True, tag_field="kind", tag="child"):
+    """The undo of a step that started a child: no worker runs it, and the child is rolled back by its own hooks."""
+
+
 Executor = Handler | Agent | Command | Http | Rules
 
 
@@ -163,7 +167,7 @@ class Undo(_Value, frozen=True, kw_only=True):
     `capabilities` and `queue` are None where they are those of the step.
     """
 
-    executor: Executor
+    executor: Executor | UndoChild
     inputs: Any = None
     input_schema: dict[str, Any] | None = None
     timeout: int = 300 * SECOND

@@ -130,7 +130,10 @@ class MessageArrived(Request, frozen=True, kw_only=True, gc=False):
 
 
 class ChildEnded(Event, frozen=True, kw_only=True, gc=False):
-    """The child run of a step has ended, or was not started (`state` is None). `activation` says which child it is."""
+    """The child run of a step has ended, or was not started (`state` is None). `activation` says which child it is.
+
+    `partial`: the child rolled an earlier one back, and something of it remains.
+    """
 
     no: int
     activation: int
@@ -139,6 +142,7 @@ class ChildEnded(Event, frozen=True, kw_only=True, gc=False):
     category: Category | None = None
     error: str | None = None
     output: bytes | None = None
+    partial: bool = False
 
 
 class CancelRequested(Request, frozen=True, kw_only=True, gc=False):

@@ -30,6 +30,7 @@ from stepkeep.kernel.definition import (
     StepDefinition,
     Switch,
     Undo,
+    UndoChild,
 )
 from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.segments import Segment, element_name, lay_out, read_element_name, segment_at
@@ -183,6 +184,12 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
         return self.definition.name if self.owner is None else self.name.removeprefix("undo:")
 
     @property
+    def undoes_child(self) -> bool:
+        """Whether this is an undo step that rolls a child back."""
+        undo = self.definition.undo
+        return self.phase is Phase.UNDO and undo is not None and isinstance(undo.executor, UndoChild)
+
+    @property
     def growth(self) -> Growth | None:
         """How this step owns elements; None for every other step, elements included."""
         return None if self.segment is None else self.definition.growth or None
@@ -199,7 +206,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     `undos` of owners are the templates of those of their elements. `results` are the last steps: their outputs are the
     result of a run that declares none.
-    `children` are the steps that wait for a child run. `policies` are those of the definition. `compile_test` compiles
+    `children` are the steps that wait for a child run; `undoes_children`: undo steps roll some back.
+    `policies` are those of the definition. `compile_test` compiles
     the filters that handlers wait with.
     """
 
@@ -214,6 +222,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[int, ...]
     results: tuple[int, ...]
     children: tuple[int, ...] = ()
+    undoes_children: bool = False
     policies: tuple[Policy, ...] = ()
     compile_test: CompileTest = _no_test
     segments: tuple[Segment, ...] = ()
@@ -375,6 +384,8 @@ def queue_specs(definition: Definition) -> tuple[QueueSpec | None, ...]:
 
 
 def _undo_spec(undo: Undo, step: StepDefinition) -> QueueSpec | None:
+    if isinstance(undo.executor, UndoChild):
+        return None
     capabilities = step.capabilities if undo.capabilities is None else undo.capabilities
     return _spec(undo.executor, capabilities, step.queue if undo.queue is None else undo.queue)
 
@@ -457,6 +468,7 @@ def build_plan(
         roots=tuple(step.no for step in steps if step.unmet == 0),
         results=tuple(step.no for step in steps if not step.dependents),
         children=tuple(step.no for step in steps if _awaits_child(step.definition)),
+        undoes_children=any(undo.undoes_child for undo in undos.values()),
         policies=compile_policies(definition),
         compile_test=compile_test,
         segments=segments,
@@ -504,7 +516,7 @@ def _undo(step: PlannedStep, size: int, queue: int) -> PlannedStep:
         name=f"undo:{step.name}",
         phase=Phase.UNDO,
         definition=step.definition,
-        executor=undo.executor,
+        executor=None if isinstance(undo.executor, UndoChild) else undo.executor,
         queue=queue,
         timeout=undo.timeout,
         retry=undo.retry,

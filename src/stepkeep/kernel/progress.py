@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.adoption import adopted_steps, is_adopted
-from stepkeep.kernel.child_runs import open_child
+from stepkeep.kernel.child_runs import begin_hook, open_child
 from stepkeep.kernel.definition import Approval
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.elements import element_settled, grow
@@ -21,7 +21,8 @@ from stepkeep.kernel.judging import Judged, judged
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.reading import require_read, view_of
 from stepkeep.kernel.rows import Message, Note, Step
-from stepkeep.kernel.states import Category, Phase, RunState, StepState
+from stepkeep.kernel.states import Category, OnFailure, Phase, RunState, StepState, StopCause
+from stepkeep.kernel.stopping import stop
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
 from stepkeep.kernel.waits import accepts, take
 
@@ -46,6 +47,21 @@ def _begin_after(draft: Draft) -> None:
         settle(draft, settled)
     if draft.open == 0 and draft.state is RunState.QUEUED:
         draft.move_run(RunTrigger.PROGRESSED)
+
+
+def begin_rollback(draft: Draft, actor: str, child: str) -> None:
+    """Start the rollback of a finished child: nothing in it runs but the undo steps of what it adopted."""
+    draft.started_at = draft.now
+    draft.move_run(RunTrigger.STARTED)
+    reason = f"the parent undoes run {child}"
+    draft.caused_by("cancel_requested", actor, {"compensate": True, "reason": reason})
+    stop(
+        draft,
+        RunTrigger.UNDO_REQUESTED,
+        cause=StopCause.CANCEL,
+        policy=OnFailure.COMPENSATE,
+        error=f"cancelled by {actor}: {reason}",
+    )
 
 
 def settle(draft: Draft, settled: Settled | None) -> None:
@@ -90,7 +106,7 @@ def _tell(draft: Draft, step: Step, news: Settled, acceptable: bool) -> Settled 
 def _next_hook(draft: Draft, no: int) -> None:
     note = draft.step(no).note
     if note is not None and note.next is not None:
-        draft.make_ready(draft.step(note.next), StepTrigger.DEPENDENCIES_MET, of=no)
+        begin_hook(draft, draft.step(note.next), of=no)
 
 
 def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None:

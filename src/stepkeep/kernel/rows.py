@@ -123,7 +123,7 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
     `place` orders the adopted steps of a run as they were completed. `skipped`: the earlier run skipped it. `owned`:
     this run undoes it in a rollback; at most one run owns the undo of a step. `executors` are the owners of the workers
-    that executed it.
+    that executed it. `remains`: in the rollback of a finished child, why the effect of the step cannot be undone.
     """
 
     run: str
@@ -134,6 +134,7 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     skipped: bool = False
     owned: bool = False
     executors: tuple[str, ...] = ()
+    remains: str | None = None
 
 
 class Grown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -168,7 +169,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     for several messages has taken so far. `takes`: which messages a waiting handler takes, if not any of its event.
     `adopted`: an earlier run finished this step, and this run takes the result; the undo step of it has the same.
     `grown`: the elements of a step that owns some.
-    `activation`: the sequence of the journal entry that asked for its child.
+    `activation`: the sequence of the journal entry that asked for its child, `child`: the id of that run; an adopted
+    step keeps it. `undoes`: the child that this undo step rolls back.
     """
 
     event: str | None = None
@@ -192,6 +194,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     adopted: Adopted | None = None
     grown: Grown | None = None
     activation: int | None = None
+    child: str | None = None
+    undoes: str | None = None
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -361,7 +365,7 @@ class Child(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The link between a step and its child run: what was asked for, how far it is, and what is left to do about it.
 
     `activation` is the sequence of the parent's journal entry that asked for it. `outcome` is the state in which the
-    child ended. The parent never reads the row; it hears by events.
+    child ended. `undoes`: it is the rollback of this earlier child. The parent never reads the row; it hears by events.
     """
 
     tenant: str
@@ -383,6 +387,7 @@ class Child(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: str | None = None
     todo: ChildTodo | None = None
     todo_at: int | None = None
+    undoes: str | None = None
 
 
 class Recall(msgspec.Struct, frozen=True, kw_only=True, gc=False):

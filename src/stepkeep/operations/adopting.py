@@ -15,6 +15,9 @@ from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.change import Loaded, RunKey, Want, Write
 
+OWNING = frozenset({GoingOn.RETRY, GoingOn.ROLLBACK})
+"""Ways to go on in which the new run takes over the undo of what it adopts."""
+
 
 class Continuing(Protocol):
     """A request for a run that may continue an earlier one."""
@@ -79,7 +82,7 @@ class Continuations:
             raise self._loaded.barred.get(key) or NotFound(f"there is no run {key[1]}")
         if run.state not in RUN_TERMINAL:
             raise Conflict(f"run {key[1]} is still {run.state}; cancel it or wait for its end first.")
-        if continuation.how is GoingOn.RETRY:
+        if continuation.how in OWNING:
             if key in self._retried:
                 raise continued_already(key[1], None)
             rows = [row for place in self._loaded.adoptions.values() for row in place]
@@ -88,7 +91,7 @@ class Continuations:
     def take(self, request: Continuing, write: Write) -> None:
         """A retry takes over the undo of what the earlier run had adopted itself."""
         continuation = request.continuation
-        if continuation is not None and continuation.how is GoingOn.RETRY:
+        if continuation is not None and continuation.how in OWNING:
             self._retried.add((request.tenant, continuation.run_id))
             write.released_undo.append((request.tenant, continuation.run_id))
 

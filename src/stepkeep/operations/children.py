@@ -20,7 +20,8 @@ from stepkeep.kernel.decision import asked_names
 from stepkeep.kernel.events import CancelRequested, ChildEnded
 from stepkeep.kernel.plan import ConditionView, Plan
 from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo, Details
-from stepkeep.kernel.states import Category, RunState
+from stepkeep.kernel.states import Category, Rollback, RunState
+from stepkeep.operations.child_rollback import rollback_request
 from stepkeep.operations.pinned_children import MAX_TREE
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.publish import find_plan
@@ -115,6 +116,8 @@ class ChildSweep:
     async def _request(self, child: Child) -> StartRequest:
         """The start of a child, from what its parent has recorded."""
         transactor, tenant = self._transactor, child.tenant
+        if child.undoes is not None:
+            return await self._starter.reduced(await rollback_request(transactor, child, actor_of(child)))
         plan = await find_plan(transactor, child.workflow, child.version, tenant=tenant)
         record = await transactor.store.read_run(tenant, child.run_id)
         if record is None:
@@ -200,11 +203,19 @@ class ChildSweep:
             category=child.category,
             error=child.error,
             output=await self._output(child),
+            partial=await self._is_partial(child),
         )
         [answer] = await self._transactor.submit_all([event])
         if isinstance(answer, Exception) and not isinstance(answer, NotFound):
             raise answer
         await self._save(replace(child, todo=None, todo_at=None), ChildTodo.TELL)
+
+    async def _is_partial(self, child: Child) -> bool:
+        """Whether the rollback of an earlier child left something."""
+        if child.undoes is None or child.state is not ChildState.ENDED:
+            return False
+        record = await self._transactor.store.read_run(child.tenant, child.child_id)
+        return record is None or record.run.rollback is Rollback.PARTIAL
 
     async def _output(self, child: Child) -> bytes | None:
         if child.outcome is not RunState.SUCCEEDED:

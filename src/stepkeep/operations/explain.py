@@ -309,6 +309,8 @@ def _elements(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
 def _children(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     ends, child = waits_until(scene.run, step), planned.definition.child
     what = "its children" if child is UNSET else f"a run of {child.workflow} (version {child.version})"
+    if planned.undoes_child:
+        what = f"the rollback of run {None if step.note is None else step.note.undoes}"
     said = f"{planned.name} waits for {what}{by(scene.now, ends)}."
     command = ("show", scene.run.id)
     return Cause(code=Why.CHILDREN, subject=planned.name, sentence=said, until=ends, command=command)

@@ -63,6 +63,8 @@ class _Tree:
             "state": child.state if child.outcome is None else child.outcome,
             "error": child.error,
         }
+        if child.undoes is not None:
+            shown["undoes"] = child.undoes
         if child.state not in (ChildState.STARTED, ChildState.ENDED):
             return shown
         if len(self.costs) >= MOST_SHOWN:

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from stepkeep.errors import Conflict, InvalidInput, NotFound
-from stepkeep.kernel.adoption import Asked, Choice, Continuation, GoingOn, Why, choose, reference_to
+from stepkeep.kernel.adoption import Asked, Choice, Continuation, GoingOn, Why, choose, has_begun, reference_to
+from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.payloads import read_reference
 from stepkeep.kernel.plan import Plan
@@ -102,7 +103,7 @@ async def go_on(
             labels=details.labels,
             asked_before=requesters_of(details),
             continuation=found.continuation,
-            adopted_payloads=await _copies(transactor, found, tenant, run_id, new_id),
+            adopted_payloads=await copies_of(transactor, found.references, tenant, run_id, new_id),
         )
     )
 
@@ -158,6 +159,7 @@ async def _prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, tenan
     whole = await read_snapshot(transactor, run_id, tenant=tenant)
     run = whole.record.run
     _check_state(run_id, run.state, wanted.how)
+    await refuse_rollback_run(transactor, tenant, run_id)
     old = await plan_for(transactor, run)
     plan = (
         old
@@ -187,6 +189,17 @@ async def _prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, tenan
     )
 
 
+async def refuse_rollback_run(transactor: Transactor, tenant: str, run_id: str) -> None:
+    """Refuse to go on with a run that only rolled another one back."""
+    link = await transactor.store.children.read_link(tenant, run_id) if is_child(run_id) else None
+    if link is not None and link.undoes is not None:
+        raise Conflict(
+            f"run {run_id} rolled run {link.undoes} back; nothing of it can be repeated. "
+            f"Go on with its parent {link.run_id}.",
+            {"parent": link.run_id, "undoes": link.undoes},
+        )
+
+
 def _check_state(run_id: str, state: RunState, how: GoingOn) -> None:
     if state not in RUN_TERMINAL:
         raise Conflict(f"run {run_id} is still {state}; cancel it or wait for its end before a {how}.")
@@ -207,7 +220,7 @@ async def _undone_elsewhere(transactor: Transactor, whole: WholeRun, plan: Plan,
     begun: set[tuple[str, str]] = set()
     for other in await transactor.store.read_whole(tenant, others, [], with_messages=False) if others else ():
         size = (await plan_for(transactor, other.record.run)).size
-        tried = {step.no - size for step in other.steps if size <= step.no < 2 * size and step.fence}
+        tried = {step.no - size for step in other.steps if size <= step.no < 2 * size and has_begun(step)}
         begun |= {
             (row.source_run, row.source_step) for row in rows if row.run_id == other.record.run.id and row.no in tried
         }
@@ -229,7 +242,7 @@ async def _continuation(
     run = whole.record.run
     involved = (await transactor.store.read_involved([(run.tenant, run.id)])).get((run.tenant, run.id))
     rows = sorted((whole.steps[old.numbers[name]] for name in adopted), key=lambda row: row.settled or 0)
-    outputs = {row.no: _output(whole, row) for row in rows}
+    outputs = {row.no: output_of(whole, row) for row in rows}
     if (size := sum(len(output or b"") for output in outputs.values())) > MAX_ADOPTED_BYTES:
         raise InvalidInput(
             f"the outputs of the finished steps are {size} bytes; at most {MAX_ADOPTED_BYTES} can be adopted. "
@@ -247,6 +260,7 @@ async def _continuation(
             output=None if output is None else output.decode(),
             record=before.record,
             deciders=before.deciders,
+            child=before.child,
             adopted=reference,
         )
     kept = [found for output in outputs.values() if (found := read_reference(output)) is not None]
@@ -254,7 +268,7 @@ async def _continuation(
     return Continuation(how=wanted.how, run_id=run.id, start=wanted.start, notes=notes), digests
 
 
-def _output(whole: WholeRun, row: Step) -> bytes | None:
+def output_of(whole: WholeRun, row: Step) -> bytes | None:
     """What a finished step produced, as it is stored."""
     if row.note is not None and row.note.output is not None:
         return row.note.output.encode()
@@ -267,12 +281,12 @@ def _output(whole: WholeRun, row: Step) -> bytes | None:
     return None
 
 
-async def _copies(
-    transactor: Transactor, found: _Prepared, tenant: str, run_id: str, new_id: str
+async def copies_of(
+    transactor: Transactor, digests: Iterable[str], tenant: str, run_id: str, new_id: str
 ) -> tuple[Payload, ...]:
     """Outputs that are kept outside their rows, for the new run: retention may delete those of the old one."""
     copies = []
-    for digest in found.references:
+    for digest in digests:
         body = await transactor.store.read_payload(tenant, run_id, digest)
         if body is None:
             raise NotFound(f"an output of run {run_id} is missing ({digest}); rerun the run from its beginning.")

@@ -17,7 +17,7 @@ from uuid_utils import uuid7
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_input, is_declared
 from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused, QuotaExceeded, StoreUnavailable
-from stepkeep.kernel.adoption import Continuation
+from stepkeep.kernel.adoption import Continuation, GoingOn
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Reply
 from stepkeep.kernel.draft import Missing
@@ -234,7 +234,9 @@ class Starter:
         payloads.check_size("the input", request.input)
         request = accept(request)
         definition = request.plan.definition
-        await self.withdrawals.refuse(request.tenant, definition.name, definition.version)
+        if request.continuation is None or request.continuation.how is not GoingOn.ROLLBACK:
+            # What a withdrawn version did can still be undone.
+            await self.withdrawals.refuse(request.tenant, definition.name, definition.version)
         request = self._traced(request)
         if payloads.seal.is_on:
             # Equal inputs are sealed differently, and must be recognised as equal.

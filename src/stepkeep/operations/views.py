@@ -318,6 +318,8 @@ def _kind(plan: Plan, step: Step) -> str:
             return "sleep" if plan.at(step.no).sleeps else "wait"
         if definition.child is not UNSET:
             return "workflow"
+    if plan.at(step.no).undoes_child:
+        return "rollback"
     executor = plan.at(step.no).executor
     return "none" if executor is None else str(executor.__struct_config__.tag)
 

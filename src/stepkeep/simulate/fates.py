@@ -30,6 +30,7 @@ class Part(StrEnum):
     WAIT = "wait"
     HAND = "hand"
     CHILD = "child"
+    ROLLBACK = "rollback"
     FIRST = "first"
     RULES = "rules"
     CONDITION = "condition"
@@ -89,6 +90,7 @@ WORDS = {
     (Part.HAND, Fate.EXPIRES): "{step} is not completed",
     (Part.CHILD, Fate.FAILS): "the child of {step} fails",
     (Part.CHILD, Fate.EXPIRES): "the child of {step} does not end in time",
+    (Part.ROLLBACK, Fate.FAILS): "the rollback of a child fails in {step}",
     (Part.FIRST, Fate.BREAKS_RULES): "a rule before {step} does not hold",
     (Part.RULES, Fate.BREAKS_RULES): "{step} breaks its rules",
     (Part.RULES, Fate.LOSES_WORKERS): "{step} loses the workers that judge its rules",
@@ -144,6 +146,8 @@ def fates_of(planned: PlannedStep, state: StepState) -> Iterator[tuple[Place, Fa
         case StepState.AWAITING_COMPLETION:
             fates = (Fate.COMPLETED_FAILED, Fate.COMPLETED_CANCELLED, Fate.EXPIRES)
             yield from ((Place(Part.HAND, no), fate) for fate in fates)
+        case StepState.AWAITING_CHILDREN if planned.phase is Phase.UNDO:
+            yield Place(Part.ROLLBACK, no), Fate.FAILS
         case StepState.AWAITING_CHILDREN:
             yield Place(Part.CHILD, no), Fate.FAILS
             if (child := planned.definition.child) is not UNSET and child.deadline is not None:

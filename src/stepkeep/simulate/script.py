@@ -114,6 +114,8 @@ def _next_of(world: World, row: Step) -> Happening | None:
             return _answered(world, row, fate, signal)
         case StepState.AWAITING_CHILDREN if world.stage.plan.at(row.no).segment is not None:
             return _when_due(row)
+        case StepState.AWAITING_CHILDREN if world.stage.plan.at(row.no).phase is Phase.UNDO:
+            return _rollback(world, row)
         case StepState.AWAITING_CHILDREN:
             return _child(world, row)
         case _:
@@ -133,6 +135,15 @@ def _child(world: World, row: Step) -> Happening | None:
     activation = row.note.activation or 0
     ended = ChildEnded(**HEAD, no=row.no, activation=activation, child="child", state=state, error="simulated")
     return _answered(world, row, fate, ended)
+
+
+def _rollback(world: World, row: Step) -> Happening | None:
+    """The end of the rollback of a child."""
+    assert row.note is not None
+    has_failed = world.fate(Place(Part.ROLLBACK, row.no)) is Fate.FAILS
+    state = RunState.FAILED if has_failed else RunState.ROLLED_BACK
+    ended = ChildEnded(**HEAD, no=row.no, activation=row.note.activation or 0, child="rollback", state=state)
+    return Happening(world.now, ended)
 
 
 def _when_due(row: Step) -> Happening | None:

@@ -126,6 +126,7 @@ NAMED = {
     "rerun_of": Kind.RUN,
     "source_run": Kind.RUN,
     "child_id": Kind.RUN,
+    "undoes": Kind.RUN,
 }
 
 

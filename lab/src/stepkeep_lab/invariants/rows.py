@@ -107,7 +107,8 @@ def _may_act(plan: Plan, row: Step) -> bool:
 def _is_done(plan: Plan, row: Step) -> bool:
     attempted = plan.at(row.no).definition.compensate_when is CompensateWhen.ATTEMPTED
     unrun = row.fence == 1 and (row.error or "").startswith("NOT_RUN")
-    return row.state is StepState.SUCCEEDED or (attempted and row.fence > 0 and not unrun)
+    is_owned = row.note is not None and row.note.adopted is not None and row.note.adopted.owned
+    return row.state is StepState.SUCCEEDED or is_owned or (attempted and row.fence > 0 and not unrun)
 
 
 def _is_unknown(plan: Plan, row: Step) -> bool:
@@ -120,6 +121,8 @@ def _is_unknown(plan: Plan, row: Step) -> bool:
     harmless = definition.effect is Effect.READ and definition.undo is None
     checked = row.note is not None and row.note.checked is not None
     unknown = checked or (row.error or "").startswith(("IN_DOUBT", "LEASE_EXPIRED"))
+    if row.note is not None and row.note.adopted is not None and row.note.adopted.remains is not None:
+        return True
     return not harmless and not _is_done(plan, row) and unknown
 
 
@@ -164,7 +167,10 @@ def _cause_to_progress(plan: Plan, run: Run, rows: Rows) -> None:
         left = [row.no for row in found if row.state not in STEP_TERMINAL and row not in in_flight]
         must(not left, name, "run {} is stopping, yet {} are left to be run", run.id, left)
     elif run.state is not RunState.PAUSED:
-        must(bool(runnable), name, "run {} is {}, and no step is runnable", run.id, run.state)
+        rolls_back = run.state is RunState.COMPENSATING and any(
+            row.state is StepState.AWAITING_CHILDREN and plan.at(row.no).phase is Phase.UNDO for row in found
+        )
+        must(bool(runnable) or rolls_back, name, "run {} is {}, and no step is runnable", run.id, run.state)
     for row in runnable:
         must(row.ready_at is not None or row.due_at is not None, name, "nothing ever changes step {}", row.no)
     held = [

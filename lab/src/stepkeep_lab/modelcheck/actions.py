@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import Completion, OnExhausted
@@ -199,6 +200,9 @@ class Actions:
         if row.state is StepState.AWAITING_CHILDREN and row.note is not None and row.note.activation is not None:
             for ended in (*CHILD_ENDS, None):
                 yield Action(f"the child of {name} ends {ended}", By.WAIT, self._ended(no, row.note.activation, ended))
+            if self.plan.at(no).phase is Phase.UNDO:
+                partial = replace(self._ended(no, row.note.activation, RunState.CANCELLED), partial=True)
+                yield Action(f"the rollback of {name} leaves something", By.WAIT, partial)
 
     def _reports(self, state: State, row: Step) -> Iterator[Action]:
         name = self.plan.at(row.no).name

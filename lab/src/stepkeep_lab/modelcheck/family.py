@@ -39,6 +39,7 @@ from stepkeep.kernel.definition import (
     SubWorkflow,
     Switch,
     Undo,
+    UndoChild,
     Wait,
     digest_of,
     encode_definition,
@@ -152,9 +153,17 @@ def _wait(
 
 
 def _child(
-    name: str, *after: str | Dependency, deadline: int | None = SOON, undo: Retry | None = None, **settings: Any
+    name: str,
+    *after: str | Dependency,
+    deadline: int | None = SOON,
+    undo: Retry | UndoChild | None = None,
+    **settings: Any,
 ) -> StepDefinition:
-    hook = None if undo is None else Undo(executor=Handler(name=f"undo {name}"), retry=undo)
+    hook = None
+    if isinstance(undo, UndoChild):
+        hook = Undo(executor=undo)
+    elif undo is not None:
+        hook = Undo(executor=Handler(name=f"undo {name}"), retry=undo)
     child = SubWorkflow(workflow="other", version=1, deadline=deadline, **settings.pop("child", {}))
     return StepDefinition(
         name=name, order=0, child=child, depends_on=_edges(after), undo=hook, effect=Effect.UNKNOWN, **settings
@@ -322,6 +331,15 @@ def cases() -> tuple[Case, ...]:
             on_failure=OnFailure.COMPENSATE,
             timeout=60 * SECOND,
             pauses=True,
+        ),
+        _case(
+            "undone children",
+            "children that are rolled back: before and after a hook of a handler, one of them tolerated",
+            _child("a", deadline=None, undo=UndoChild(), **undoing),
+            _work("b", "a", retry=ONCE, undo=ONCE, **undoing),
+            _child("c", "b", undo=UndoChild(), **tolerant),
+            _work("d", Dependency(step="c", allow=(S.SUCCEEDED, S.SKIPPED)), retry=ONCE, **undoing),
+            on_failure=OnFailure.COMPENSATE,
         ),
         _case(
             "pauses",

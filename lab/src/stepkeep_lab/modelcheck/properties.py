@@ -44,6 +44,7 @@ def between(plan: Plan, state: State, action: Action, decision: Decision) -> lis
     must(entry.hash == hashlib.sha256(state.run.head + entry.body).digest(), "I9 chain", "the hash does not fit")
     _effects_leave_a_trace(plan, state, action, decision)
     _no_child_is_forgotten(plan, state, action, decision)
+    _hooks_end_as_their_rollbacks(plan, action, decision)
     fold = JournalFold.at(plan, state.run, state.rows)
     arrows = fold.take(open_entry(entry.body))
     rows = {**state.rows, **{row.no: row for row in (*decision.changed, *decision.added)}}
@@ -96,6 +97,17 @@ def _no_child_is_forgotten(plan: Plan, state: State, action: Action, decision: D
             "step {} did not call its child back",
             row.no,
         )
+
+
+def _hooks_end_as_their_rollbacks(plan: Plan, action: Action, decision: Decision) -> None:
+    """A hook that rolls a child back succeeds only by the news that nothing of the child is left."""
+    event = action.event
+    for row in (*decision.changed, *decision.added):
+        if not plan.at(row.no).undoes_child or row.state is not StepState.SUCCEEDED:
+            continue
+        told = event.state if isinstance(event, ChildEnded) and event.no == row.no and not event.partial else None
+        right = told in (RunState.ROLLED_BACK, RunState.CANCELLED)
+        must(right, "a rollback is what its children say", "hook {} succeeds by {}", row.no, action.label)
 
 
 def _effects_leave_a_trace(plan: Plan, state: State, action: Action, decision: Decision) -> None:

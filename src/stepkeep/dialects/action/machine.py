@@ -144,6 +144,7 @@ HOOK = MachineView(
     shows={
         "pending":   "Pending",
         "running":   "Running",
+        "awaiting_children": "Running",
         "succeeded": "Succeeded",
         "failed":    "Failed",
         "cancelled": "Cancelled",

@@ -170,6 +170,7 @@ UNDO_STEP = MachineView(
         "pending": "pending",
         "ready": "pending",
         "running": "running",
+        "awaiting_children": "running",
         "succeeded": "completed",
         "failed": "failed",
         "cancelled": "cancelled",
