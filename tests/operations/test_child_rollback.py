@@ -19,6 +19,7 @@ from stepkeep.kernel.definition import (
     Handler,
     HookFailure,
     Map,
+    Retry,
     StepDefinition,
     Undo,
     UndoChild,
@@ -293,11 +294,13 @@ def test_what_a_withdrawn_version_did_is_still_undone(database_url: str) -> None
 @pytest.mark.parametrize("step", [5, in_proof(1)])
 def test_the_rollback_of_a_tree_survives_workers_that_are_killed(database_url: str, step: int) -> None:
     """kill -9 of a worker after the first commit, then after a later one, until one comes through."""
-    middle = flow("middle", sub(name="inner"), task("own", 1, ["inner"], undo=HOOK))
+    hook = Undo(executor=Handler(name="noop"), retry=Retry(max_attempts=100, max_losses=100))
+    leaf = flow("leaf", task("first", 0, undo=hook), task("second", 1, ["first"], undo=hook))
+    middle = flow("middle", sub(name="inner"), task("own", 1, ["inner"], undo=hook))
     top = parent(sub("middle"), task("last", 1, ["sub"], on_failure=OnFailure.COMPENSATE))
 
     async def begin(bench: Bench) -> str:
-        for one in (LEAF, middle):
+        for one in (leaf, middle):
             await bench.publish(one)
         run = await bench.start(top)
         await fail(bench, run)
