@@ -30,6 +30,8 @@ QUICK = (
     "work-before-rules-forgotten",
     "pause-leaks",
     "adopts-after-what-runs-again",
+    "in-flight-exceeded",
+    "element-undo-lost",
 )
 """Caught within a few seeds each."""
 
