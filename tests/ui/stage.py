@@ -113,6 +113,14 @@ steps:
 """
 """A step whose attempts are used up, and that holds until a person decides."""
 
+STUCK = """
+workflow: stuck
+timeout: 2h
+steps:
+  - { name: fetch, uses: ui.broken, timeout: 10s, effect: read, retry: { max_attempts: 5, initial: 1h, jitter: 0 } }
+"""
+"""A step that waits an hour for its next attempt."""
+
 BY_HAND = """
 workflow: by-hand
 timeout: 2h
@@ -182,7 +190,7 @@ class Site:
 
     async def _open(self) -> None:
         await self.engine.__aenter__()
-        for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, BY_HAND, NIGHTLY, MAPPED, PARENT):
+        for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, STUCK, BY_HAND, NIGHTLY, MAPPED, PARENT):
             await self.engine.publish(load_text(text, "page.yaml"))
         await self.engine.start_worker(app="ui", settings=WorkerSettings(log_lines=50))
         listener = listen("127.0.0.1", 0)

@@ -27,6 +27,36 @@ def test_a_hold_is_decided_on_the_page_of_its_run(site: Site, reader: Read) -> N
     assert site.run(site.engine.show(run, step="charge"))["step"]["state"] == "skipped"
 
 
+def test_a_step_that_waits_for_its_next_attempt_is_completed_by_a_person(site: Site, reader: Read) -> None:
+    run = site.start("stuck")
+    page = reader().open(f"/runs/{run}")
+    page.locator(".why").get_by_role("button", name="Retry now or decide").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Output")).to_be_hidden()
+    dialog.get_by_label("Decision").select_option("complete")
+    dialog.get_by_label("Output").fill('{"rows": 3}')
+    dialog.get_by_role("button", name="Decide").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("Give a reason")
+    dialog.get_by_label("Reason").fill("fetched by hand")
+    dialog.get_by_role("button", name="Decide").click()
+    expect(page.locator(".head .badge").first).to_contain_text("Succeeded")
+    step = site.run(site.engine.show(run, step="fetch"))["step"]
+    assert (step["output"], step["record"]["by"], step["record"]["reason"]) == ({"rows": 3}, "ann", "fetched by hand")
+
+
+def test_a_wait_is_skipped_from_the_panel_of_its_step(site: Site, reader: Read) -> None:
+    run = site.start("payment")
+    site.settle(run)
+    page = reader().open(f"/runs/{run}?step=paid")
+    page.get_by_role("complementary", name="Step").get_by_role("button", name="Decide").click()
+    dialog = page.get_by_role("dialog")
+    assert dialog.get_by_label("Decision").locator("option").count() == 3, "a wait is not retried"
+    dialog.get_by_label("Reason").fill("paid in cash")
+    dialog.get_by_role("button", name="Decide").click()
+    expect(page.locator(".head .badge").first).to_contain_text("Succeeded")
+    assert site.run(site.engine.show(run, step="paid"))["step"]["state"] == "skipped"
+
+
 def test_a_step_is_completed_by_hand_with_a_replaced_token(site: Site, reader: Read) -> None:
     run = site.start("by-hand")
     site.settle(run)

@@ -27,11 +27,18 @@ export function gateDialog(choice, run, step, done, prompt = "") {
 	});
 }
 
-/** @param {string} run @param {string} step @param {() => void} done @param {string} [chosen] */
-export function holdDialog(run, step, done, chosen = "retry") {
-	const choice = select([["retry", "Retry: all attempts again"], ["skip", "Skip: go on without it"], ["fail", "Fail: the step has failed"]], chosen);
-	ask({ title: `Decide about ${line(step, 60)}`, label: "Decide", done: "Decided", text: "No attempt is left. The step holds until it is decided.", more: field("Decision", choice),
-		path: `/runs/${run}/steps/${named(step)}/decide`, given: () => ({ choice: choice.value }), then: () => { decided(); done(); } });
+const CHOICES = { retry: "Retry: all attempts again", skip: "Skip: go on without it", complete: "Complete: it has succeeded, with this output", fail: "Fail: the step has failed" };
+/** What a person may decide about a step in a state; one that holds takes every choice. */
+export const DECIDABLE = { held: Object.keys(CHOICES), retrying: Object.keys(CHOICES), ready: ["skip", "fail"], awaiting_event: ["skip", "complete", "fail"] };
+
+/** A person decides about a step that holds, or that is stuck. @param {string} run @param {string} step @param {() => void} done @param {string} [chosen] @param {string} [state] */
+export function holdDialog(run, step, done, chosen = "retry", state = "held") {
+	const output = area({ class: "code", rows: "3", placeholder: "JSON" }), box = field("Output", output), show = (value) => { box.hidden = value !== "complete"; };
+	const choice = select(DECIDABLE[state].map((one) => [one, CHOICES[one]]), chosen, show);
+	show(chosen);
+	ask({ title: `Decide about ${line(step, 60)}`, label: "Decide", done: "Decided", more: [field("Decision", choice), box], isNeeded: state !== "held",
+		text: state === "held" ? "No attempt is left. The step holds until it is decided." : "The step waits. What you decide is kept on record with its reason.",
+		path: `/runs/${run}/steps/${named(step)}/decide`, given: () => ({ choice: choice.value, ...(choice.value === "complete" ? { output: readJson(output.value, "The output") ?? null } : {}) }), then: () => { decided(); done(); } });
 }
 
 /** @param {string} run @param {string} step @param {() => void} done */
@@ -112,6 +119,7 @@ export function moves(cause, view, done) {
 		case "approval": return may("decide") ? [
 			{ label: "Approve", kind: "good", icon: "check", act: () => gateDialog("approve", run, step, done) }, { label: "Reject", kind: "danger", icon: "cross", act: () => gateDialog("reject", run, step, done) }] : [];
 		case "decision": return may("decide") ? [{ label: "Retry", kind: "primary", icon: "retry", act: () => holdDialog(run, step, done) }, { label: "Skip or fail", kind: "", icon: "hand", act: () => holdDialog(run, step, done, "skip") }] : [];
+		case "retry": return may("decide") ? [{ label: "Retry now or decide", kind: "", icon: "hand", act: () => holdDialog(run, step, done, "retry", "retrying") }] : [];
 		case "completion": return may("complete") ? [{ label: "Complete", kind: "primary", icon: "check", act: () => completeDialog(run, step, done) }] : [];
 		case "event": {
 			const waits = view.run.waiting_for.find((one) => one.step === step || one.name === step);

@@ -3,7 +3,7 @@
  * with its chain verified here, certificate, and the same in the words of a dialect.
  */
 import { address, follow, get, may, named, refused } from "../api.js";
-import { cancelDialog, completeDialog, gateDialog, holdDialog, moves, pauseDialog, quarantineDialog, sendDialog } from "../actions.js";
+import { cancelDialog, completeDialog, DECIDABLE, gateDialog, holdDialog, moves, pauseDialog, quarantineDialog, sendDialog } from "../actions.js";
 import { attempt } from "../components/dialog.js";
 import { continueDialog } from "../continuing.js";
 import { createGraph } from "../components/graph.js";
@@ -162,7 +162,7 @@ export function runPage(context) {
 			awaiting_completion: may("complete") && button("Complete", () => completeDialog(run, name, done), { kind: "primary small", icon: "check" }),
 			awaiting_event: may("complete") && one.kind !== "sleep" && button("Send", () => sendDialog(run, eventOf(view, one), done), { kind: "primary small", icon: "send" }) };
 		const held = view.run.waiting_for.find((waits) => (waits.step ?? waits.name) === name && /hold|decision/.test(JSON.stringify(waits)));
-		put(aside, h("header", h("h2", said(name, 80)), badge(one.state), h("div.row", held && may("decide") ? button("Decide", () => holdDialog(run, name, done), { kind: "primary small", icon: "hand" }) : acts[one.state],
+		put(aside, h("header", h("h2", said(name, 80)), badge(one.state), h("div.row", held && may("decide") ? button("Decide", () => holdDialog(run, name, done), { kind: "primary small", icon: "hand" }) : acts[one.state], !held && one.phase === "main" && DECIDABLE[one.state] && may("decide") && button("Decide", () => holdDialog(run, name, done, DECIDABLE[one.state][0], one.state), { kind: "small", icon: "hand" }),
 			button("Close the step", () => choose(name), { kind: "plain small", icon: "cross", hidden: true }))),
 		h("div.body.stack", one.error ? h("div.problem", icon("cross"), h("span", one.category ? h("b", `${words(one.category)}: `) : null, said(one.error, 2000))) : null,
 			facts([["Kind", words(one.kind)], ["Phase", one.phase === "main" ? null : words(one.phase)], ["Attempts", one.attempts ? `${one.attempts}${one.losses ? `, ${counted(one.losses, "lease")} lost` : ""}` : null], ["Worker", one.worker && said(one.worker)], ["Started", one.started_at && moment(one.started_at)],
