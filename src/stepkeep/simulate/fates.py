@@ -148,6 +148,8 @@ def fates_of(planned: PlannedStep, state: StepState) -> Iterator[tuple[Place, Fa
             yield from ((Place(Part.HAND, no), fate) for fate in fates)
         case StepState.AWAITING_CHILDREN if planned.phase is Phase.UNDO:
             yield Place(Part.ROLLBACK, no), Fate.FAILS
+        case StepState.AWAITING_CHILDREN if planned.segment is not None:
+            return  # Its elements have fates of their own.
         case StepState.AWAITING_CHILDREN:
             yield Place(Part.CHILD, no), Fate.FAILS
             if (child := planned.definition.child) is not UNSET and child.deadline is not None:

@@ -256,9 +256,9 @@ def _grown(step: StepDefinition, random: Random, share: float) -> StepDefinition
         return _choosing(step, _beside(random))
     deadline = random.choice((None, None, None, 20 * SECOND))
     growth: Map | Loop = Map(
-        over=f"${{{{ {list(range(random.randint(0, 5)))} }}}}",
+        over=f"${{{{ {list(range(random.choice((0, 1, 2, 3, 5, 8))))} }}}}",
         max=random.choice((4, 50)),
-        in_flight=random.randint(1, 3),
+        in_flight=random.choice((1, 2, 3, 6)),
         tolerate=random.choice((0, 0, 1, 2)),
         early_stop=maybe(random, 0.7),
         deadline=deadline,

@@ -25,6 +25,8 @@ def remark(step: Mapping[str, Any], now: datetime | None = None) -> str:
         return shorten(f"{decided(step)} after {failure(step)}")
     if state in {"failed", "skipped"}:
         return shorten(failure(step) or skip(step))
+    if step.get("case"):
+        return f"took {step['case']}"
     if state == "retrying":
         due = in_time(step["due_at"], now)
         return shorten(f"again {due} after {failure(step)}" if failure(step) else f"again {due}")
