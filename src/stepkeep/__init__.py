@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
     from stepkeep.continuations import AsyncContinuations
     from stepkeep.definition.expression_objects import Expr
+    from stepkeep.definition.flows import flow
     from stepkeep.definition.handlers import Retry, agent, lifespan, step
     from stepkeep.definition.listeners import hook, on
     from stepkeep.definition.python import Workflow
@@ -73,6 +74,8 @@ if TYPE_CHECKING:
     from stepkeep.worker.context import Context
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
+    from stepkeep.worker.flows.calls import CallFailed, NonDeterministic
+    from stepkeep.worker.flows.context import FlowContext
     from stepkeep.worker.secrets import Secrets
 
 __version__ = "0.1.0"
@@ -93,6 +96,7 @@ _HOMES = {
     "AsyncTenants": "stepkeep.administration",
     "AsyncUsers": "stepkeep.administration",
     "Audit": "stepkeep.sync_administration",
+    "CallFailed": "stepkeep.worker.flows.calls",
     "Category": "stepkeep.kernel.states",
     "CommandPolicy": "stepkeep.worker.executors.command",
     "Conflict": "stepkeep.errors",
@@ -103,6 +107,7 @@ _HOMES = {
     "Engine": "stepkeep.sync_engine",
     "Expr": "stepkeep.definition.expression_objects",
     "ExpressionError": "stepkeep.errors",
+    "FlowContext": "stepkeep.worker.flows.context",
     "Hooks": "stepkeep.sync_outside",
     "HostedWorker": "stepkeep.hosted",
     "HttpPolicy": "stepkeep.worker.executors.http",
@@ -114,6 +119,7 @@ _HOMES = {
     "Network": "stepkeep.sync_outside",
     "Triggers": "stepkeep.sync_triggers",
     "Versions": "stepkeep.sync_versions",
+    "NonDeterministic": "stepkeep.worker.flows.calls",
     "NotAllowed": "stepkeep.errors",
     "NotFound": "stepkeep.errors",
     "Outbox": "stepkeep.sync_sending",
@@ -143,6 +149,7 @@ _HOMES = {
     "Workflow": "stepkeep.definition.python",
     "agent": "stepkeep.definition.handlers",
     "fail": "stepkeep.worker.answers",
+    "flow": "stepkeep.definition.flows",
     "lifespan": "stepkeep.definition.handlers",
     "load_file": "stepkeep.dialects.registry",
     "hook": "stepkeep.definition.listeners",
@@ -171,6 +178,7 @@ __all__ = [
     "AsyncUsers",
     "AsyncVersions",
     "Audit",
+    "CallFailed",
     "Category",
     "CommandPolicy",
     "Conflict",
@@ -181,6 +189,7 @@ __all__ = [
     "Engine",
     "Expr",
     "ExpressionError",
+    "FlowContext",
     "Hooks",
     "HostedWorker",
     "HttpPolicy",
@@ -189,6 +198,7 @@ __all__ = [
     "Keys",
     "Mailbox",
     "Network",
+    "NonDeterministic",
     "NotAllowed",
     "NotFound",
     "Outbox",
@@ -221,6 +231,7 @@ __all__ = [
     "Workflow",
     "agent",
     "fail",
+    "flow",
     "hook",
     "lifespan",
     "load_file",

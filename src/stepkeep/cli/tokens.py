@@ -34,7 +34,7 @@ async def open_tokens(engine: AsyncEngine, run_id: str, plan: Plan, drawn: list[
     by_hash = {token_hash(token): token for token in drawn}
     steps = await engine.store.read_steps(engine.tenant, run_id)
     return {
-        plan.at(step.no).name: by_hash[step.note.token]
+        plan.of(step).name: by_hash[step.note.token]
         for step in steps
         if step.state == "awaiting_completion" and step.note is not None and step.note.token in by_hash
     }

@@ -114,10 +114,10 @@ async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None
         if policy in engine.policies and not engine.policies[policy].enabled
     ]
     for step in await engine.store.read_steps(engine.tenant, run_id):
-        executor = plan.at(step.no).executor
+        executor = plan.of(step).executor
         if step.state in STEP_TERMINAL or executor is None:
             continue
-        planned = plan.at(step.no)
+        planned = plan.of(step)
         undo = planned.definition.undo
         asked = planned.definition.capabilities
         if planned.phase is Phase.UNDO and undo is not None and undo.capabilities is not None:
@@ -131,15 +131,15 @@ async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None
             )
         if isinstance(executor, tuple(closed)) or (is_built_in(executor) and Command in closed):
             raise InvalidInput(
-                f"step {plan.at(step.no).name} of run {run_id} cannot run here: --no-commands or --no-http forbids it."
+                f"step {plan.of(step).name} of run {run_id} cannot run here: --no-commands or --no-http forbids it."
             )
         if isinstance(executor, Handler) and not is_built_in(executor):
             spec = engine.registry.get(executor.name)
             if spec is None:
                 missing[executor.name] = None
-            elif (said := misfit(spec, plan.at(step.no).inputs, plan.definition)) is not None:
+            elif (said := misfit(spec, plan.of(step).inputs, plan.definition)) is not None:
                 raise InvalidInput(
-                    f"step {plan.at(step.no).name} of run {run_id} cannot run here: {said}. "
+                    f"step {plan.of(step).name} of run {run_id} cannot run here: {said}. "
                     "Run it with the code that fits, or give the parameter a default."
                 )
         if isinstance(executor, Agent) and engine.registry.agent(executor.name) is None:
@@ -193,7 +193,7 @@ class Follower:
         for step in await self._engine.store.read_steps(self._engine.tenant, self._run_id):
             if step.worker is not None and step.due_at is not None:
                 left = span(max(0, step.due_at - ahead - time.time_ns() // 1000) / MICROS)
-                name = self._plan.at(step.no).name
+                name = self._plan.of(step).name
                 self._screen.note(f"{name} is leased to another worker; if that is gone, it goes on in {left}")
 
     @property

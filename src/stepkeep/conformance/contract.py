@@ -149,7 +149,7 @@ class WaitRule(msgspec.Struct, frozen=True):
 
 
 class GrowthRule(msgspec.Struct, frozen=True):
-    """How a step owns elements: a `map` over a list, a `loop`, or a `switch` that takes one of its cases."""
+    """How a step owns elements: a `map` over a list, a `loop`, a `switch` of cases, or a `flow`, whose calls are steps."""
 
     kind: str
     max: int
@@ -214,6 +214,15 @@ class StepRule(msgspec.Struct, frozen=True):
     on_exhausted: str = "fail"
     growth: GrowthRule | None = None
     child: ChildRule | None = None
+
+    @property
+    def owns(self) -> bool:
+        """Whether the step is a map or a loop, which no worker runs."""
+        return self.growth is not None and self.growth.kind != "flow"
+
+    @property
+    def is_flow(self) -> bool:
+        return self.growth is not None and self.growth.kind == "flow"
 
 
 class PolicyRow(msgspec.Struct, frozen=True):
@@ -309,6 +318,8 @@ class Places(dict[int, Place]):
     def __init__(self, known: Mapping[int, Place], size: int) -> None:
         super().__init__(known)
         self._size, self._segments = size, list[tuple[int, int, int]]()
+        self.calls: dict[int, Place] = {}
+        """What the log of one run has shown of the calls of its flows, and of their undo steps."""
         first = 2 * size + 1
         for no in range(size):
             rule = known[no].rule
@@ -327,8 +338,21 @@ class Places(dict[int, Place]):
             return super().get(no, default)
         for first, width, owner in self._segments:
             if first <= no < first + 2 * width:
-                return _element(self[owner], no, no - first, width) or default
+                return self.calls.get(no) or _element(self[owner], no, no - first, width) or default
         return default
+
+    def learn_call(self, place: Place, rule: StepRule) -> None:
+        """The log shows what a flow called at this place."""
+        assert place.owner is not None
+        own = msgspec.structs.replace(rule, on_failure="continue", condition=None)
+        known = _main(place.no, own, (), {})
+        named = {"name": place.name, "owner": place.owner, "index": place.index}
+        self.calls[place.no] = msgspec.structs.replace(known, needs=0, **named)
+        if rule.undo is not None:
+            no, name = self.undo_no(place.no), f"undo:{place.name}"
+            self.calls[no] = Place(
+                no, name, "undo", own, rule.undo.retry, never=HOOKS_NEVER, owner=place.owner, index=place.index
+            )
 
     def number(self, name: str) -> int | None:
         """The number of an element, or of its undo step, by name."""
@@ -378,6 +402,9 @@ def _element(owner: Place, no: int, offset: int, width: int) -> Place | None:
     rule, is_undo = owner.rule, offset >= width
     index = offset - width if is_undo else offset
     assert rule is not None
+    if rule.is_flow:
+        name, phase = f"{'undo:' if is_undo else ''}{owner.name}[{index}]", "undo" if is_undo else "main"
+        return Place(no, name, phase, None, rule.retry, owner=owner.no, index=index)
     if rule.growth is not None and rule.growth.cases:
         rule = rule.growth.cases[index].step
     if is_undo:
@@ -397,6 +424,13 @@ class Contract(msgspec.Struct, frozen=True):
     places: Places
     numbers: Names
     size: int
+
+    def for_run(self) -> Contract:
+        """The contract of one run, if that may add steps that only its log tells of."""
+        if not any(place.rule is not None and place.rule.is_flow for place in self.places.values()):
+            return self
+        places = Places(dict(self.places), self.size)
+        return msgspec.structs.replace(self, places=places, numbers=Names(places))
 
 
 _decode = msgspec.json.Decoder(Document).decode
@@ -433,7 +467,8 @@ ENDS_OF_WAITS = frozenset({"wait_satisfied", "deadline_passed", "deadline_tolera
 """How a wait for a message ends, and no sleep does."""
 
 HOOKS_NEVER = HOLDS | OPERATED | {
-    "slept", "gate_opened", "held", "wait_opened", "children_started", "waited", "completion_requested",
+    "slept", "gate_opened", "held", "wait_opened", "children_started", "children_settled", "waited",
+    "completion_requested",
 }  # fmt: skip
 
 
@@ -469,7 +504,7 @@ def _main(
     no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]], ...], rules: Mapping[str, str]
 ) -> Place:
     opening, waits = "dependencies_met", None
-    if step.growth is not None:
+    if step.growth is not None and step.owns:
         opening, waits = "children_started", step.growth.deadline
     for word, found in (("held", step.hold), ("wait_opened", step.wait), ("gate_opened", step.approval)):
         if found is not None:
@@ -489,7 +524,7 @@ def _main(
         needs=len(step.depends_on),
         dependents=dependents,
         is_tolerant=step.on_failure == "skip",
-        is_checked=bool(step.rules) and step.growth is None,
+        is_checked=bool(step.rules) and not step.owns,
         is_manual=step.completion == "manual",
         is_held=is_held,
         is_asleep=sleep is not None,
@@ -498,7 +533,8 @@ def _main(
         gate=step.approval or step.hold,
         rules=rules,
         never=(OPENINGS - {opening, *(() if step.executor is None else ("held",)), *_of_owners(step)})
-        | (frozenset() if step.growth is None else frozenset({"claimed"}))
+        | (frozenset({"claimed"}) if step.owns else frozenset())
+        | (frozenset() if step.is_flow else frozenset({"children_settled"}))
         | {"completed" if step.completion == "manual" else "completion_requested"}
         | (frozenset() if is_held else HOLDS)
         | (frozenset({"operator_skipped"}) if step.on_exhausted == "hold_required" else frozenset())

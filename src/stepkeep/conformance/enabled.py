@@ -73,7 +73,7 @@ def wrong_field(name: str, found: object, expected: object, why: str) -> str:
 def check_enabled(hop: Hop) -> Iterator[Problem]:
     """Every reason why this hop of a step cannot have happened like this."""
     line = hop.line
-    owns = hop.rule is not None and hop.rule.growth is not None
+    owns = hop.rule is not None and hop.rule.owns
     # The owner of elements ends with one of them, whatever ended that.
     events = None if owns else EVENTS.get(line.trigger)
     if events is not None and line.event not in events:
@@ -187,8 +187,19 @@ def _opens(hop: Hop) -> Iterator[Problem]:
 
 def _starts(hop: Hop) -> Iterator[Problem]:
     """The owner of elements begins with them; after an approved hold it was ready for a moment."""
-    if hop.line.source != "ready" or hop.rule is None or hop.rule.growth is None:
+    if hop.rule is not None and hop.rule.is_flow:
+        if hop.line.source != "running" or hop.line.event != "step_reported":
+            yield Code.CAUSE, "a flow is suspended by the report of the worker that runs it"
+        elif hop.step.holder not in (None, hop.line.actor):
+            why = "only the worker that claimed it reports"
+            yield Code.CAUSE, wrong_field("actor", hop.line.actor, hop.step.holder, why)
+    elif hop.line.source != "ready" or hop.rule is None or hop.rule.growth is None:
         yield from _opens(hop)
+
+
+def _woken(hop: Hop) -> Iterator[Problem]:
+    if hop.rule is None or not hop.rule.is_flow:
+        yield Code.POLICY, "it goes on after its calls, but the definition says that it makes none"
 
 
 def _by_condition(hop: Hop) -> Iterator[Problem]:
@@ -200,7 +211,7 @@ def _by_condition(hop: Hop) -> Iterator[Problem]:
 
 
 def _claimed(hop: Hop) -> Iterator[Problem]:
-    if hop.rule is not None and (hop.rule.approval or hop.rule.wait or hop.rule.growth or hop.rule.child):
+    if hop.rule is not None and (hop.rule.approval or hop.rule.wait or hop.rule.owns or hop.rule.child):
         yield Code.CLAIM, "it is claimed, but no worker runs a gate, a wait, a child or the owner of elements"
     if hop.is_budget_known and hop.step.attempt - (hop.step.spent or 0) > hop.place.retry.max_attempts:
         said = f"attempt {hop.step.attempt} is claimed, but the definition allows {hop.place.retry.max_attempts}"
@@ -230,7 +241,7 @@ def _is_detached(hop: Hop) -> bool:
 def _passed(hop: Hop) -> Iterator[Problem]:
     """A step with a detached child succeeds when the child is asked for, by any event."""
     events = ("step_reported", "completion_signalled", "child_ended", "hold_decided", "step_decided")
-    owns = hop.rule is not None and hop.rule.growth is not None
+    owns = hop.rule is not None and hop.rule.owns
     if not owns and not _is_detached(hop) and hop.line.event not in events:
         said = wrong_field("event", hop.line.event, " or ".join(events), "only that leads to 'rules_passed'")
         yield Code.CAUSE, said
@@ -240,7 +251,7 @@ def _child(state: str) -> Guard:
     """The step ends as its child did; a detached child is not waited for."""
 
     def guard(hop: Hop) -> Iterator[Problem]:
-        if hop.rule is not None and hop.rule.growth is not None:
+        if hop.rule is not None and hop.rule.owns:
             return
         if hop.place.undoes_child:
             yield from _hook_ends(hop, undone=True)
@@ -528,6 +539,8 @@ def _due_at(hop: Hop) -> object:
     line = hop.line
     if line.trigger in OPEN_DUE:
         return FREE
+    if line.trigger == "children_started" and hop.rule is not None and hop.rule.is_flow:
+        return FREE
     if line.trigger == "children_started" and hop.rule is not None and hop.rule.growth is not None:
         return _after(line.at, hop.rule.growth.deadline)
     if line.trigger == hop.place.opens_by and hop.place.is_length_open:
@@ -671,7 +684,6 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "completion_failed": ("completion_signalled",),
     "completion_failed_tolerated": ("completion_signalled",),
     "completion_cancelled": ("completion_signalled",),
-    "children_settled": ("child_ended",),
     "children_failed": ("child_ended",),
     "children_failed_tolerated": ("child_ended",),
     "token_reissued": ("token_reissued",),
@@ -718,6 +730,7 @@ GUARDS: Mapping[str, Guard] = {
     "wait_opened": _opens,
     "children_started": _starts,
     "children_succeeded": _child("succeeded"),
+    "children_settled": _woken,
     "children_failed": _child_failed,
     "children_failed_tolerated": _child_failed,
     "rules_passed": _passed,

@@ -20,6 +20,7 @@ from stepkeep.conformance.contract import Contract, Place, WaitRule, is_element_
 from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.elements import Elements
 from stepkeep.conformance.enabled import Hop, check_enabled, wrong_field
+from stepkeep.conformance.flows import Flows
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.policies import check_pin, gate_rule, permit_of, terms_of, verdict_in
@@ -113,7 +114,7 @@ class Reenactment:
     """One run and what its definition makes necessary next."""
 
     def __init__(self, contract: Contract, steps: Mapping[int, Step], *, derives: bool = False) -> None:
-        self.contract, self.steps, self._derives = contract, steps, derives
+        self.contract, self.steps, self._derives = contract.for_run(), steps, derives
         self.is_stop_unseen = self.are_hooks_unseen = False
         self.unmet = {no: place.needs for no, place in contract.places.items() if place.phase == "main"}
         self.to_open: dict[int, int | None] = {}
@@ -143,6 +144,7 @@ class Reenactment:
         self.asked: Mapping[str, Any] = {}
         self.people = People(contract)
         self.elements = Elements(contract)
+        self.flows = Flows(self.contract, derives=derives)
         self.verdicts: Mapping[str, Any] = {}
         self.adoption = Adoption(None)
         self._cause: tuple[object, ...] = ()
@@ -161,7 +163,9 @@ class Reenactment:
         self._check_asked(line, say)
         begins = BEGINNINGS.get(line.event)
         if line.about != "note" and (
-            (line.about, line.trigger) in FOLLOWING and line.source != "retrying" and not _ends_pause(line)
+            (line.about, line.trigger) in FOLLOWING
+            and line.source not in ("retrying", "running")
+            and not _ends_pause(line)
             if begins is None
             else line.trigger not in begins
         ):
@@ -290,12 +294,14 @@ class Reenactment:
         place: Place | None = self.contract.places.get(no)
         if place is None or place.owner is None or place.phase != "main":
             return place
-        bears = self._state(place.owner) not in ENDED and self.elements.is_tolerant(place)
+        is_call = self.flows.owner_of(place) is not None
+        bears = self._state(place.owner) not in ENDED and (is_call or self.elements.is_tolerant(place))
         return replace(place, is_tolerant=bears)
 
     def _grow(self, place: Place, line: Line) -> Iterator[tuple[Code, str]]:
         """What a hop of an owner says about its elements."""
-        if place.rule is None or place.rule.growth is None or place.phase != "main":
+        yield from self.flows.moved(place, line, self.verdicts)
+        if place.rule is None or not place.rule.owns or place.phase != "main":
             return
         if line.trigger == "children_started":
             yield from self.elements.opened(place, line, self.verdicts)
@@ -303,7 +309,11 @@ class Reenactment:
             yield from self.elements.owner_ends(place, line) if line.trigger != "cancelled" else ()
 
     def _plan(self, place: Place, line: Line, tell: Say) -> None:
-        if place.owner is not None and place.phase == "main":
+        if self.flows.owner_of(place) is not None:
+            for problem in self.flows.plan(place, line, self.verdicts):
+                tell(*problem)
+            self.to_open[place.no] = place.owner
+        elif place.owner is not None and place.phase == "main":
             if self._derives:
                 self.elements.begin_unseen(place, line, self.verdicts)
             for problem in self.elements.plan(place, line):
@@ -375,6 +385,11 @@ class Reenactment:
             return False
         if line.of != self._name(place.owner):
             return False
+        if self.flows.owner_of(place) is not None:
+            is_ended = self.flows.cancels(place, line, self._state(place.owner))
+            if is_ended:
+                self.to_open.pop(place.no, None)
+            return is_ended
         grace = self.contract.document.grace
         found = self.elements.cancels(place, line, leased=step.leased, grace_us=grace)
         if isinstance(found, str):
@@ -477,6 +492,7 @@ class Reenactment:
 
     def _main_ended(self, place: Place, step: Step, line: Line, run_state: str) -> None:
         if place.owner is not None:
+            self.flows.ended(place)
             self.elements.ended(place, line)
             return
         if run_state == "stopping" or line.trigger == "cancelled":
@@ -722,9 +738,10 @@ class Reenactment:
         if self.must_stir:
             say(Code.ENDING, f"the run is {quoted(self.must_stir)}, but nothing in it moves")
         if state not in (*RUN_ENDED, "stopping", "compensating"):
-            for problem in self.elements.entry_ended(self.steps):
+            for problem in (*self.elements.entry_ended(self.steps), *self.flows.entry_ended(self.steps)):
                 say(*problem)
         self.elements.due.clear()
+        self.flows.due.clear()
         if state not in RUN_ENDED:
             for no in (*self.to_open, *self.to_skip):
                 say(Code.DEPENDENCY, f"step {quoted(self._name(no))} must move on here: what it depends on has ended")

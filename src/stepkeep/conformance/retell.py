@@ -153,9 +153,10 @@ class Retelling:
     """One run in a dialect's words, and the canonical run behind it."""
 
     def __init__(self, contract: Contract, judged: Judged, views: Mapping[str, Views]) -> None:
-        self.contract, self._judged, self._views = contract, judged, views
+        self._judged, self._views = judged, views
         self.steps: dict[int, Step] = {}
         self.run = Reenactment(contract, self.steps, derives=True)
+        self.contract = self.run.contract
         self._causes = Causes(judged.run, is_checked=bool(contract.document.rules))
         self.shown: dict[int, str] = {}
         self.state = "idle"
@@ -267,6 +268,9 @@ class Retelling:
             claims, retries = claims - cycles, retries - cycles
             step.fence, step.attempt = step.fence + cycles, step.attempt + cycles
         place = self.contract.places[step.no]
+        if place.rule is not None and place.rule.is_flow and (waits := claims - retries - SEARCHED) > 0:
+            # A flow is claimed again after each suspension, which no dialect shows.
+            claims, step.fence = claims - waits, step.fence + waits
         leaves = "awaiting_children" if self._leaves_its_child(step, place, line) else _leaves(line)
         if claims < 0 or retries < 0 or max(claims, retries) > LONGEST_PATH:
             return None

@@ -152,7 +152,10 @@ def _remember(step: Step, line: Line) -> None:
         step.leased, step.claimed_at, step.is_claim_known = True, line.at, True
     elif line.trigger != "completed":
         step.leased = False
-    step.is_timer_known, step.seen_at = True, line.at
+    step.is_timer_known = True
+    if line.trigger != "completed" or step.is_claim_known:
+        # Where its claim is hidden, the lease that goes on has begun before this line.
+        step.seen_at = line.at
     if line.trigger in BY_HAND:
         step.completed_by_hand = line.seq
     if line.trigger == "children_succeeded":

@@ -194,6 +194,8 @@ def _growth(step: StepBlock, policy: OnFailure, handlers: Registry | None) -> ke
             early_stop=block.early_stop,
             deadline=block.deadline,
         )
+    if step.flow is not None:
+        return kernel.Flow(max=step.flow.max_calls, deadline=step.flow.deadline)
     if step.repeat is None:
         return msgspec.UNSET
     loop = step.repeat

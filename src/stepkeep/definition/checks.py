@@ -11,7 +11,7 @@ from typing import Any
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import Finding, Path, did_you_mean
-from stepkeep.definition.growth import check_growth
+from stepkeep.definition.growth import check_flow, check_growth
 from stepkeep.definition.http_headers import complaints
 from stepkeep.definition.json_schema import schema_findings
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -48,6 +48,7 @@ _FOR_WORK = {
     "output_schema": "Check what it brought in a step after it.",
     "map": "Give it to a step with a handler.",
     "repeat": "Give it to a step with a handler.",
+    "flow": "Give it to a step with a handler.",
 }
 
 
@@ -67,6 +68,7 @@ _FOR_CHILDREN = {
     "hold": "Put an `approval` before it.",
     "map": "A map has elements of its own; start one workflow, and map inside it.",
     "repeat": "A loop has elements of its own; start one workflow, and repeat inside it.",
+    "flow": "Start the flow as a workflow of its own.",
     "input_schema": "Declare the input of that workflow.",
     "output_schema": "Declare the output of that workflow.",
 }
@@ -104,6 +106,8 @@ def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
     yield from _one_moment(step, path)
     if step.map is not None or step.repeat is not None:
         yield from check_growth(step, kinds, written, path)
+    if step.flow is not None:
+        yield from check_flow(step, written, path)
     yield from check_cases(step, path)
     for place, case in enumerate(step.switch or ()):
         if case.switch is None:

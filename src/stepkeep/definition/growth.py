@@ -1,6 +1,6 @@
-"""Checks the `map` and the `repeat` of a step: one of them, with a condition, and nothing that an element cannot do.
+"""Checks the `map`, the `repeat` and the `flow` of a step: one of them, and nothing that it cannot do.
 
-It compiles no expression: `references` does. `checks` calls it for every step with one of the two.
+It compiles no expression: `references` does. `checks` calls it for every step with one of the three.
 """
 
 from __future__ import annotations
@@ -18,6 +18,27 @@ _NOT_FOR_ELEMENTS = {
     "transactional": "Its elements are not claimed one by one.",
 }
 """Keys of a step with a handler that an element does not have, with the reason."""
+
+
+_NOT_FOR_FLOWS = {
+    "map": "Write a loop in the function.",
+    "repeat": "Write a loop in the function.",
+    "undo": "Each call of the function has an undo of its own.",
+    "completion": "Write `await ctx.wait_for(...)` in the function.",
+    "on_exhausted": "Catch the failure of a call in the function.",
+    "transactional": "Make the call of a transactional step in the function.",
+}
+"""Keys of a step with a handler that a flow does not have, with what to write instead."""
+
+
+def check_flow(step: StepBlock, written: Collection[str], path: Path) -> Iterator[Finding]:
+    """Every problem of a flow that is visible without the other steps and without its function."""
+    if step.uses is None:
+        said = f"Step `{step.name}` has `flow`, and no function that makes the calls."
+        yield Finding((*path, "flow"), said, "Name an `async def` function with `uses`.", key=True)
+    for other, hint in _NOT_FOR_FLOWS.items():
+        if other in written:
+            yield Finding((*path, other), f"`{other}` means nothing for a `flow`.", hint, key=True)
 
 
 def check_growth(step: StepBlock, kinds: Sequence[str], written: Collection[str], path: Path) -> Iterator[Finding]:

@@ -93,6 +93,7 @@ class WorkOptions(StepOptions, total=False):
     queue: str
     map: Condition | Mapping[str, Any]
     repeat: Mapping[str, Any]
+    flow: Mapping[str, Any]
 
 
 class HandlerOptions(WorkOptions, total=False):

@@ -232,6 +232,13 @@ class ChildBlock(Block):
     detached: bool = False
 
 
+class FlowBlock(Block):
+    """The handler is a coroutine, and each call that it makes is a step: how many calls, and within which time."""
+
+    max_calls: int = Field(default=1_000, ge=1, le=bounds.MAX_WIDTH)
+    deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
+
+
 class DependencyBlock(Block):
     """A step to wait for, and which endings besides success let this one go on."""
 
@@ -354,6 +361,7 @@ class StepBlock(Block):
     sleep: Annotated[SleepBlock | None, _short("for", SleepBlock)] = None
     map: Annotated[MapBlock | None, _short("over", MapBlock)] = None
     repeat: Annotated[RepeatBlock | None, given(RepeatBlock)] = None
+    flow: Annotated[FlowBlock | None, given(FlowBlock)] = None
     workflow: Annotated[ChildBlock | None, _short("name", ChildBlock)] = None
     switch: Annotated[list[StepBlock] | None, given(list[Any])] = Field(
         default=None, min_length=1, max_length=bounds.MAX_CASES

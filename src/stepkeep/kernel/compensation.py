@@ -89,7 +89,7 @@ def undo_plan(plan: Plan, rows: Sequence[Step]) -> UndoPlan:
             continue
         if not has_effect(plan, step.no) or is_anothers(step):
             continue
-        definition = plan.at(step.no).definition
+        definition = plan.of(step).definition
         if not _happened(step, definition):
             if _may_remain(step) and (definition.undo is not None or definition.effect is not Effect.READ):
                 remains.append((step, Remains.NOT_FINISHED if is_completed(step) else Remains.ATTEMPTED))
@@ -137,13 +137,14 @@ def _add_hook(draft: Draft, undone: Step, follower: int | None) -> Step:
     no = draft.plan.undo_no(undone.no)
     planned, run = draft.plan.at(no), draft.snapshot.run
     known = undone.note or Note()
-    note = Note(next=follower, adopted=known.adopted, undoes=known.child if planned.undoes_child else None)
+    child = known.child if planned.undoes_child else None
+    note = Note(next=follower, adopted=known.adopted, undoes=child, call=known.call)
     return draft.add(
         Step(
             tenant=run.tenant,
             run_id=run.id,
             no=no,
-            queue=planned.queue,
+            queue=draft.plan.at(no).queue if note.call is None else note.call.undo_queue,
             priority=run.priority,
             note=None if note == Note() else note,
         )

@@ -443,7 +443,17 @@ class Switch(_Value, frozen=True, kw_only=True, tag_field="kind", tag="switch"):
         return None
 
 
-Growth = Map | Loop | Switch
+class Flow(_Value, frozen=True, kw_only=True, tag_field="kind", tag="flow"):
+    """The handler of the step is a coroutine, and each call that it makes is a step. It makes at most `max` calls.
+
+    `deadline` is how long after its first call all must have ended.
+    """
+
+    max: int = 1_000
+    deadline: int | None = None
+
+
+Growth = Map | Loop | Switch | Flow
 """How a step adds steps to the plan of its run."""
 
 
@@ -480,7 +490,8 @@ class StepDefinition(_Value, frozen=True, kw_only=True):
     pre: tuple[Rule, ...] | msgspec.UnsetType = msgspec.UNSET
     """Rules that must hold before the handler runs, under its claim."""
     growth: Growth | msgspec.UnsetType = msgspec.UNSET
-    """Set on a step that owns elements: the executor, inputs, retries, rules and undo are those of each element."""
+    """Set on a step that owns elements. Except for a flow, the executor, inputs, retries, rules and undo are those of
+    each element."""
     child: SubWorkflow | msgspec.UnsetType = msgspec.UNSET
 
 

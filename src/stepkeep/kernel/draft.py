@@ -252,7 +252,7 @@ class Draft:
         return step.ready_at is not None and step.ready_at <= self.now and step.worker is None
 
     def planned(self, step: Step) -> PlannedStep:
-        return self.plan.at(step.no)
+        return self.plan.of(step)
 
     # -- changing --------------------------------------------------------------------------------------------------
     def authority(self, caller: Caller) -> Authority:

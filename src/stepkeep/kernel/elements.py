@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.errors import ExpressionError
-from stepkeep.kernel.definition import Loop, Map, Switch
+from stepkeep.kernel.definition import Flow, Loop, Map, Switch
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.failure import CHILDREN, DEADLINE, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
@@ -45,7 +45,11 @@ def grow(draft: Draft, step: Step, of: int | None = None) -> Settled | None:
         elif isinstance(growth, Switch):
             case = grower.chosen(view_of(draft, grower))
             wrong = NO_CASE if case is None else None
-        elif growth.as_long_as is not None and not grower.goes_on(view_of(draft, grower, index=0)):
+        elif (
+            isinstance(growth, Loop)
+            and growth.as_long_as is not None
+            and not grower.goes_on(view_of(draft, grower, index=0))
+        ):
             count = 0
     except ExpressionError as error:
         wrong = f"its elements cannot be told: {error}"
@@ -74,6 +78,9 @@ def element_settled(draft: Draft, element: PlannedStep, news: Settled) -> Settle
     """Tell the owner that one of its elements has settled. Returns the end of the owner, if that ends it."""
     assert element.owner is not None
     owner = draft.step(element.owner)
+    if isinstance(draft.plan.steps[element.owner].growth, Flow):
+        call_settled(draft, owner)
+        return None
     if owner.state is not StepState.AWAITING_CHILDREN:
         return None
     grown = _grown(owner)
@@ -94,11 +101,25 @@ def element_settled(draft: Draft, element: PlannedStep, news: Settled) -> Settle
     return _loop_goes_on(draft, owner, grown, growth, news)
 
 
+def call_settled(draft: Draft, owner: Step) -> None:
+    """A call of a flow has settled, whatever its end: a flow that awaits its calls may go on."""
+    if owner.state in STEP_TERMINAL:
+        return
+    owner = replace(owner, unmet=owner.unmet - 1)
+    if owner.state is StepState.AWAITING_CHILDREN:
+        draft.make_ready(owner, StepTrigger.CHILDREN_SETTLED)
+    else:
+        # It runs, or is about to: its next suspension is told how many calls have settled.
+        draft.put(owner)
+
+
 def owner_due(draft: Draft, owner: Step) -> Settled | None:
     """The timer of an owner: its pause is over, its deadline has passed, or the time to wait for workers is up."""
     grown = _grown(owner)
     is_late = grown.deadline is not None and grown.deadline <= draft.now
     if not grown.stops and not is_late:
+        if isinstance(draft.planned(owner).growth, Flow):
+            return None
         return _next_of_loop(draft, owner, grown)
     for row in _unsettled(draft, owner) if owner.unmet else ():
         cancel_step(draft, row, of=owner.no)

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, Fenced, InvalidInput
 from stepkeep.kernel.decision import Accepted, Reply
+from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.events import StepClaimed, StepReported
 from stepkeep.kernel.failure import FAILED, RULES, Settled, fail_for_good
+from stepkeep.kernel.flows import calls_told, suspend
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.outcomes import (
     Completed,
@@ -27,6 +29,7 @@ from stepkeep.kernel.outcomes import (
     RulesFailed,
     RulesPassed,
     Stopped,
+    Suspended,
     TimedOut,
     Waiting,
 )
@@ -99,6 +102,8 @@ def report(draft: Draft, event: StepReported) -> Reply:
     after = draft.step(event.no)
     if after.state is StepState.RETRYING and after.due_at is not None:
         return Accepted({"state": after.state, "due_in": after.due_at - draft.now})
+    if after.settled is not None and planned.call is not None:
+        return Accepted({"state": after.state, "settled": after.settled})
     return Accepted({"state": after.state})
 
 
@@ -110,6 +115,8 @@ def _asked_for(outcome: Outcome, planned: PlannedStep) -> dict[str, Any] | None:
         chosen = {"where": outcome.accepts, "count": outcome.count, "until": outcome.enough}
         given = {name: value for name, value in chosen.items() if value is not None}
         return {"waits_for": outcome.event, "takes_timeouts": outcome.takes_timeouts, **given}
+    if isinstance(outcome, Suspended):
+        return {"plan_grown": {planned.name: {"calls": calls_told(outcome)}}} if outcome.calls else None
     if not isinstance(outcome, Failed):
         return None
     if outcome.final or outcome.unrun:
@@ -133,6 +140,8 @@ def _fits(planned: PlannedStep, step: Step, outcome: Outcome) -> bool:
         return isinstance(outcome, ABOUT_CHECKED_STEPS)
     if isinstance(outcome, Failed) and outcome.unrun:
         return planned.has_pre
+    if isinstance(outcome, Suspended):
+        return isinstance(planned.growth, Flow)
     return not isinstance(outcome, ABOUT_RULES) or planned.phase is Phase.CHECK
 
 
@@ -142,6 +151,9 @@ def _too_late(event: StepReported, why: str) -> str:
 
 def _completed(draft: Draft, step: Step, outcome: Completed) -> Settled | None:
     planned = draft.planned(step)
+    if step.unmet and isinstance(planned.growth, Flow):
+        said = f"it returned, but {step.unmet} of its calls have not settled"
+        return _failed(draft, step, Failed(category=Category.VALIDATION, error=said, final=True))
     draft.close_attempt(step, AttemptState.SUCCEEDED, outcome, output=outcome.output)
     digest = payload_digest(outcome.output)
     if planned.by_hand:
@@ -348,6 +360,7 @@ def lose(draft: Draft, step: Step) -> Settled | None:
 REPORTS: dict[type[Outcome], Callable[[Draft, Step, Any], Settled | None]] = {
     Completed: _completed,
     Waiting: _waiting,
+    Suspended: suspend,
     Failed: _failed,
     TimedOut: _timed_out,
     Released: _released,

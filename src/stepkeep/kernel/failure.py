@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stepkeep.kernel.definition import HookFailure, Map
+from stepkeep.kernel.definition import Flow, HookFailure, Map
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.rows import Step
-from stepkeep.kernel.states import Category, OnFailure, Phase, Rollback, RunState, StepState, StopCause
+from stepkeep.kernel.states import STEP_TERMINAL, Category, OnFailure, Phase, Rollback, RunState, StepState, StopCause
 from stepkeep.kernel.stopping import cancel_step, stop
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep.kernel.tables import StepTrigger as T
@@ -89,6 +89,9 @@ def tolerates(draft: Draft, owner: int) -> bool:
     """Whether the owner of elements bears the failure of one more. In a stopping run it has ended already."""
     row, planned = draft.step(owner), draft.plan.steps[owner]
     grown, growth = None if row.note is None else row.note.grown, planned.growth
+    if isinstance(growth, Flow):
+        # Its code decides what the failure of a call means.
+        return row.state not in STEP_TERMINAL
     if row.state is not StepState.AWAITING_CHILDREN or grown is None:
         return False
     bears = isinstance(growth, Map) and grown.failed < growth.tolerated(grown.count)

@@ -15,7 +15,7 @@ import msgspec
 
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.events import ChildEnded, CompletionSignalled, Event, HoldDecided, MessageArrived, StepReported
-from stepkeep.kernel.outcomes import Completed, Outcome
+from stepkeep.kernel.outcomes import Completed, Outcome, Suspended
 
 MAX_NAME = 255
 MAX_TEXT = 20_000
@@ -85,6 +85,8 @@ def outcome_bytes(outcome: Outcome) -> int:
     """The same for an outcome. An invalid outcome counts as 0: it is refused later."""
     emit = getattr(outcome, "emit", ())
     emitted = sum(_length(getattr(each, "payload", None)) for each in emit) if isinstance(emit, tuple) else 0
+    if isinstance(outcome, Suspended) and isinstance(outcome.calls, tuple):
+        emitted += sum(_length(getattr(each, "arguments", None)) for each in outcome.calls)
     return emitted + (_length(outcome.output) if isinstance(outcome, Completed) else 0)
 
 

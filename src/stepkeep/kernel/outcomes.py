@@ -71,6 +71,29 @@ class Stopped(Outcome, frozen=True, kw_only=True, gc=False):
     """The handler was cancelled because its run is stopping."""
 
 
+class NewCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A call that a flow makes for the first time. The fields are those of `Called`; `arguments` is JSON."""
+
+    kind: str
+    name: str
+    digest: str
+    arguments: bytes
+    step: str
+    queue: int = 0
+    undo_queue: int = 0
+
+
+class Suspended(Outcome, frozen=True, kw_only=True, gc=False):
+    """A flow awaits calls: the new `calls`, and those of earlier attempts that have not settled.
+
+    `seen` is how many of its calls had settled when the flow went on from them. `code` is a digest of the flow's code.
+    """
+
+    calls: tuple[NewCall, ...] = ()
+    seen: int = 0
+    code: str | None = None
+
+
 class RulesPassed(Outcome, frozen=True, kw_only=True, gc=False):
     """Every post-execution rule held."""
 

@@ -8,6 +8,7 @@ thousand steps needs no deep stack. A plan derives from the stored definition al
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -21,8 +22,11 @@ from stepkeep.kernel.definition import (
     Completion,
     Definition,
     Executor,
+    Flow,
     Growth,
     Handler,
+    Loop,
+    Map,
     OnExhausted,
     QueueSpec,
     Retry,
@@ -33,6 +37,7 @@ from stepkeep.kernel.definition import (
     UndoChild,
 )
 from stepkeep.kernel.policy import Policy
+from stepkeep.kernel.rows import Called, Step
 from stepkeep.kernel.segments import Segment, element_name, lay_out, read_element_name, segment_at
 from stepkeep.kernel.states import OnFailure, Phase, StepState
 
@@ -147,8 +152,8 @@ def _no_policies(definition: Definition) -> tuple[Policy, ...]:
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step of the plan with everything that `decide` needs. `gate` has the terms of its gate or hold.
 
-    A step that owns elements has a `segment` and a `grower`, and no worker claims it. An element has its `owner` and
-    its `index`, and so has its undo step.
+    A step that owns elements has a `segment`. That of a map or a loop has a `grower`, and no worker claims it. An
+    element has its `owner` and its `index`, and so has its undo step. A `call` of a flow is an element too.
     """
 
     no: int
@@ -177,6 +182,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     grower: Grower | None = None
     owner: int | None = None
     index: int | None = None
+    call: Called | None = None
 
     @property
     def step_name(self) -> str:
@@ -244,11 +250,53 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             raise InvariantBroken(f"step {no} is not in the plan of {self.definition.name}")
         return self.check
 
+    def of(self, step: Step) -> PlannedStep:
+        """The planned step of a row. That of a call follows from the row, because the definition does not know it."""
+        call = None if step.note is None else step.note.call
+        return self.at(step.no) if call is None else self._called(step.no, call)
+
+    def called(self, no: int, call: Called) -> PlannedStep | None:
+        """The planned step of a call, or of its undo if it has one."""
+        is_there = not self.is_undo(no) or template_of(call.step).undo is not None
+        return self._called(no, call) if is_there else None
+
+    def _called(self, no: int, call: Called) -> PlannedStep:
+        definition, place = template_of(call.step), self._element(no)
+        if place.phase is Phase.UNDO:
+            undo = definition.undo
+            assert undo is not None
+            return replace(
+                place,
+                definition=definition,
+                executor=undo.executor,
+                queue=call.undo_queue,
+                timeout=undo.timeout,
+                retry=undo.retry,
+                call=call,
+            )
+        return replace(
+            place,
+            definition=definition,
+            executor=definition.executor,
+            queue=call.queue,
+            timeout=definition.timeout,
+            retry=definition.retry,
+            has_rules=bool(definition.rules),
+            has_pre=bool(definition.pre),
+            by_hand=definition.completion is Completion.MANUAL,
+            sleeps=definition.wait is not None and definition.wait.sleeps is True,
+            gate=definition.approval or definition.hold,
+            call=call,
+            **_tests(definition, self.compile_test),
+        )
+
     def _element(self, no: int) -> PlannedStep:
         segment = segment_at(self.segments, no)
         if segment is None:
             raise InvariantBroken(f"step {no} is not in the plan of {self.definition.name}")
         owner, index = self.steps[segment.owner], no - segment.first
+        if isinstance(owner.growth, Flow):
+            return _unknown_call(owner, segment, no)
         if isinstance(owner.growth, Switch):
             owner = _as_case(owner, owner.growth.cases[index % segment.width].step)
         if index < segment.width:
@@ -292,6 +340,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if segment is None or no >= segment.first + segment.width:
             raise InvariantBroken(f"step {no} of {self.definition.name} has no undo step")
         return no + segment.width
+
+    def undo_for(self, step: Step) -> PlannedStep | None:
+        """The undo step of a row, as `undo_of` has it; that of a call follows from the row."""
+        call = None if step.note is None else step.note.call
+        if call is None or self.is_undo(step.no):
+            return self.undo_of(step.no)
+        return None if template_of(call.step).undo is None else self._called(self.undo_no(step.no), call)
 
     def undo_of(self, no: int) -> PlannedStep | None:
         """The undo step of a step. The owner of elements has none: each element is undone."""
@@ -430,7 +485,7 @@ def build_plan(
             phase=Phase.MAIN,
             definition=step,
             executor=step.executor,
-            queue=NO_QUEUE if step.growth else queues[no],
+            queue=NO_QUEUE if isinstance(step.growth, Map | Loop | Switch) else queues[no],
             timeout=step.timeout,
             retry=step.retry,
             on_failure=step.on_failure,
@@ -438,10 +493,10 @@ def build_plan(
             dependents=tuple(followers[no]),
             condition=None if step.condition is None else compile_condition(step.condition, definition),
             sleep_length=_length(step, definition, compile_length),
-            has_rules=bool(step.rules) and not step.growth,
-            has_pre=bool(step.pre) and not step.growth,
+            has_rules=bool(step.rules) and not isinstance(step.growth, Map | Loop | Switch),
+            has_pre=bool(step.pre) and not isinstance(step.growth, Map | Loop | Switch),
             segment=by_owner.get(no),
-            grower=compile_growth(step, definition) if step.growth else None,
+            grower=compile_growth(step, definition) if isinstance(step.growth, Map | Loop | Switch) else None,
             by_hand=step.completion is Completion.MANUAL,
             sleeps=step.wait is not None and step.wait.sleeps is True,
             holds=step.on_exhausted in (OnExhausted.HOLD, OnExhausted.HOLD_REQUIRED),
@@ -473,6 +528,53 @@ def build_plan(
         compile_test=compile_test,
         segments=segments,
         queues=tuple(queues) if segments else (),
+    )
+
+
+@lru_cache(maxsize=4096)
+def template_of(text: str) -> StepDefinition:
+    """The template of a call, from the JSON that `written_template` made."""
+    return msgspec.json.decode(text, type=StepDefinition)
+
+
+def written_template(definition: StepDefinition) -> str:
+    """The JSON of what a template says beyond the defaults of a step. Arguments are kept apart."""
+    said = _beyond_defaults(replace(definition, inputs=None, depends_on=(), condition=None, order=0))
+    return _encoder.encode(said).decode()
+
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def _beyond_defaults(value: msgspec.Struct) -> dict[str, Any]:
+    config = value.__struct_config__
+    said: dict[str, Any] = {} if config.tag is None else {str(config.tag_field): config.tag}
+    for field in msgspec.structs.fields(type(value)):
+        found = getattr(value, field.name)
+        if field.required or (found is not msgspec.UNSET and found != field.default):
+            is_value = isinstance(found, msgspec.Struct)
+            said[field.encode_name] = _beyond_defaults(found) if is_value else msgspec.to_builtins(found)
+    return said
+
+
+def _unknown_call(owner: PlannedStep, segment: Segment, no: int) -> PlannedStep:
+    """A call of a flow as far as its number tells: whose it is, its place, and whether it is an undo."""
+    offset = no - segment.first
+    is_undo = offset >= segment.width
+    index = offset - segment.width if is_undo else offset
+    name = element_name(owner.name, index)
+    return PlannedStep(
+        no=no,
+        name=f"undo:{name}" if is_undo else name,
+        phase=Phase.UNDO if is_undo else Phase.MAIN,
+        definition=StepDefinition(name=owner.name, order=0),
+        executor=None,
+        queue=NO_QUEUE,
+        timeout=owner.timeout,
+        retry=owner.retry,
+        on_failure=OnFailure.CONTINUE,
+        owner=owner.no,
+        index=index,
     )
 
 

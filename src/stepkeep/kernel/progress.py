@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.adoption import adopted_steps, is_adopted
 from stepkeep.kernel.child_runs import begin_hook, open_child
-from stepkeep.kernel.definition import Approval
+from stepkeep.kernel.definition import Approval, Flow
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.elements import element_settled, grow
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
@@ -129,7 +129,7 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
         return _open_wait(draft, step, planned, of)
     if planned.gate is not None:
         return _open_gate(draft, step, planned, planned.gate, of)
-    if planned.segment is not None:
+    if planned.segment is not None and not isinstance(planned.growth, Flow):
         return grow(draft, step, of)
     draft.make_ready(step, StepTrigger.DEPENDENCIES_MET, of=of)
     return None

@@ -142,7 +142,7 @@ class Grown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     `deadline` is the moment by which all must have ended. `category` and `error` are those of the last failure. Once it
     `stops`, no further element begins, and the owner fails when the elements that workers hold have settled. `case` is
-    the place of the case that a choice took.
+    the place of the case that a choice took. `code` is a digest of the code of the flow that made the last calls.
     """
 
     count: int
@@ -152,6 +152,24 @@ class Grown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     error: str | None = None
     stops: bool = False
     case: int | None = None
+    code: str | None = None
+
+
+class Called(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A call of a flow, as its row has it: what was called, with what, and the template of its step.
+
+    `kind` is the method of the context, `name` what it was called for. `digest` is that of the arguments, by which a
+    replay recognises the call. `arguments` is their JSON, or a reference to it. `step` is the JSON of the fields of a
+    step definition that differ from their defaults. `queue` and `undo_queue` are those of the step and of its undo.
+    """
+
+    kind: str
+    name: str
+    digest: str
+    arguments: str
+    step: str
+    queue: int = 0
+    undo_queue: int = 0
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -168,7 +186,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     holds. `permit`: the rule that holds it, or that people have approved for it. `gathered`: the payloads that a wait
     for several messages has taken so far. `takes`: which messages a waiting handler takes, if not any of its event.
     `adopted`: an earlier run finished this step, and this run takes the result; the undo step of it has the same.
-    `grown`: the elements of a step that owns some.
+    `grown`: the elements of a step that owns some. `call`: the template of a step that a flow added, and of its undo.
     `activation`: the sequence of the journal entry that asked for its child, `child`: the id of that run; an adopted
     step keeps it. `undoes`: the child that this undo step rolls back.
     """
@@ -193,6 +211,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     takes: Wait | None = None
     adopted: Adopted | None = None
     grown: Grown | None = None
+    call: Called | None = None
     activation: int | None = None
     child: str | None = None
     undoes: str | None = None

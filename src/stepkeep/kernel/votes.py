@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stepkeep.errors import Conflict, NotAllowed
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Reply
-from stepkeep.kernel.definition import Approval, Level, Standing
+from stepkeep.kernel.definition import Approval, Level, Loop, Map, Standing, Switch
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.elements import grow
 from stepkeep.kernel.eligibility import (
@@ -177,7 +177,7 @@ def release(draft: Draft, step: Step, note: Note, gate: StepTrigger, hold: StepT
     """An approved gate succeeds with the decision as its output; an approved hold becomes ready."""
     if note.held:
         ready = draft.make_ready(step, hold, note=note)
-        return None if draft.planned(step).segment is None else grow(draft, ready)
+        return grow(draft, ready) if isinstance(draft.planned(step).growth, Map | Loop | Switch) else None
     told = note.record or "null"
     draft.move(step, gate, digest=payload_digest(told.encode()), note=replace(note, output=told))
     return Settled(step.no, StepState.SUCCEEDED)

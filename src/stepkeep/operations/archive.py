@@ -72,7 +72,7 @@ def rest_of(whole: WholeRun, plan: Plan) -> bytes:
     return _encode(
         {
             "run": {**_plain(details), **_plain(run), "head": run.head.hex(), "business_key": details.business_key},
-            "steps": [{"name": plan.at(step.no).name, **_plain(step)} for step in whole.steps],
+            "steps": [{"name": plan.of(step).name, **_plain(step)} for step in whole.steps],
             "attempts": [_plain(attempt) for attempt in whole.attempts],
             "messages": [_plain(message) for message in whole.messages],
             "outbox": [_plain(entry) for entry in whole.outbox],

@@ -75,7 +75,7 @@ class DecisionBatch:
         claimer: Claimer | None = None,
         *,
         expect: Expect | None = None,
-        payloads: Mapping[int, Payload] | None = None,
+        payloads: Mapping[int, Sequence[Payload]] | None = None,
         judges: bool = True,
     ) -> None:
         """Without `judges` the live policies are not asked: a claim opens no step."""
@@ -302,7 +302,9 @@ class DecisionBatch:
         for decision in made:
             gather(write, decision)
         # Those of refused events are not written: nothing refers to them.
-        write.payloads += [one for place, one in self._payloads.items() if type(self.replies[place]) is Accepted]
+        write.payloads += [
+            one for place, kept in self._payloads.items() if type(self.replies[place]) is Accepted for one in kept
+        ]
         return write
 
     def is_certain(self) -> bool:

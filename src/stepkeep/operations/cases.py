@@ -73,7 +73,7 @@ async def read_case(transactor: Transactor, record: RunRecord, now: int) -> Case
 
 async def asked_of(store: Store, case: Case, step: Step) -> Asked:
     """The people whom this waiting step asks, each with the answer whether they may act."""
-    gate = None if is_exhausted(step) else gate_terms(step, case.plan.at(step.no))
+    gate = None if is_exhausted(step) else gate_terms(step, case.plan.of(step))
     if gate is None or step.state is not StepState.AWAITING_APPROVAL:
         of, needs, named = "", 1, frozenset[str]()
     else:

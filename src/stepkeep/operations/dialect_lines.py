@@ -17,10 +17,11 @@ from stepkeep.dialects.grounds import Seen, fact_of
 from stepkeep.dialects.machine import MachineView
 from stepkeep.dialects.projection import Shown
 from stepkeep.kernel.journal import RUN_ENTITY, Hop
-from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import Phase, StepState
 from stepkeep.kernel.tables import StepTrigger
+from stepkeep.operations.journaled_calls import JournaledCalls
 from stepkeep.operations.lines import Move, opening_line, severity_of, timestamp
 
 Line = dict[str, Any]
@@ -77,6 +78,7 @@ class DialectScribe:
         self._chain = b""
         self._lines = 0
         self._told: tuple[int, int] | None = None
+        self._plan = None if subject.plan is None else JournaledCalls(subject.plan)
         self._untold: dict[int, str] = {}
         self.shown: str | None = None
         """The current state of the run (or worker) in the dialect."""
@@ -92,6 +94,8 @@ class DialectScribe:
         hop = move.hop
         if hop is None:
             return []
+        if self._plan is not None:
+            self._plan.hear(hop, move.cause)
         if hop.digest is not None:
             self._untold[hop.no] = hop.digest
         lines = [self._line(move, hop, shown) for shown in self._projection.feed(self._seen(hop, move.cause.event))]
@@ -100,7 +104,7 @@ class DialectScribe:
         return lines
 
     def _seen(self, hop: Hop, event: str) -> Seen:
-        subject, plan = self._subject, self._subject.plan
+        subject, plan = self._subject, self._plan
         of = hop.no if hop.no != RUN_ENTITY else hop.of
         planned = None if of is None or plan is None else plan.at(of)
         fact = fact_of(
@@ -191,8 +195,8 @@ class DialectScribe:
         if shown.kind not in STEPS:
             return dict(subject.facts) if shown.source is None else {}
         about: dict[str, Any] = {"step": shown.name, "no": hop.no}
-        if shown.source is None and subject.plan is not None:
-            about |= step_facts(subject.plan, hop.no)
+        if shown.source is None and self._plan is not None:
+            about |= step_facts(self._plan.at(hop.no))
         return about
 
     def _particulars(self, hop: Hop, shown: Shown) -> dict[str, Any]:
@@ -221,9 +225,8 @@ class DialectScribe:
         return line
 
 
-def step_facts(plan: Plan, no: int) -> dict[str, Any]:
+def step_facts(planned: PlannedStep) -> dict[str, Any]:
     """What a log says of a step on its first line."""
-    planned = plan.at(no)
     written = planned.definition
     if planned.phase is Phase.UNDO:
         tag = str(planned.executor.__struct_config__.tag) if planned.executor is not None else "none"

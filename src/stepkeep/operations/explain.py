@@ -193,7 +193,7 @@ def _of_step(scene: Scene, step: Step) -> Cause | None:
         return _unclaimed(scene, step)
     if step.worker is not None:
         return _leased(scene, step)
-    return TELL.get(step.state, _other)(scene, step, scene.plan.at(step.no))
+    return TELL.get(step.state, _other)(scene, step, scene.plan.of(step))
 
 
 def _other(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
@@ -327,7 +327,7 @@ TELL: Mapping[StepState, Callable[[Scene, Step, PlannedStep], Cause]] = {
 
 
 def _leased(scene: Scene, step: Step) -> Cause:
-    planned, now = scene.plan.at(step.no), scene.now
+    planned, now = scene.plan.of(step), scene.now
     name, due = planned.name, step.due_at or now
     holder = next((known for known in scene.workers if known.row.no == step.worker), None)
     if holder is not None and not holder.is_silent(now):
@@ -362,13 +362,13 @@ def _unswept(scene: Scene, planned: PlannedStep, step: Step, what: str) -> Cause
 
 
 def _held_back(scene: Scene, step: Step) -> Cause:
-    name = scene.plan.at(step.no).name
+    name = scene.plan.of(step).name
     said = f"{name} is ready, and is not claimed while run {scene.run.id} is paused."
     return Cause(code=Why.PAUSED, subject=name, sentence=said, command=("resume", scene.run.id))
 
 
 def _unclaimed(scene: Scene, step: Step) -> Cause:
-    name = scene.plan.at(step.no).name
+    name = scene.plan.of(step).name
     said = f"{name} has been ready for {span(scene.now - (step.ready_at or scene.now))}"
     spec = scene.specs.get(step.queue)
     if spec is None:

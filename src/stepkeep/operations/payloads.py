@@ -13,13 +13,13 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput, StoreUnavailable, Unreadable
 from stepkeep.kernel.events import ChildEnded, CompletionSignalled, Event, MessageArrived, StepReported
-from stepkeep.kernel.outcomes import Completed
+from stepkeep.kernel.outcomes import Completed, NewCall, Suspended
 from stepkeep.kernel.payloads import MADE_HERE, PREFIX, Reference, read_reference
 from stepkeep.kernel.rows import Details
 from stepkeep.operations.codec import Seal
@@ -32,6 +32,8 @@ INLINE_BYTES = 256 * 1024
 """Outputs up to this size stay in their row."""
 INLINE_INPUT_BYTES = 1024 * 1024
 """The same for the input of a run."""
+INLINE_CALL_BYTES = 4 * 1024
+"""The same for the arguments of a call of a flow, which stand in the note of its step."""
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 
 E = TypeVar("E", bound=Event)
@@ -102,20 +104,33 @@ class Payloads:
         self.seal.use_codec_of(other.seal)
 
     # -- before a decision -------------------------------------------------------------------------------------------
-    async def reduced(self, events: Iterable[E]) -> tuple[list[E], dict[int, Payload]]:
+    async def reduced(self, events: Iterable[E]) -> tuple[list[E], dict[int, list[Payload]]]:
         """The events with references instead of large outputs, and what is to be written with each, by its place."""
-        small, payloads = list(events), dict[int, Payload]()
+        small, payloads = list(events), dict[int, list[Payload]]()
         if self.seal.is_on:
             small = await asyncio.to_thread(lambda: [_sealed(event, self.seal.seal) for event in small])
         for place, event in enumerate(small):
+            if isinstance(event, StepReported) and isinstance(event.outcome, Suspended):
+                small[place], payloads[place] = await self._calls_apart(event)
+                continue
             output = _output_of(event)
             if output is None or not _is_large(output, INLINE_BYTES):
                 continue
             reference, payload = await self.apart((event.tenant, event.run_id), output, INLINE_BYTES)
             small[place] = _with_output(event, reference)
             if payload is not None:
-                payloads[place] = payload
+                payloads[place] = [payload]
         return small, payloads
+
+    async def _calls_apart(self, event: StepReported) -> tuple[Any, list[Payload]]:
+        """The report of a flow with references instead of large arguments of its new calls."""
+        outcome, calls, payloads = event.outcome, list[NewCall](), list[Payload]()
+        assert isinstance(outcome, Suspended)
+        for call in outcome.calls:
+            given, payload = await self.apart((event.tenant, event.run_id), call.arguments, INLINE_CALL_BYTES)
+            calls.append(call if given is call.arguments else replace(call, arguments=given))
+            payloads += () if payload is None else (payload,)
+        return replace(event, outcome=replace(outcome, calls=tuple(calls))), payloads
 
     async def apart(self, key: RunKey, payload: bytes, inline_bytes: int) -> tuple[bytes, Payload | None]:
         """What stands in the row of this payload, and what is to be written beside it."""
@@ -232,6 +247,9 @@ def _sealed(event: E, seal: Callable[[bytes], bytes]) -> E:
             emit = tuple(replace(one, payload=seal(one.payload)) for one in outcome.emit)
             if isinstance(outcome, Completed) and outcome.output is not None:
                 outcome = replace(outcome, output=seal(outcome.output))
+            if isinstance(outcome, Suspended):
+                sealed = tuple(replace(one, arguments=seal(one.arguments)) for one in outcome.calls)
+                outcome = replace(outcome, calls=sealed)
             return replace(event, outcome=replace(outcome, emit=emit))
         case CompletionSignalled():
             output, claim = (None if one is None else seal(one) for one in (event.output, event.claim))

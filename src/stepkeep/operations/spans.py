@@ -133,7 +133,7 @@ class Spans:
         if not own and step.state in (StepState.SKIPPED, StepState.CANCELLED):
             return
         plan = self._plans.get(run.definition_id)
-        name = str(step.no) if plan is None else plan.at(step.no).name
+        name = str(step.no) if plan is None else plan.of(step).name
         began = min(own.values(), default=run.moved_at)
         trace = trace_of(details.labels) or root_of(run.id)
         self._write_span(

@@ -359,7 +359,7 @@ def claims_of(batch: DecisionBatch) -> list[Claim]:
             tenant=step.tenant,
             run_id=step.run_id,
             step=step,
-            planned=plan.at(step.no),
+            planned=plan.of(step),
             plan=plan,
             claimed_at=step.claimed_at or 0,
             run_due_at=run.due_at,

@@ -163,7 +163,7 @@ async def sleepers(transactor: Transactor, plan: Plan, tenant: str, run_id: str)
 def is_sleep(plan: Plan, step: Step) -> bool:
     """Whether the wait of this step ends by itself: it sleeps, is a loop between two of its elements, or waits for a
     child run."""
-    planned = plan.at(step.no)
+    planned = plan.of(step)
     if step.state is StepState.AWAITING_CHILDREN:
         if planned.definition.child is not UNSET:
             return True
@@ -277,7 +277,7 @@ def _step(
     times: Sequence[tuple[str, int]],
     workers: Mapping[int, str],
 ) -> dict[str, Any]:
-    planned = plan.at(step.no)
+    planned = plan.of(step)
     begun = next((at for state, at in times if state in BEGUN), None)
     counted = sum(attempt.state not in UNCOUNTED for attempt in attempts)
     holding = step.worker is not None and not any(attempt.fence == step.fence for attempt in attempts)
@@ -286,6 +286,7 @@ def _step(
         "name": planned.name,
         "phase": planned.phase,
         "kind": _kind(plan, step),
+        "call": None if step.note is None or step.note.call is None else step.note.call.name,
         "state": step.state,
         "attempts": counted + holding,
         "losses": step.losses,
@@ -308,19 +309,19 @@ def _step(
 
 
 def _kind(plan: Plan, step: Step) -> str:
-    definition, growth = plan.at(step.no).definition, plan.at(step.no).growth
+    definition, growth = plan.of(step).definition, plan.of(step).growth
     if growth is not None:
         return str(growth.__struct_config__.tag)
-    if plan.at(step.no).phase is Phase.MAIN:
+    if plan.of(step).phase is Phase.MAIN:
         if definition.approval is not None:
             return "approval"
         if definition.wait is not None:
-            return "sleep" if plan.at(step.no).sleeps else "wait"
+            return "sleep" if plan.of(step).sleeps else "wait"
         if definition.child is not UNSET:
             return "workflow"
-    if plan.at(step.no).undoes_child:
+    if plan.of(step).undoes_child:
         return "rollback"
-    executor = plan.at(step.no).executor
+    executor = plan.of(step).executor
     return "none" if executor is None else str(executor.__struct_config__.tag)
 
 
@@ -350,8 +351,8 @@ def _output(step: Step, attempts: Sequence[Attempt]) -> bytes | None:
 
 def _run_output(plan: Plan, found: RunRecord, steps: Sequence[Step], outputs: Mapping[int, bytes | None]) -> Any:
     """The output of a run that succeeded: its declared output, or that of its last steps."""
-    by_name = {plan.at(step.no).name: outputs[step.no] for step in steps if step.no < plan.size}
-    states = {plan.at(step.no).name: step.state for step in steps if step.no < plan.size}
+    by_name = {plan.of(step).name: outputs[step.no] for step in steps if step.no < plan.size}
+    states = {plan.of(step).name: step.state for step in steps if step.no < plan.size}
     if plan.definition.output is not None:
         try:
             return render_output(plan.definition, found.run.id, found.details.input, by_name, states)
@@ -368,7 +369,7 @@ def result_output(outputs: Mapping[str, bytes | None]) -> Any:
 
 
 def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
-    waits: dict[str, Any] = {"step": plan.at(step.no).name, "for": step.state.removeprefix("awaiting_")}
+    waits: dict[str, Any] = {"step": plan.of(step).name, "for": step.state.removeprefix("awaiting_")}
     if step.note is not None and is_exhausted(step):
         return waits | {
             "for": "decision",
@@ -379,11 +380,11 @@ def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
         }
     if step.note is not None and step.note.grown is not None and step.state is StepState.AWAITING_CHILDREN:
         return waits | element_counts(step) | {"until": instant(waits_until(run, step))}
-    if plan.at(step.no).sleeps:
+    if plan.of(step).sleeps:
         return waits | {"for": "sleep", "until": instant(step.due_at)}
     if step.note is not None and step.note.event is not None:
         waits["event"] = step.note.event
-    gate = gate_terms(step, plan.at(step.no))
+    gate = gate_terms(step, plan.of(step))
     if gate is not None and step.state is StepState.AWAITING_APPROVAL:
         waits |= asked_people(gate, step)
     if (rule := holding_rule(step)) is not None:

@@ -102,7 +102,7 @@ def _next_of(world: World, row: Step) -> Happening | None:
         case StepState.AWAITING_APPROVAL:
             fate = world.fate(Place(Part.GATE, row.no))
             return _answered(world, row, fate, GateDecided(**HEAD, no=row.no, approve=fate is not Fate.REJECTED))
-        case StepState.AWAITING_EVENT if world.stage.plan.at(row.no).sleeps:
+        case StepState.AWAITING_EVENT if world.stage.plan.of(row).sleeps:
             return _when_due(row)
         case StepState.AWAITING_EVENT:
             assert row.note is not None
@@ -112,7 +112,7 @@ def _next_of(world: World, row: Step) -> Happening | None:
             fate = world.fate(Place(Part.HAND, row.no))
             signal = CompletionSignalled(**HEAD, no=row.no, token=TOKEN, outcome=_BY_HAND.get(fate, _SUCCEEDED))
             return _answered(world, row, fate, signal)
-        case StepState.AWAITING_CHILDREN if world.stage.plan.at(row.no).segment is not None:
+        case StepState.AWAITING_CHILDREN if world.stage.plan.of(row).segment is not None:
             return _when_due(row)
         case StepState.AWAITING_CHILDREN if world.stage.plan.at(row.no).phase is Phase.UNDO:
             return _rollback(world, row)
@@ -165,7 +165,7 @@ def _answered(world: World, row: Step, fate: Fate, answer: Event) -> Happening |
 
 
 def _in_flight(world: World, row: Step) -> Happening | None:
-    planned = world.stage.plan.at(row.no)
+    planned = world.stage.plan.of(row)
     rules = row.state is StepState.VALIDATING or planned.phase is Phase.CHECK
     fate = _fate(world, row, Part.RULES if rules else Part.WORK)
     if world.run.state is RunState.STOPPING and fate is Fate.GOES_WELL:

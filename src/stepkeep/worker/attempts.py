@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from stepkeep.kernel.outcomes import Completed
+from stepkeep.errors import StoreError
+from stepkeep.kernel.outcomes import Completed, Suspended
 from stepkeep.operations.transact import Claim
 from stepkeep.worker.claiming import Claiming
-from stepkeep.worker.executor import Report
+from stepkeep.worker.executor import Job, Report
+from stepkeep.worker.flows.queues import CallQueues
 from stepkeep.worker.lease_keeper import LeaseKeeper
 from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.queues import Kind
@@ -32,14 +34,20 @@ log = logging.getLogger("stepkeep.worker")
 class Attempts:
     """All attempts of one worker."""
 
-    def __init__(self, shared: Shared, prepared: PreparedSteps) -> None:
+    def __init__(
+        self, shared: Shared, prepared: PreparedSteps, tenant: str, queues_made: Callable[[], Awaitable[None]]
+    ) -> None:
         self._shared = shared
+        self._queues = CallQueues(shared.transactor.store, tenant, queues_made)
         self.claiming = Claiming(shared)
         self.reporting = Reporting(
             shared,
             accept=lambda claims, lane: self._running.accept(claims, lane),
             run_rules=lambda job, outcome: self._running.run_rules(job, outcome),
             succeeded=lambda job, outcome: self._running.inputs.remember(job, outcome),
+            recorded=lambda job, outcome, reply: self._running.inputs.flows.reported(
+                job, outcome, reply.record.get("state"), reply.record.get("settled")
+            ),
             unconfirmed=self.claiming.note_unconfirmed,
         )
         self._running = Running(
@@ -109,7 +117,33 @@ class Attempts:
                 self._shared.signals.changed()
             elif not job.reported:
                 held.append((job, outcome))
-        self.reporting.report_all(held)
+        self.reporting.report_all([report for report in map(self._with_calls, held) if report is not None])
+
+    def _with_calls(self, report: Report) -> Report | None:
+        """The report of a flow with the calls that it makes for the first time; None if their queues are read first."""
+        job, outcome = report
+        if not isinstance(outcome, Suspended) or not job.asked:
+            return report
+        found = self._queues.resolved(outcome, job.asked)
+        if found is not None:
+            return job, found
+        # Its handler has ended, and its slot stays taken until the report.
+        self._shared.spawn(self._resolve(job, outcome))
+        return None
+
+    async def _resolve(self, job: Job, outcome: Suspended) -> None:
+        tries = 0
+        while job in self._shared.leases and not job.reported:
+            try:
+                found = await self._queues.resolve(outcome, job.asked)
+            except StoreError as problem:
+                self._shared.outage.met(problem)
+                await self._shared.outage.pause(tries)
+                tries += 1
+                continue
+            if job in self._shared.leases and not job.reported:
+                self.reporting.report(job, found)
+            return
 
     def cancel_tasks(self) -> list[asyncio.Task[None]]:
         """Cancel background tasks; await the returned tasks to know that they ended."""

@@ -252,10 +252,14 @@ class Context:
         """The first row of a query in the transaction of this step as a dict, or None. An async handler awaits it."""
         return self._transaction("fetch_one").fetch_one(sql, args)
 
+    @property
+    def _own_name(self) -> str:
+        return self.step
+
     def _transaction(self, method: str) -> Statements:
         if self.connection is None:
             raise InvalidInput(
-                f"ctx.{method} is for transactional steps, and {self.step} is none: declare its handler with "
+                f"ctx.{method} is for transactional steps, and {self._own_name} is none: declare its handler with "
                 "@stepkeep.step(transactional=True)."
             )
         if self._statements is None:
@@ -271,7 +275,7 @@ class Context:
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger whose records carry the run, the step and the attempt."""
         if self._logger is None:
-            about = {"run_id": self.run_id, "step": self.step, "attempt": self.attempt}
+            about = {"run_id": self.run_id, "step": self._own_name, "attempt": self.attempt}
             self._logger = logging.LoggerAdapter(logger, about)
         return self._logger
 
@@ -291,7 +295,7 @@ class Context:
         return tuple(self._emitted or ())
 
     def __repr__(self) -> str:
-        return f"Context(run={self.run_id}, step={self.step}, attempt={self.attempt})"
+        return f"Context(run={self.run_id}, step={self._own_name}, attempt={self.attempt})"
 
 
 def _amount(name: str, given: object) -> float:

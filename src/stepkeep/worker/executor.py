@@ -26,6 +26,9 @@ from stepkeep.worker.context import Context, Outputs, Woken
 
 if TYPE_CHECKING:
     from stepkeep.operations.transact import Claim
+    from stepkeep.worker.flows.calls import Call as FlowCall
+    from stepkeep.worker.flows.calls import Recorded
+    from stepkeep.worker.flows.replay import Flow
     from stepkeep.worker.pools.fitness import Fitness
     from stepkeep.worker.rule_checks import Check
 
@@ -126,8 +129,10 @@ class Prepared(Protocol):
     """The names of the secrets that an attempt reads."""
     needs_network: bool
     """Whether the allow list of the tenant must be read before an attempt."""
+    is_flow: bool
+    """Whether its handler is a flow, which must be given what is recorded of its calls."""
     needs_anything: bool
-    """Whether any of the five above must be loaded before an attempt."""
+    """Whether any of the six above must be loaded before an attempt."""
     runs_alone: bool
     """No other step of the same run ever runs at the same time."""
     default_category: Category
@@ -162,6 +167,8 @@ class Job(msgspec.Struct, eq=False):
     `opened` opens the payload of a message, if it is sealed. `progressed` is called after each `ctx.progress`.
     `checks_seal`: its worker has no codec, and must not run it if the input of its run is sealed.
     `first` are the rules before its handler, as a job of their own, while they are evaluated.
+    `arguments` are those of a call. `known` are the calls of a flow that are on record, `recorded` those whose ends it
+    is to be given, `flow` is the flow itself if it is suspended here, and `asked` the calls that are new.
     `trace` is the `traceparent` that its handler passes on, and `span` its span while `is_traced`.
     """
 
@@ -194,6 +201,11 @@ class Job(msgspec.Struct, eq=False):
     progressed: Callable[[], None] | None = None
     checks_seal: bool = False
     first: Job | None = None
+    arguments: bytes | None = None
+    known: tuple[Recorded, ...] = ()
+    recorded: tuple[Recorded, ...] = ()
+    flow: Flow | None = None
+    asked: tuple[FlowCall, ...] = ()
     is_traced: bool = False
     trace: str | None = None
     span: Any = None
@@ -243,13 +255,13 @@ class Job(msgspec.Struct, eq=False):
     def _opened(self, payloads: list[Any]) -> list[Any]:
         return payloads if self.opened is None else [self.opened(one) for one in payloads]
 
-    def make_context(self, shared: Mapping[str, Any] | None = None) -> Context:
+    def make_context(self, shared: Mapping[str, Any] | None = None, kind: type[Context] = Context) -> Context:
         """The context of this attempt, created on first use, because most handlers do not ask for it."""
         if self.context is not None:
             return self.context
         claim, details, planned = self.claim, self.details, self.claim.planned
         definition, fetch = claim.plan.definition, self.fetch
-        self.context = Context(
+        self.context = kind(
             run_id=claim.run_id,
             tenant=claim.tenant,
             workflow=definition.name,

@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 
 from stepkeep.kernel.outcomes import Completed, Outcome
+from stepkeep.kernel.payloads import MADE_HERE
 from stepkeep.kernel.rows import Details
 from stepkeep.kernel.states import StepState
 from stepkeep.operations.network import allow_list
@@ -21,6 +22,8 @@ from stepkeep.store.change import RunKey
 from stepkeep.store.protocol import Store
 from stepkeep.worker.cache import Cache
 from stepkeep.worker.executor import Job
+from stepkeep.worker.flows.calls import Recorded
+from stepkeep.worker.flows.keeper import FlowKeeper
 from stepkeep.worker.forks import end_copy
 from stepkeep.worker.secrets import SecretReader
 
@@ -38,6 +41,7 @@ class Inputs:
         self._details: Cache[RunKey, Details] = Cache(budget=budget)
         self._outputs: Cache[OutputKey, tuple[bytes | None]] = Cache(budget=budget)
         self._read: set[tuple[int, int]] = set()
+        self.flows = FlowKeeper()
         self._home: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
 
@@ -75,6 +79,13 @@ class Inputs:
             tenant: await allow_list(self._store, tenant)
             for tenant in {job.claim.tenant for job in jobs if job.prepared.needs_network}
         }
+        for job in jobs:
+            call = job.claim.planned.call
+            if call is not None and job.arguments is None:
+                given = call.arguments.encode()
+                job.arguments = await self._payloads.value(job.claim.tenant, job.claim.run_id, given)
+            if job.prepared.is_flow and not self.flows.fill(job):
+                await self._read_calls(job)
         for job in jobs:
             if job.prepared.needs_network:
                 job.allowed = lists[job.claim.tenant]
@@ -115,6 +126,8 @@ class Inputs:
 
     def _fill(self, job: Job) -> bool:
         prepared = job.prepared
+        if not self._fill_call(job) or not self._fill_flow(job):
+            return False
         if (
             prepared.needs_states
             or (prepared.needs_secrets and job.secrets is None)
@@ -135,6 +148,31 @@ class Inputs:
                 outputs[name] = known[0]
             job.outputs = outputs
         return True
+
+    def _fill_call(self, job: Job) -> bool:
+        """The arguments of a call stand in its row, unless they are large or sealed."""
+        call = job.claim.planned.call
+        if call is None or job.arguments is not None:
+            return True
+        given = call.arguments.encode()
+        if given.startswith(MADE_HERE):
+            return False
+        job.arguments = given
+        return True
+
+    def _fill_flow(self, job: Job) -> bool:
+        """A flow that is suspended here needs no read if this worker knows every end that it lacks."""
+        return not job.prepared.is_flow or self.flows.fill(job)
+
+    async def _read_calls(self, job: Job) -> None:
+        """Read what is recorded of the calls of a flow, and the results of those that have ended."""
+        claim, segment = job.claim, job.claim.planned.segment
+        assert segment is not None
+        numbers = range(segment.first, segment.first + segment.width)
+        rows = [row for row in await self._store.read_steps(claim.tenant, claim.run_id) if row.no in numbers]
+        wants = [(claim.tenant, claim.run_id, row.no) for row in rows if row.state is StepState.SUCCEEDED]
+        outputs = await self._payloads.outputs(await self._store.read_outputs(wants)) if wants else {}
+        self.flows.give(job, [Recorded.of(row, outputs.get((claim.tenant, claim.run_id, row.no))) for row in rows])
 
     def _at_hand(self, job: Job, no: int) -> tuple[bytes | None] | None:
         if no == job.claim.step.no and job.own_output is not None:

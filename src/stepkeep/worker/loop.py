@@ -176,7 +176,7 @@ class Worker:
             signals,
             None if only_run is None else (tenant, only_run and validate.run_id(only_run)),
         )
-        self._attempts = Attempts(self._shared, self._prepared)
+        self._attempts = Attempts(self._shared, self._prepared, tenant, self._read_queues)
         self._triggers = TriggerSweep(transactor)
         self._jobs = JobSweep(transactor)
         self._children = ChildSweep(transactor) if transactor.has_database else None

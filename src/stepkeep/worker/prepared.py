@@ -16,14 +16,16 @@ from stepkeep.definition.built_in import is_built_in
 from stepkeep.definition.fit import misfit
 from stepkeep.definition.json_schema import Shape
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.kernel.definition import Completion, Rule
+from stepkeep.kernel.definition import Completion, Flow, Rule
 from stepkeep.kernel.definition import Executor as Defined
 from stepkeep.kernel.plan import Plan, PlannedStep
+from stepkeep.kernel.rows import Called
 from stepkeep.kernel.states import Category, Phase, StepState
 from stepkeep.worker.classify import BindingError
 from stepkeep.worker.executor import Executor, Job, PoolKind, Prepared
 from stepkeep.worker.executors.agent import AgentExecutor
 from stepkeep.worker.executors.command import CommandExecutor
+from stepkeep.worker.executors.flow import FlowExecutor
 from stepkeep.worker.executors.http import HttpExecutor
 from stepkeep.worker.executors.python import PythonExecutor
 from stepkeep.worker.executors.rules import RulesExecutor
@@ -31,7 +33,7 @@ from stepkeep.worker.executors.worktree import WorktreeExecutor
 from stepkeep.worker.misfits import MisfitError
 from stepkeep.worker.rule_checks import Check, checks_of
 from stepkeep.worker.settings import Settings
-from stepkeep.worker.templates import Template, compiled, numbers_read
+from stepkeep.worker.templates import CallArguments, Template, compiled, numbers_read
 
 if TYPE_CHECKING:
     from stepkeep.operations.transact import Claim
@@ -65,9 +67,11 @@ class PreparedStep:
         if self.is_transactional and self.pool is PoolKind.PROCESS:
             raise BindingError("a transactional step cannot run in a process of its own: its connection stays here")
         undo = planned.definition.undo
-        if spec is not None and isinstance(executor, PythonExecutor):
+        self.is_flow = isinstance(planned.growth, Flow)
+        is_call = planned.call is not None and planned.phase is Phase.MAIN
+        if spec is not None and isinstance(executor, PythonExecutor | FlowExecutor) and not is_call:
             _require_fit(spec, planned, plan)
-        self._inputs: Template = compiled(planned.inputs, plan, planned=planned)
+        self._inputs: Template = CallArguments() if is_call else compiled(planned.inputs, plan, planned=planned)
         schemas = (planned.definition.input_schema, planned.definition.output_schema)
         if planned.phase is not Phase.MAIN:
             schemas = (undo.input_schema or UNSET if undo is not None else UNSET, UNSET)
@@ -76,9 +80,8 @@ class PreparedStep:
         self.output_shape = None if self.is_manual else output_shape
         self.checks_inputs = self._shape is not None
         self._executor: Template = compiled(kind, plan, planned=planned)
-        takes_inputs = (
-            self.checks_inputs or spec is None or not isinstance(executor, PythonExecutor) or _takes_inputs(spec)
-        )
+        is_python = isinstance(executor, PythonExecutor | FlowExecutor)
+        takes_inputs = self.checks_inputs or spec is None or not is_python or _takes_inputs(spec)
         read = numbers_read(self._executor, plan, planned)
         read |= numbers_read(self._inputs, plan, planned) if takes_inputs else {}
         first = () if pre is None else pre.needs_outputs
@@ -87,7 +90,7 @@ class PreparedStep:
         self.needs_details = (
             (pre is not None and pre.needs_details)
             or spec is None
-            or not isinstance(executor, PythonExecutor)
+            or not is_python
             or spec.signature.takes_context
             or (takes_inputs and self._inputs.reads_run)
         )
@@ -96,7 +99,9 @@ class PreparedStep:
             self.needs_secrets |= pre.needs_secrets
         self.needs_network = isinstance(executor, HttpExecutor)
         self.needs_anything = (
-            self.needs_details
+            self.is_flow
+            or is_call
+            or self.needs_details
             or self.needs_states
             or self.needs_network
             or bool(self.needs_outputs)
@@ -126,6 +131,7 @@ class PreparedRules:
     """The rules of a step before or after its handler, or those of the run."""
 
     is_rules = True
+    is_flow = False
     runs_alone = False
     is_manual = False
     is_transactional = False
@@ -189,20 +195,34 @@ class PreparedSteps:
     def __init__(self, registry: Registry, settings: Settings, shared: Mapping[str, Any] | None = None) -> None:
         self._http = HttpExecutor(settings.http)
         self._python, self._agent = PythonExecutor(registry, shared), AgentExecutor(registry, shared)
+        self._flow = FlowExecutor(registry, shared)
         self._command, self._worktree = CommandExecutor(settings.commands), WorktreeExecutor(settings.commands)
         self._rules, self._registry = RulesExecutor(self._command, shared), registry
         self._known: dict[tuple[int, int], PreparedStep | PreparedRules] = {}
         self._known_rules: dict[tuple[int, int], PreparedRules] = {}
+        self._known_calls: dict[tuple[int, str], PreparedStep | PreparedRules] = {}
         self._sequences: dict[int, bool] = {}
 
     def of(self, claim: Claim) -> PreparedStep | PreparedRules:
         """The prepared step for a claim: the step itself, or its rules alone."""
         if claim.step.state is StepState.VALIDATING:
             return self.rules_of(claim)
+        if claim.planned.call is not None:
+            return self._called(claim, claim.planned.call)
         key = (claim.plan.definition_id, claim.step.no)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._make(claim)
+        return found
+
+    def _called(self, claim: Claim, call: Called) -> PreparedStep | PreparedRules:
+        """The prepared step of a call. Calls with one template share it; an undo reads the output of its own call."""
+        if claim.planned.phase is not Phase.MAIN:
+            return self._make(claim)
+        key = (claim.plan.definition_id, call.step)
+        found = self._known_calls.get(key)
+        if found is None:
+            found = self._known_calls[key] = self._make(claim)
         return found
 
     def rules_of(self, claim: Claim) -> PreparedRules:
@@ -235,6 +255,8 @@ class PreparedSteps:
         match planned.executor.__struct_config__.tag:
             case "python" if is_built_in(planned.executor):
                 return PreparedStep(plan, planned, self._worktree, None, runs_alone=alone, pre=pre)
+            case "python" if isinstance(planned.growth, Flow):
+                return PreparedStep(plan, planned, self._flow, self._flow.spec(planned), pre=pre)
             case "python":
                 spec = self._python.spec(planned)
                 return PreparedStep(plan, planned, self._python, spec, runs_alone=alone, pre=pre)

@@ -35,7 +35,7 @@ class Reporting:
     of them at once.
 
     `accept` takes chained claims, `run_rules` a step whose rules come next, `succeeded` an outcome that may be input of
-    other steps, `unconfirmed` claims of a commit that was never answered.
+    other steps, `recorded` every outcome that was accepted, `unconfirmed` claims of a commit that was never answered.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Reporting:
         accept: Callable[[Sequence[Claim], int], None],
         run_rules: Callable[[Job, Completed], None],
         succeeded: Callable[[Job, Outcome], None],
+        recorded: Callable[[Job, Outcome, Accepted], None],
         unconfirmed: Callable[[dict[ClaimName, Claim]], None],
     ) -> None:
         self._shared = shared
@@ -52,6 +53,7 @@ class Reporting:
             shared.transactor.store, shared.transactor.payloads.seal, shared.settings.log_lines
         )
         self._accept, self._run_rules, self._succeeded, self._unconfirmed = accept, run_rules, succeeded, unconfirmed
+        self._recorded_as = recorded
         self.commits: GroupCommit[Report] = GroupCommit(
             self._commit,
             lanes=shared.transactor.store.parallel_commits,
@@ -154,6 +156,7 @@ class Reporting:
             self._give_up(job, outcome, reply)
             return
         state = reply.record.get("state")
+        self._recorded_as(job, outcome, reply)
         if state == StepState.SUCCEEDED:
             self._succeeded(job, outcome)
         elif state == StepState.VALIDATING and isinstance(outcome, Completed) and not job.prepared.is_rules:

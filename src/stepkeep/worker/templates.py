@@ -99,6 +99,18 @@ class WholeInput:
         return job.input()
 
 
+class CallArguments:
+    """The arguments of a call of a flow: data, in which nothing is an expression."""
+
+    steps: tuple[str, ...] = ()
+    secrets: frozenset[str] = frozenset()
+    reads_last = False
+    reads_run = False
+
+    def render(self, job: Job) -> Any:
+        return None if job.arguments is None else _decode(job.arguments)
+
+
 class Rendered:
     """A value with expressions. With `element`, they are those of an element of a map or a loop."""
 

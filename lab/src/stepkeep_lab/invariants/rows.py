@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from stepkeep.kernel.definition import CompensateWhen, Effect, Map
+from stepkeep.kernel.definition import CompensateWhen, Effect, Flow, Map
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.segments import Segment
@@ -56,6 +56,9 @@ def _elements_are_bounded(plan: Plan, segment: Segment, rows: Rows) -> None:
     owner, growth, name = rows[segment.owner], plan.steps[segment.owner].growth, "I17 elements are bounded"
     elements = [row for no, row in rows.items() if segment.first <= no < segment.first + segment.width]
     unsettled = [row for row in elements if row.state not in STEP_TERMINAL]
+    if isinstance(growth, Flow):
+        _calls_are_counted(owner, elements, len(unsettled))
+        return
     if owner.state is not StepState.AWAITING_CHILDREN:
         must(not unsettled or owner.state is StepState.CANCELLED, name, "{} ended before {}", owner.no, unsettled)
         return
@@ -76,6 +79,23 @@ def _elements_are_bounded(plan: Plan, segment: Segment, rows: Rows) -> None:
     must(failed == grown.failed or grown.stops, name, "{} of {} failed, not {}", failed, owner.no, grown.failed)
 
 
+def _calls_are_counted(owner: Step, calls: list[Step], unsettled: int) -> None:
+    """I18: a flow counts its unsettled calls, and while it is suspended it has one."""
+    grown, name = None if owner.note is None else owner.note.grown, "I18 calls are counted"
+    if owner.state in STEP_TERMINAL:
+        must(
+            unsettled == 0 or owner.state is not StepState.SUCCEEDED,
+            name,
+            "{} succeeded before {}",
+            owner.no,
+            unsettled,
+        )
+        return
+    must(len(calls) == (0 if grown is None else grown.count), name, "{} has {} calls", owner.no, len(calls))
+    must(owner.unmet == unsettled, name, "{} awaits {} of {}", owner.no, owner.unmet, unsettled)
+    must(unsettled > 0 or owner.state is not StepState.AWAITING_CHILDREN, name, "{} awaits nothing", owner.no)
+
+
 def is_open(row: Step) -> bool:
     """Whether a worker holds the step and its handler has not answered yet."""
     return row.worker is not None and not (row.note is not None and row.note.checked == row.fence)
@@ -83,7 +103,7 @@ def is_open(row: Step) -> bool:
 
 def hooked(plan: Plan, rows: Rows) -> list[Step]:
     """The main steps that a rollback has to undo, the one that settled last first."""
-    found = [row for row in done(plan, rows) if plan.undo_of(row.no) is not None]
+    found = [row for row in done(plan, rows) if plan.undo_for(row) is not None]
     return sorted(found, key=lambda row: row.settled or 0, reverse=True)
 
 
@@ -100,12 +120,12 @@ def _is_anothers(row: Step) -> bool:
 
 def _may_act(plan: Plan, row: Step) -> bool:
     """Whether a step can have an effect: a main step, or an element. The owner of elements does nothing itself."""
-    planned = plan.at(row.no)
+    planned = plan.of(row)
     return planned.phase is Phase.MAIN and planned.segment is None
 
 
 def _is_done(plan: Plan, row: Step) -> bool:
-    attempted = plan.at(row.no).definition.compensate_when is CompensateWhen.ATTEMPTED
+    attempted = plan.of(row).definition.compensate_when is CompensateWhen.ATTEMPTED
     unrun = row.fence == 1 and (row.error or "").startswith("NOT_RUN")
     is_owned = row.note is not None and row.note.adopted is not None and row.note.adopted.owned
     return row.state is StepState.SUCCEEDED or is_owned or (attempted and row.fence > 0 and not unrun)
@@ -117,7 +137,7 @@ def _is_unknown(plan: Plan, row: Step) -> bool:
     Its handler completed and its rules did not pass. Or its attempt was closed in flight or lost its lease, and no
     later attempt failed by a report.
     """
-    definition = plan.at(row.no).definition
+    definition = plan.of(row).definition
     harmless = definition.effect is Effect.READ and definition.undo is None
     checked = row.note is not None and row.note.checked is not None
     unknown = checked or (row.error or "").startswith(("IN_DOUBT", "LEASE_EXPIRED"))
@@ -132,13 +152,13 @@ def _counters_are_counts(plan: Plan, run: Run, rows: Rows, inbox: Collection[str
         sum(row.no < size and row.state not in STEP_TERMINAL for row in found),
         sum(row.state in STEP_MOVING for row in found),
         sum(row.worker is not None for row in found),
-        sum(plan.at(row.no).phase is Phase.UNDO and row.state not in STEP_TERMINAL for row in found),
+        sum(plan.of(row).phase is Phase.UNDO and row.state not in STEP_TERMINAL for row in found),
         len(inbox),
     )
     kept = (run.open, run.moving, run.leased, run.undoing, run.inbox)
     must(counted == kept, name, "open, moving, leased, undoing, inbox of {} are {}, not {}", run.id, counted, kept)
     failed = sum(
-        row.no < size and row.state is StepState.FAILED and plan.at(row.no).on_failure is OnFailure.CONTINUE
+        row.no < size and row.state is StepState.FAILED and plan.of(row).on_failure is OnFailure.CONTINUE
         for row in found
     )
     right = run.failed == failed if run.state in BEFORE_STOPPING else run.failed <= failed
@@ -185,7 +205,7 @@ def _cause_to_progress(plan: Plan, run: Run, rows: Rows) -> None:
 
 def _row_is_sound(plan: Plan, row: Step) -> None:
     """I10, and the shape of a lease."""
-    retry, leased, limits, shape = plan.at(row.no).retry, row.worker is not None, "I10 limits", "leases are whole"
+    retry, leased, limits, shape = plan.of(row).retry, row.worker is not None, "I10 limits", "leases are whole"
     # A retry by a person begins a new budget; what was spent before is no part of it.
     used = row.attempts - (0 if row.note is None else row.note.spent)
     within = 0 <= used <= retry.max_attempts and row.losses <= retry.max_losses
@@ -193,7 +213,7 @@ def _row_is_sound(plan: Plan, row: Step) -> None:
     spent = used == retry.max_attempts or row.losses == retry.max_losses
     must(not (spent and row.state in TO_BE_TRIED), limits, "step {} is {} with nothing left", row.no, row.state)
     must(
-        not is_exhausted(row) or plan.at(row.no).holds,
+        not is_exhausted(row) or plan.of(row).holds,
         limits,
         "step {} holds, and its definition does not say so",
         row.no,
@@ -213,14 +233,14 @@ def _messages_are_delivered(plan: Plan, run: Run, rows: Rows, inbox: Collection[
     if run.state not in (RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED):
         return
     for row in rows.values():
-        if row.state is StepState.AWAITING_EVENT and not plan.at(row.no).sleeps and not _may_refuse(plan, row):
+        if row.state is StepState.AWAITING_EVENT and not plan.of(row).sleeps and not _may_refuse(plan, row):
             event = None if row.note is None else row.note.event
             must(event is not None and event not in inbox, "I6 no lost wake-up", "step {} waits for {}", row.no, event)
 
 
 def _may_refuse(plan: Plan, row: Step) -> bool:
     """Whether a message of the name that it waits for may stay in the inbox: a filter refused it, or it has many."""
-    wait = plan.at(row.no).definition.wait
+    wait = plan.of(row).definition.wait
     if wait is None and row.note is not None:
         wait = row.note.takes
     many = row.note is not None and len(row.note.gathered) >= 100
@@ -246,7 +266,7 @@ def _rollback_is_right(plan: Plan, run: Run, rows: Rows) -> None:
         rest.pop(0)
     pending = [row.state is StepState.PENDING for row in rest]
     must(not rest or (not pending[0] and all(pending[1:])), name, "undo steps are out of order: {}", rest)
-    effects = (plan.at(row.no).definition.effect for row in done(plan, rows) if plan.undo_of(row.no) is None)
+    effects = (plan.of(row).definition.effect for row in done(plan, rows) if plan.undo_for(row) is None)
     whole = all(row.state is StepState.SUCCEEDED for row in undo.values()) and all(e is Effect.READ for e in effects)
     whole = whole and not any(_is_unknown(plan, row) for row in rows.values() if _may_act(plan, row))
     if run.state in RUN_TERMINAL:

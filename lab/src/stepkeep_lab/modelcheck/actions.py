@@ -161,7 +161,7 @@ class Actions:
                 )
 
     def _of_row(self, state: State, row: Step) -> Iterator[Action]:
-        no, name = row.no, self.plan.at(row.no).name
+        no, name = row.no, self.plan.of(row).name
         if row.ready_at is not None and row.ready_at != HELD_BACK and len(state.alive) < WORKERS:
             yield Action(f"claim {name}", By.WORKER, self._claim(no))
             if past_deadline(state, FAR):
@@ -205,7 +205,7 @@ class Actions:
                 yield Action(f"the rollback of {name} leaves something", By.WAIT, partial)
 
     def _reports(self, state: State, row: Step) -> Iterator[Action]:
-        name = self.plan.at(row.no).name
+        name = self.plan.of(row).name
         for outcome in self._outcomes(state, row):
             said = type(outcome).__name__
             event = self.report(row.no, row.fence, outcome)
@@ -214,7 +214,7 @@ class Actions:
                 yield Action(f"{said} {name}, then claim", By.WORKER, event, claimer=self._chained)
 
     def _outcomes(self, state: State, row: Step) -> Iterator[Outcome]:
-        planned = self.plan.at(row.no)
+        planned = self.plan.of(row)
         yield Released()
         if row.state is StepState.VALIDATING or planned.phase is Phase.CHECK:
             yield RulesPassed()
@@ -262,7 +262,7 @@ class Actions:
                 yield "a gate that is not open", self._gate("cyd", True, row.no), none
             if is_exhausted(row):
                 yield "an approval of a step that is no gate", self._gate("cyd", True, row.no), none
-                if self.plan.at(row.no).definition.on_exhausted is OnExhausted.HOLD_REQUIRED:
+                if self.plan.of(row).definition.on_exhausted is OnExhausted.HOLD_REQUIRED:
                     yield "a skip of a step that is required", self._hold(row.no, HoldChoice.SKIP, "cyd"), none
             elif row.no < self.plan.size:
                 choice = HoldChoice.COMPLETE if row.state is StepState.RETRYING else HoldChoice.RETRY

@@ -84,7 +84,7 @@ def _no_child_is_forgotten(plan: Plan, state: State, action: Action, decision: D
     called = {recall.no for recall in decision.recalls}
     told = action.event.no if isinstance(action.event, ChildEnded) else None
     for row in decision.changed:
-        if plan.at(row.no).segment is not None:
+        if plan.of(row).segment is not None:
             continue  # its children are elements, which end with it
         waited = state.rows[row.no].state is StepState.AWAITING_CHILDREN
         stays = row.state is StepState.AWAITING_CHILDREN

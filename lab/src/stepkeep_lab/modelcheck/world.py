@@ -162,7 +162,7 @@ def _spelled(plan: Plan, rows: dict[int, Step], changed: Container[int]) -> dict
 
     Where a step completed among the others matters only if it can be undone.
     """
-    places = sorted(row.settled for row in rows.values() if row.settled and plan.undo_of(row.no) is not None)
+    places = sorted(row.settled for row in rows.values() if row.settled and plan.undo_for(row) is not None)
     ranks = {value: rank for rank, value in enumerate(places, 1)}
     spelled = dict(rows)
     for no, row in rows.items():
@@ -196,9 +196,9 @@ def holds(row: Step, fence: int) -> bool:
 
 def _counts_first_claim(plan: Plan, row: Step) -> bool:
     """Whether it matters that a step was claimed once only: then its handler may never have run."""
-    if plan.at(row.no).phase is not Phase.MAIN or not plan.at(row.no).has_pre:
+    if plan.of(row).phase is not Phase.MAIN or not plan.of(row).has_pre:
         return False
-    return plan.at(row.no).definition.compensate_when is CompensateWhen.ATTEMPTED
+    return plan.of(row).definition.compensate_when is CompensateWhen.ATTEMPTED
 
 
 def _fences(row: Step, counts_first: bool) -> dict[int, int]:
@@ -211,9 +211,9 @@ def _fences(row: Step, counts_first: bool) -> dict[int, int]:
 
 def _is_unknown(plan: Plan, row: Step) -> bool:
     """Whether the last error of a step decides how a rollback ends; no other error decides anything."""
-    if plan.at(row.no).phase is not Phase.MAIN or row.state is StepState.SUCCEEDED or not is_effect_unknown(row.error):
+    if plan.of(row).phase is not Phase.MAIN or row.state is StepState.SUCCEEDED or not is_effect_unknown(row.error):
         return False
-    definition = plan.at(row.no).definition
+    definition = plan.of(row).definition
     is_undone = definition.compensate_when is CompensateWhen.ATTEMPTED and definition.undo is not None
     return not is_undone and (definition.undo is not None or definition.effect is not Effect.READ)
 

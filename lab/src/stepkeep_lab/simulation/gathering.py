@@ -66,7 +66,7 @@ def missed(plan: Plan, rows: Iterable[Step], inbox: Sequence[Message]) -> Iterat
 def wrongly_taken(plan: Plan, row: Step, taken: Sequence[Message]) -> Iterator[str]:
     """What is wrong with the messages that a `wait:` step took, in the order of their arrival. An adopted step took
     its messages in the run that it comes from."""
-    wait = plan.at(row.no).definition.wait
+    wait = plan.of(row).definition.wait
     if wait is None or wait.sleeps is True:
         return
     if is_adopted(row):
@@ -97,7 +97,7 @@ def wrongly_taken(plan: Plan, row: Step, taken: Sequence[Message]) -> Iterator[s
 
 def wait_of(plan: Plan, row: Step) -> Wait | None:
     """What a waiting step takes: as its definition says, or as its handler asked."""
-    wait, note = plan.at(row.no).definition.wait, row.note
+    wait, note = plan.of(row).definition.wait, row.note
     if wait is not None or note is None or note.event is None:
         return wait
     return note.takes or Wait(event=note.event)

@@ -238,7 +238,7 @@ class Verdict:
             # One of several decisions about the gate, or about what several rules hold: the journal keeps all.
             self._must(self._is_journaled(record, run), f"{title}, and the journal lacks it")
             return
-        if plan.at(step.no).definition.completion is Completion.MANUAL and "decision" in record:
+        if plan.of(step).definition.completion is Completion.MANUAL and "decision" in record:
             return
         if "decision" in record and kept.get("decision") != record["decision"]:
             # A later decision about the same step takes its place in the row; the journal keeps both.
@@ -369,7 +369,7 @@ class Verdict:
         for (_, run_id), rows in self._tables.steps.items():
             plan = self._plan(run_id)
             for row in rows.values():
-                planned = plan.at(row.no)
+                planned = plan.of(row)
                 if (
                     planned.phase is Phase.MAIN
                     and planned.definition.transactional

@@ -178,7 +178,7 @@ class LoopPool:
                     activate(job.span)
                 answer = await job.prepared.executor.run(job)
                 end_copy(self._pid)
-                ours = job.prepared.spec is None
+                ours = job.prepared.spec is None or job.prepared.is_flow
                 category = job.prepared.default_category
                 outcome = results.outcome_of_return(
                     answer, job.context, self._result_limit, may_be_outcome=ours, otherwise=category

@@ -254,7 +254,7 @@ class RemoteTransactor(Transactor):
                     tenant=self._tenant,
                     run_id=step.run_id,
                     step=step,
-                    planned=plan.at(step.no),
+                    planned=plan.of(step),
                     plan=plan,
                     claimed_at=one["claimed_at"],
                     run_due_at=one["run_due_at"],

@@ -1,0 +1,173 @@
+"""Follows flows: which calls they make, and what the ends of calls make necessary for them.
+
+What a flow calls is not in its definition. The cause of each growth tells it, and the steps of calls are judged by
+that. The judge runs no flow, so that it takes any call as possible. `reenact.py` calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from stepkeep.conformance.contract import Contract, Place, StepRule
+from stepkeep.conformance.line import Line
+from stepkeep.conformance.report import Code, quoted
+
+Problem = tuple[Code, str]
+
+ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
+RETRY = {
+    "max_attempts": 3,
+    "max_losses": 3,
+    "backoff": "exponential",
+    "initial": 1_000_000,
+    "factor": 2.0,
+    "max": 30_000_000,
+    "jitter": 0.0,
+    "on": ["agent", "external", "timeout", "transient", "unknown"],
+}
+"""The policy of a step that states none; a template has what differs from it."""
+UNDO_RETRY = RETRY | {"max_attempts": 2, "max": 10_000_000}
+DEFAULTS = {"on_failure": "abort", "effect": "read", "compensate_when": "succeeded", "completion": "auto"}
+
+
+class Flow:
+    """What the log has shown of the calls of one flow."""
+
+    def __init__(self) -> None:
+        self.planned = self.settled = self.settled_at_claim = 0
+        self.recorded = 0
+        self.deadline: int | None = None
+        self.is_suspended = False
+        self.entry = (0, 0)
+        """The last entry in which a call was planned, and the place of its first call."""
+
+
+class Flows:
+    """The flows of one run, by number. `derives`: a dialect's log hides hops of the flow itself."""
+
+    def __init__(self, contract: Contract, *, derives: bool) -> None:
+        self._contract, self._derives = contract, derives
+        self.flows = {
+            no: Flow()
+            for no, place in contract.places.items()
+            if place.phase == "main" and place.rule is not None and place.rule.is_flow
+        }
+        self.due: set[int] = set()
+
+    def owner_of(self, place: Place) -> Flow | None:
+        """The flow that made this call; None if it is no call."""
+        return self.flows.get(-1 if place.owner is None or place.phase != "main" else place.owner)
+
+    # -- the flow itself -----------------------------------------------------------------------------------------------
+    def moved(self, place: Place, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+        """A hop of the flow's own step."""
+        flow = self.flows.get(place.no)
+        if flow is None or place.phase != "main":
+            return
+        if line.trigger == "claimed":
+            flow.settled_at_claim = flow.settled
+        elif line.trigger == "children_started":
+            yield from self._suspended(place, flow, line, asked)
+        elif line.trigger == "children_settled" and not self._derives and flow.settled <= flow.settled_at_claim:
+            yield Code.CAUSE, "it goes on, but none of its calls has settled since it was claimed"
+        elif line.trigger == "completed" and flow.settled < flow.planned:
+            yield Code.OUTCOME, f"it returns, but {flow.planned - flow.settled} of its calls have not settled"
+        elif line.trigger.startswith("deadline_"):
+            yield from self._late(flow, line)
+
+    def _suspended(self, place: Place, flow: Flow, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+        rule = None if place.rule is None else place.rule.growth
+        if rule is not None and rule.deadline is not None and flow.deadline is None:
+            flow.deadline = line.at + rule.deadline
+        if line.due_at != flow.deadline:
+            yield Code.TIMER, f"metadata.due_at is {line.due_at}, expected {flow.deadline}: the deadline of its calls"
+        flow.recorded += len(_calls(place.name, asked))
+        self.due.add(place.no)
+
+    def _late(self, flow: Flow, line: Line) -> Iterator[Problem]:
+        if not self._derives and (flow.deadline is None or line.at < flow.deadline):
+            yield Code.TIMER, f"its deadline passes at {line.at}, but it is at {flow.deadline}"
+
+    # -- its calls -----------------------------------------------------------------------------------------------------
+    def plan(self, place: Place, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+        """A call is planned: its cause says what it is."""
+        assert place.owner is not None
+        flow, owner = self.flows[place.owner], self._contract.places[place.owner]
+        growth = None if owner.rule is None else owner.rule.growth
+        if place.index != flow.planned:
+            yield Code.CREATION, f"it is planned where {flow.planned} is next by the order of calls"
+        if growth is not None and flow.planned >= growth.max:
+            yield Code.POLICY, f"it is planned, but the definition allows {growth.max} calls"
+        told = _calls(owner.name, asked)
+        first = flow.recorded - len(told) if not self._derives else self._first(flow, line, place)
+        at = (place.index or 0) - first
+        rule = _rule(told[at]) if 0 <= at < len(told) else None
+        if rule is None:
+            yield Code.CAUSE, "it is planned, but its cause does not say what was called: metadata.detail.plan_grown"
+        else:
+            self._contract.places.learn_call(place, rule)
+        flow.planned += 1
+
+    def _first(self, flow: Flow, line: Line, place: Place) -> int:
+        """The place of the first call of this entry, where a dialect hides that the flow was suspended."""
+        if flow.entry[0] != line.seq:
+            flow.entry = (line.seq, place.index or 0)
+        return flow.entry[1]
+
+    def ended(self, place: Place) -> None:
+        """A call has settled."""
+        flow = self.owner_of(place)
+        if flow is not None and place.owner is not None:
+            flow.settled += 1
+            self.due.add(place.owner)
+
+    def cancels(self, place: Place, line: Line, owner_state: str) -> bool:
+        """Whether a call is cancelled because its flow ran out of time, or has ended."""
+        flow = self.owner_of(place)
+        if flow is None:
+            return False
+        is_late = flow.deadline is not None and line.at >= flow.deadline
+        return is_late or owner_state in ENDED
+
+    def entry_ended(self, states: Mapping[int, Any]) -> Iterator[Problem]:
+        """The end of a call wakes a suspended flow in the same entry, and a suspended flow has something to await."""
+        for number in sorted(self.due):
+            flow, step = self.flows[number], states.get(number)
+            name = quoted(self._contract.places[number].name)
+            if flow.recorded > flow.planned:
+                yield Code.DEFINITION, f"step {name} made {flow.recorded} calls, and {flow.planned} are planned"
+            if step is None or step.state != "awaiting_children":
+                flow.is_suspended = False
+                continue
+            if flow.settled == flow.planned:
+                yield Code.STUCK, f"step {name} is suspended, and all its calls have settled: nothing wakes it"
+            elif flow.is_suspended:
+                yield Code.OUTCOME, f"step {name} must go on here: one of its calls has settled"
+            flow.is_suspended = True
+        self.due.clear()
+
+
+def _calls(name: str, asked: Mapping[str, Any]) -> list[Any]:
+    """The calls that a cause tells of."""
+    told = asked.get("plan_grown")
+    record = told.get(name) if isinstance(told, dict) else None
+    calls = record.get("calls") if isinstance(record, dict) else None
+    return calls if isinstance(calls, list) else []
+
+
+def _rule(told: Any) -> StepRule | None:
+    """The step of a call, from the template in its record; None if there is none."""
+    template = told.get("step") if isinstance(told, dict) else None
+    if not isinstance(template, dict):
+        return None
+    try:
+        found = DEFAULTS | template | {"retry": RETRY | template.get("retry", {})}
+        if (undo := template.get("undo")) is not None:
+            retry = RETRY | undo["retry"] if "retry" in undo else UNDO_RETRY
+            found["undo"] = undo | {"retry": retry}
+        return msgspec.json.decode(msgspec.json.encode(found), type=StepRule)
+    except (TypeError, KeyError, msgspec.MsgspecError):
+        return None

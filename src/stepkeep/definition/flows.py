@@ -1,0 +1,90 @@
+"""`@flow`: a workflow that is written as one coroutine, whose calls are the steps of its runs.
+
+The decorator registers the function as a handler and makes a workflow of one step of it. It calls nothing; workers run
+the function, and `worker/flows` has the context that it is given.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, overload
+
+from stepkeep.definition import arguments
+from stepkeep.definition.handlers import registry_of, step
+from stepkeep.definition.python import Workflow
+from stepkeep.definition.registry import Function, Registry
+from stepkeep.definition.retry import Duration, Retry
+from stepkeep.errors import InvalidInput
+
+MAX_CALLS = 1_000
+
+
+class FlowWorkflow(Workflow):
+    """A workflow whose only step is a flow. `function` is the coroutine function itself."""
+
+    def __init__(self, name: str, function: Function, **head: Any) -> None:
+        super().__init__(name, **head)
+        self.function = function
+
+
+@overload
+def flow(function: Function, /) -> FlowWorkflow: ...
+
+
+@overload
+def flow(
+    name: str | None = None,
+    /,
+    *,
+    version: int = 1,
+    max_calls: int = MAX_CALLS,
+    deadline: Duration | None = None,
+    timeout: Duration | None = None,
+    retry: Retry | None = None,
+    registry: Registry | None = None,
+    **head: Any,
+) -> Callable[[Function], FlowWorkflow]: ...
+
+
+def flow(
+    target: Function | str | None = None,
+    /,
+    *,
+    version: int = 1,
+    max_calls: int = MAX_CALLS,
+    deadline: Duration | None = None,
+    timeout: Duration | None = None,
+    retry: Retry | None = None,
+    registry: Registry | None = None,
+    **head: Any,
+) -> Any:
+    """Make a workflow of an `async def` function: each call of its context is a step of the run.
+
+    The function is run again from its start after each suspension, and is given what is recorded: it must make the same
+    calls again. What it does besides calls must depend on its arguments and on results of calls alone. `max_calls`
+    bounds how many calls it makes, `deadline` the time for all of them. `timeout` and `retry` are those of the function
+    itself, between two suspensions. The other words are those of a Workflow, such as `on_failure` and `input`.
+
+    >>> @step("orders.charge")
+    ... def charge(order: str) -> str: ...
+    >>> @flow
+    ... async def buy(ctx, order: str) -> str:
+    ...     return await ctx.step(charge, order)
+    >>> buy.name, buy.definition().steps[0].growth.max
+    ('buy', 1000)
+    """
+    into = registry_of(registry)
+
+    def decorate(function: Function) -> FlowWorkflow:
+        if not inspect.iscoroutinefunction(function):
+            raise InvalidInput(f"flow takes an `async def` function, not {arguments.shown(function)}.")
+        name = target if isinstance(target, str) else function.__name__
+        step(name, registry=into)(function)
+        made = FlowWorkflow(name, function, version=version, registry=into, **head)
+        block = {"max_calls": max_calls} | ({} if deadline is None else {"deadline": deadline})
+        options: dict[str, Any] = {"timeout": timeout, "retry": retry}
+        made.step(name, function, flow=block, **{key: one for key, one in options.items() if one is not None})
+        return made
+
+    return decorate(target) if callable(target) else decorate

@@ -1,0 +1,81 @@
+"""Runs flows: starts or goes on with the coroutine, and returns what it came to, or that it awaits calls.
+
+It runs on the handlers' loop without waiting for anything: a flow that awaits a call is suspended. The worker keeps the
+suspended coroutine on the job, and may give it back with the next claim; otherwise it is replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.kernel.outcomes import Outcome, Suspended
+from stepkeep.kernel.plan import PlannedStep
+from stepkeep.safe_text import is_a, type_name
+from stepkeep.worker.answers import WaitFor
+from stepkeep.worker.classify import BindingError
+from stepkeep.worker.executor import Job, PoolKind
+from stepkeep.worker.executors.python import PythonExecutor, check_fit, make_call
+from stepkeep.worker.flows.calls import Templates
+from stepkeep.worker.flows.context import FlowContext
+from stepkeep.worker.flows.loop import refusal
+from stepkeep.worker.flows.replay import Flow, code_of
+
+
+def _plain(answer: Any) -> Any:
+    """What a flow returned, if that is a value: records of the engine and waits are for its worker alone."""
+    if is_a(answer, WaitFor, Outcome):
+        raise refusal(f"returned {type_name(answer)}. Return a value; write `await ctx.wait_for(...)` to wait")
+    return answer
+
+
+class FlowExecutor:
+    """Runs the steps whose handler is a flow."""
+
+    def __init__(self, registry: Registry, shared: Mapping[str, Any] | None = None) -> None:
+        self._python, self._shared = PythonExecutor(registry, shared), shared
+        self._templates = Templates(registry)
+
+    def spec(self, planned: PlannedStep) -> HandlerSpec:
+        spec = self._python.spec(planned)
+        if spec.runs_in != "async" or not spec.signature.takes_context:
+            raise BindingError(f"handler {spec.name} is no flow: write `async def {spec.name}(ctx, ...)`.")
+        return spec
+
+    def pool(self, planned: PlannedStep) -> PoolKind:
+        return PoolKind.LOOP
+
+    async def run(self, job: Job) -> Any:
+        """What the function returned, or Suspended. Raises what it raised."""
+        flow, planned = job.flow, job.claim.planned
+        assert planned.segment is not None
+        job.flow = None
+        if flow is None:
+            flow = self._start(job)
+        flow.feed(job.recorded, planned.segment.first)
+        if flow.is_done:
+            return _plain(flow.result())
+        job.asked = tuple(flow.new_calls())
+        job.flow = flow
+        return Suspended(seen=flow.fed, code=flow.code)
+
+    def _start(self, job: Job) -> Flow:
+        """Start the coroutine; what it is given first are the ends of calls that are on record."""
+        claim, spec = job.claim, self.spec(job.claim.planned)
+        note = claim.step.note
+        grown = None if note is None else note.grown
+        flow = Flow(claim.planned.name, code_of(spec.function), job.known, None if grown is None else grown.code)
+        context = job.make_context(self._shared, FlowContext)
+        assert isinstance(context, FlowContext)
+        context.bind(flow, self._templates)
+
+        def make() -> Coroutine[Any, Any, Any]:
+            inputs = job.prepared.render(job)
+            check_fit(spec, inputs)
+            args, kwargs = spec.signature.arguments(context, inputs)
+            made: Coroutine[Any, Any, Any] = make_call(spec.function, args, kwargs, context)
+            return made
+
+        flow.start(make)
+        return flow

@@ -1,0 +1,158 @@
+"""Calls of a flow as values: what is recorded of each, what a new one asks for, and the template of its step.
+
+A template comes from the front end of all definitions, so that it has the same checks and defaults. `context.py` makes
+calls, `replay.py` compares them; nothing here runs one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from stepkeep.definition.handlers import name_of
+from stepkeep.definition.python import Workflow
+from stepkeep.definition.registry import Function, Registry
+from stepkeep.errors import InvalidInput
+from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.outcomes import NewCall
+from stepkeep.kernel.plan import queue_specs, written_template
+from stepkeep.kernel.rows import Called, Step
+from stepkeep.kernel.states import STEP_TERMINAL, Category, StepState
+from stepkeep.worker.answers import StepError
+
+_sorted = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder().decode
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """A call that the run has on record. `settled` orders the ends of calls; None: it has not ended."""
+
+    no: int
+    call: Called
+    state: StepState
+    settled: int | None
+    category: Category | None = None
+    error: str | None = None
+    output: bytes | None = None
+
+    @classmethod
+    def of(cls, step: Step, output: bytes | None) -> Recorded:
+        assert step.note is not None
+        assert step.note.call is not None
+        settled = step.settled if step.state in STEP_TERMINAL else None
+        return cls(step.no, step.note.call, step.state, settled, step.category, step.error, output)
+
+
+class Template(msgspec.Struct, frozen=True):
+    """What a call asks for: the written template of its step, and the queues of the step and of its undo."""
+
+    step: str
+    queue: QueueSpec | None
+    undo_queue: QueueSpec | None
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A call as the flow makes it."""
+
+    kind: str
+    name: str
+    arguments: bytes
+    template: Template
+    digest: str
+
+    @property
+    def title(self) -> str:
+        return title_of(self.kind, self.name, self.digest)
+
+    def is_same(self, recorded: Called) -> bool:
+        return (self.kind, self.name, self.digest) == (recorded.kind, recorded.name, recorded.digest)
+
+    def new(self, queue: int, undo_queue: int) -> NewCall:
+        """The call as it is reported, with the numbers of its queues."""
+        return NewCall(
+            kind=self.kind,
+            name=self.name,
+            digest=self.digest,
+            arguments=self.arguments,
+            step=self.template.step,
+            queue=queue,
+            undo_queue=undo_queue,
+        )
+
+
+def title_of(kind: str, name: str, digest: str) -> str:
+    return f"{kind} {name} ({digest[:8]})"
+
+
+def digest_of(arguments: bytes) -> str:
+    """The digest by which a replay recognises the arguments of a call."""
+    return hashlib.sha256(_sorted(_decode(arguments))).hexdigest()[:32]
+
+
+class CallFailed(StepError):
+    """A call of a flow has failed for good. A flow that does not catch it fails for the same reason.
+
+    `call` is what was called, `category` and `error` are those of its step.
+    """
+
+    def __init__(self, call: str, error: str, category: Category) -> None:
+        super().__init__(f"{call} failed: {error}", category=category, final=True)
+        self.call, self.error = call, error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CallFailed, (self.call, self.error, self.category)
+
+
+class NonDeterministic(StepError):
+    """A flow does not make the calls again that its run has on record. `recorded` and `replayed` are both lists."""
+
+    def __init__(self, said: str, recorded: tuple[str, ...] = (), replayed: tuple[str, ...] = ()) -> None:
+        super().__init__(said, category=Category.VALIDATION, final=True)
+        self.recorded, self.replayed = recorded, replayed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NonDeterministic, (str(self), self.recorded, self.replayed)
+
+
+class Templates:
+    """The templates of calls that this process has used."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._known: dict[tuple[str, str, str], Template] = {}
+
+    def of_handler(self, owner: str, function: Function | str, options: Mapping[str, Any]) -> Template:
+        """The template of a step with this handler. `owner` is the name of the flow's own step."""
+        name = function if isinstance(function, str) else self.handler_name(function)
+        key = (owner, name, repr(sorted(options.items())) if options else "")
+        found = self._known.get(key)
+        if found is None:
+            made = Workflow("call", registry=self._registry)
+            made.step(owner, name, **options)
+            found = self._known[key] = self._template(made)
+        return found
+
+    def parameters(self, name: str) -> tuple[str, ...]:
+        """The names of the parameters of a handler; none if this process does not know it."""
+        known = self._registry.get(name)
+        return () if known is None else known.signature.names
+
+    def handler_name(self, function: Function) -> str:
+        """The name of a handler, which every worker of this flow must know before the flow has run there."""
+        known = self._registry.of(function)
+        if known is None:
+            named = getattr(function, "__name__", type(function).__name__)
+            raise InvalidInput(
+                f"ctx.step: {named} is no handler. Decorate it with @stepkeep.step, so that every worker that loads "
+                "this module knows it."
+            )
+        return name_of(function, self._registry)
+
+    @staticmethod
+    def _template(made: Workflow) -> Template:
+        definition = made.definition()
+        main, undo, _ = queue_specs(definition)
+        return Template(written_template(definition.steps[0]), main, undo)

@@ -1,0 +1,51 @@
+"""The queues of the calls of flows: their numbers, which are made where no definition has asked for them before.
+
+`attempts` asks for them before it reports new calls. It runs on the worker's loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from msgspec.structs import replace
+
+from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.outcomes import NewCall, Suspended
+from stepkeep.kernel.plan import NO_QUEUE
+from stepkeep.store.protocol import Store
+from stepkeep.worker.flows.calls import Call
+
+
+class CallQueues:
+    """The numbers of queues of one tenant. `changed` is awaited after new queues were made."""
+
+    def __init__(self, store: Store, tenant: str, changed: Callable[[], Awaitable[None]]) -> None:
+        self._store, self._tenant, self._changed = store, tenant, changed
+        self._known: dict[QueueSpec | None, int] = {None: NO_QUEUE}
+
+    def resolved(self, outcome: Suspended, asked: tuple[Call, ...]) -> Suspended | None:
+        """The report with its new calls; None if a queue is not known here."""
+        known, calls = self._known, list[NewCall]()
+        for call in asked:
+            template = call.template
+            if template.queue not in known or template.undo_queue not in known:
+                return None
+            calls.append(call.new(known[template.queue], known[template.undo_queue]))
+        return replace(outcome, calls=tuple(calls))
+
+    async def resolve(self, outcome: Suspended, asked: tuple[Call, ...]) -> Suspended:
+        """The same; reads the queues, and makes those that do not exist."""
+        await self._read()
+        wanted = {spec for call in asked for spec in (call.template.queue, call.template.undo_queue)}
+        missing = [spec for spec in wanted if spec is not None and spec not in self._known]
+        for spec in missing:
+            await self._store.add_queue(self._tenant, spec)
+        if missing:
+            await self._read()
+        await self._changed()
+        found = self.resolved(outcome, asked)
+        assert found is not None
+        return found
+
+    async def _read(self) -> None:
+        self._known |= {spec: number for number, spec in await self._store.list_queues(self._tenant)}

@@ -1,0 +1,153 @@
+"""One flow under way: its coroutine, the calls that it has made, and what they came to.
+
+The first attempt starts the coroutine. Every attempt feeds it the ends of calls, in the order in which they were
+recorded and one at a time, so that a replay takes the same way. What is new becomes a report. It reads no database.
+`executors/flow.py` calls it on the handlers' loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Coroutine, Sequence
+from types import CodeType
+from typing import Any
+
+import msgspec
+
+from stepkeep.kernel.rows import Called
+from stepkeep.kernel.states import Category, StepState
+from stepkeep.worker.flows.calls import Call, CallFailed, NonDeterministic, Recorded, title_of
+from stepkeep.worker.flows.loop import FlowLoop, refusal
+
+SHOWN_CALLS = 20
+"""How many calls of each list the error of a flow that is not deterministic names."""
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Flow:
+    """The coroutine of one flow with everything that it has been given."""
+
+    def __init__(self, name: str, code: str, recorded: Sequence[Recorded], recorded_code: str | None) -> None:
+        self.name, self.code = name, code
+        self._loop = FlowLoop()  # type: ignore[abstract]
+        self._calls: list[Call] = []
+        self._futures: list[asyncio.Future[Any]] = []
+        self._known: list[Called] = [one.call for one in recorded]
+        self._recorded_code = recorded_code
+        self._task: asyncio.Task[Any] | None = None
+        self._mismatch: NonDeterministic | None = None
+        self._reported = len(recorded)
+        self.fed = 0
+        """How many ends of calls it has been given."""
+
+    def start(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Start the coroutine, and run it until it awaits a call."""
+        self._task = self._loop.create_task(make())
+        self._run()
+
+    def feed(self, ends: Sequence[Recorded], first: int) -> None:
+        """Give it the ends of calls. `first` is the number of its first call."""
+        for end in sorted(ends, key=lambda one: one.settled or 0):
+            place = end.no - first
+            if place >= len(self._futures):
+                self._found_mismatch()
+            future = self._futures[place]
+            if not future.done():
+                _settle(future, end)
+            self.fed += 1
+            self._run()
+        if len(self._calls) < len(self._known):
+            self._found_mismatch()
+
+    def call(self, call: Call) -> asyncio.Future[Any]:
+        """The flow makes a call: one that is recorded at this place, or a new one."""
+        place = len(self._calls)
+        self._calls.append(call)
+        if place < len(self._known) and not call.is_same(self._known[place]):
+            self._found_mismatch()
+        future = self._loop.create_future()
+        self._futures.append(future)
+        return future
+
+    @property
+    def open(self) -> int:
+        """How many of its calls it has no end of."""
+        return len(self._calls) - self.fed
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its function has ended and all its calls have."""
+        return self._task is not None and self._task.done() and self.open == 0
+
+    def result(self) -> Any:
+        """What the function returned; raises what it raised."""
+        assert self._task is not None
+        return self._task.result()
+
+    def new_calls(self) -> list[Call]:
+        """The calls that are not on record, each once."""
+        new, self._reported = self._calls[self._reported :], len(self._calls)
+        if not self.open and not new:
+            raise refusal("awaits something that is no call of its context, and nothing would wake it")
+        return new
+
+    def close(self) -> None:
+        """Drop it: whatever it awaits is not given to it any more."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            self._mismatch = NonDeterministic("the flow was dropped")
+
+    def _run(self) -> None:
+        self._loop.run_ready()
+        if self._mismatch is not None:
+            # The function may have caught it: it must not go on from a call that was never made.
+            raise self._mismatch
+
+    def _found_mismatch(self) -> None:
+        recorded = tuple(title_of(one.kind, one.name, one.digest) for one in self._known)
+        replayed = tuple(one.title for one in self._calls)
+        differs = next(
+            (place for place, (one, other) in enumerate(zip(recorded, replayed, strict=False)) if one != other),
+            min(len(recorded), len(replayed)),
+        )
+        said = (
+            f"the flow {self.name} is not deterministic: its call {differs} is "
+            f"{_shown(replayed, differs)}, and on record is {_shown(recorded, differs)}. "
+            f"Recorded by code {self._recorded_code or 'unknown'}: {_listed(recorded)}. "
+            f"Replayed by code {self.code}: {_listed(replayed)}."
+        )
+        self._mismatch = NonDeterministic(said, recorded, replayed)
+        raise self._mismatch
+
+
+def _settle(future: asyncio.Future[Any], end: Recorded) -> None:
+    if end.state is StepState.SUCCEEDED:
+        future.set_result(None if end.output is None else _decode(end.output))
+    elif end.state is StepState.SKIPPED and end.category is None:
+        future.set_result(None)
+    else:
+        said = end.error or str(end.state)
+        future.set_exception(CallFailed(end.call.name, said, end.category or Category.UNKNOWN))
+
+
+def _shown(titles: tuple[str, ...], place: int) -> str:
+    return titles[place] if place < len(titles) else "none"
+
+
+def _listed(titles: tuple[str, ...]) -> str:
+    more = len(titles) - SHOWN_CALLS
+    return ", ".join(titles[:SHOWN_CALLS]) + (f" and {more} more" if more > 0 else "") or "none"
+
+
+def code_of(function: Callable[..., Any]) -> str:
+    """A short digest of the code of a function, by which two versions of it are told apart."""
+    code = getattr(function, "__code__", None)
+    return hashlib.sha256(_code_text(code)).hexdigest()[:12] if isinstance(code, CodeType) else "unknown"
+
+
+def _code_text(code: CodeType) -> bytes:
+    parts = [code.co_code, repr(code.co_names).encode()]
+    parts += [_code_text(one) if isinstance(one, CodeType) else repr(one).encode() for one in code.co_consts]
+    return b"\x00".join(parts)

@@ -1,0 +1,90 @@
+"""A worker in a process of its own that is killed after a commit: `python flows_process.py URL RUN COMMITS LEDGER`.
+
+It holds the flow of the tests, so that the tests and their processes have the same one.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import stepkeep as sk
+from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.connect import connect
+from stepkeep.worker.loop import Worker
+from stepkeep.worker.settings import Settings
+
+registry = sk.Registry()
+ledger = Path(os.devnull)
+PATIENT = sk.Retry(max_attempts=10, max_losses=10)
+
+
+def note(ctx: sk.Context, said: str) -> None:
+    with ledger.open("a") as file:
+        file.write(f"{ctx.idempotency_key} {said}\n")
+
+
+@sk.step("buy.reserve", retry=PATIENT, registry=registry)
+async def reserve(ctx: sk.Context, item: str) -> dict[str, str]:
+    note(ctx, f"reserve {item}")
+    return {"item": item}
+
+
+@sk.step("buy.release", registry=registry)
+async def release(ctx: sk.Context, item: str) -> None:
+    note(ctx, f"release {item}")
+
+
+@sk.step("buy.charge", undo=release, retry=PATIENT, registry=registry)
+async def charge(ctx: sk.Context, item: str, cents: int) -> dict[str, Any]:
+    note(ctx, f"charge {item}")
+    if cents < 0:
+        raise sk.fail("less than nothing")
+    return {"item": item, "cents": cents}
+
+
+@sk.flow("buy", retry=PATIENT, registry=registry)
+async def buy(ctx: Any, items: list[str]) -> int:
+    """Reserve all at once, then charge one after the other."""
+    reserved = await asyncio.gather(*(ctx.step(reserve, item) for item in items))
+    total = 0
+    for place, one in enumerate(reserved):
+        paid = await ctx.step(charge, one["item"], cents=place + 1)
+        total += paid["cents"]
+    return total
+
+
+class Mortal(Transactor):
+    """Kills its process after so many commits."""
+
+    left = 0
+
+    def _committed(self, *given: Any) -> None:
+        super()._committed(*given)
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), 9)
+
+
+async def main(url: str, run_id: str, commits: int) -> None:
+    store = connect(url)
+    await store.open()
+    try:
+        settings = Settings(sweep_seconds=0.05, idle_poll_seconds=0.05, rare_poll_seconds=0.1, lease_us=400_000)
+        transactor = Mortal(store)
+        transactor.left = commits
+
+        async def is_over() -> bool:
+            found = await store.read_run("default", run_id)
+            return found is not None and found.run.state in RUN_TERMINAL
+
+        await Worker(transactor, registry, app="mortal", settings=settings).run_until(is_over)
+    finally:
+        await store.close()
+
+
+if __name__ == "__main__":
+    ledger = Path(sys.argv[4])
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

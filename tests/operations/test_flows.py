@@ -1,0 +1,224 @@
+"""Flows as code on both databases, with real workers: what they come to, and what the judge says of them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stepkeep as sk
+from tests.operations.flows_process import buy
+from tests.suites import short_and_all
+
+undone: list[str] = []
+
+
+@sk.step("flows.double")
+def double(n: int) -> int:
+    return 2 * n
+
+
+@sk.step("flows.undouble")
+def undouble(output: int = 0) -> None:
+    undone.append("double")
+
+
+@sk.step("flows.join")
+async def join(parts: list[Any], between: str = "-") -> str:
+    return between.join(map(str, parts))
+
+
+@sk.step("flows.refuse")
+def refuse(why: str) -> None:
+    raise sk.fail(why, category="conflict")
+
+
+@sk.step("flows.book")
+def book(room: str) -> dict[str, str]:
+    return {"room": room}
+
+
+@sk.step("flows.unbook")
+def unbook(room: str) -> None:
+    undone.append(room)
+
+
+def run(database_url: str, flow: sk.Workflow, given: Any = None) -> sk.Result:
+    """The result of a run, whose record every judge accepts."""
+    with sk.Engine(database_url) as engine:
+        result = engine.run(flow, {} if given is None else given, check=False)
+        certificate = engine.certify(result.id)
+        assert certificate.ok, [certificate.canonical, *((one.dialect, one.findings) for one in certificate.dialects)]
+        return result
+
+
+def test_each_call_of_a_flow_is_a_step(database_url: str) -> None:
+    @sk.flow
+    async def totals(ctx: Any, numbers: list[int]) -> str:
+        found = [await ctx.step(double, number) for number in numbers if number % 2]
+        found += await asyncio.gather(*(ctx.step(double, n=number) for number in numbers))
+        text: str = await ctx.step(join, found, between="+")
+        return text
+
+    result = run(database_url, totals, {"numbers": [1, 2, 3]})
+    assert result.output == "2+6+2+4+6"
+    with sk.Engine(database_url) as engine:
+        steps = engine.show(result.id)["steps"]
+    assert [(step["name"], step["state"]) for step in steps] == [
+        ("totals", "succeeded"),
+        *((f"totals[{place}]", "succeeded") for place in range(6)),
+    ]
+    assert [step["call"] for step in steps] == [None, *["flows.double"] * 5, "flows.join"]
+    assert steps[0]["attempts"] == 1
+
+
+def test_a_failure_of_a_call_is_an_exception_of_the_flow(database_url: str) -> None:
+    @sk.flow
+    async def careful(ctx: Any, why: str) -> dict[str, str]:
+        try:
+            await ctx.step(refuse, why)
+        except sk.CallFailed as problem:
+            return {"error": problem.error, "category": str(problem.category), "call": problem.call}
+        return {}
+
+    result = run(database_url, careful, {"why": "no such account"})
+    assert (result.state, result.output) == (
+        "succeeded",
+        {"error": "no such account", "category": "conflict", "call": "flows.refuse"},
+    )
+
+
+def test_a_flow_that_does_not_catch_a_failure_fails_for_the_same_reason(database_url: str) -> None:
+    @sk.flow
+    async def careless(ctx: Any) -> None:
+        await asyncio.gather(ctx.step(double, 1), ctx.step(refuse, "no"))
+
+    result = run(database_url, careless)
+    assert (result.state, result.error) == ("failed", "flows.refuse failed: no")
+
+
+def test_a_rollback_undoes_the_calls_of_a_flow_last_completed_first(database_url: str) -> None:
+    @sk.flow(on_failure="compensate")
+    async def trip(ctx: Any) -> None:
+        first = await ctx.options(undo=unbook).step(book, "101")
+        await ctx.options(undo=unbook).step(book, f"{first['room']}b")
+        await ctx.step(refuse, "full")
+
+    undone.clear()
+    assert run(database_url, trip).state == "rolled_back"
+    assert undone == ["101b", "101"]
+
+
+def test_a_flow_that_makes_other_calls_than_recorded_fails_and_names_both_lists(database_url: str) -> None:
+    turns = iter(range(100))
+
+    @sk.flow
+    async def fickle(ctx: Any) -> None:
+        await ctx.step(double, next(turns))
+        await ctx.step(double, 1)
+
+    from stepkeep.worker.flows import keeper
+
+    kept = keeper.MOST_KEPT
+    try:
+        keeper.FlowKeeper.__init__.__defaults__ = (0,)
+        result = run(database_url, fickle)
+    finally:
+        keeper.FlowKeeper.__init__.__defaults__ = (kept,)
+    assert result.state == "failed"
+    assert result.error is not None
+    assert "is not deterministic: its call 0 is step flows.double" in result.error
+    assert "Recorded by code" in result.error
+    assert "Replayed by code" in result.error
+
+
+@pytest.mark.parametrize("kept", [0, 1000])
+def test_a_flow_comes_to_the_same_with_and_without_a_kept_coroutine(database_url: str, kept: int) -> None:
+    from stepkeep.worker.flows import keeper
+
+    starts: list[int] = []
+
+    @sk.flow
+    async def counted(ctx: Any) -> int:
+        starts.append(1)
+        total = 0
+        for number in range(5):
+            total += await ctx.step(double, number)
+        return total
+
+    default = keeper.FlowKeeper.__init__.__defaults__
+    try:
+        keeper.FlowKeeper.__init__.__defaults__ = (kept,)
+        assert run(database_url, counted).output == 20
+    finally:
+        keeper.FlowKeeper.__init__.__defaults__ = default
+    assert len(starts) == (6 if kept == 0 else 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("asyncio.sleep(1)", "uses a timer of its own"),
+        ("asyncio.Future()", "awaits something that is no call"),
+        ("asyncio.to_thread(print)", "uses a thread"),
+    ],
+)
+def test_a_flow_that_awaits_anything_but_calls_fails_clearly(database_url: str, body: str, said: str) -> None:
+    @sk.flow
+    async def odd(ctx: Any) -> None:
+        await eval(body)
+
+    result = run(database_url, odd)
+    assert result.state == "failed"
+    assert said in (result.error or "")
+
+
+def test_a_function_that_is_no_handler_is_refused(database_url: str) -> None:
+    def plain(n: int) -> int:
+        return n
+
+    @sk.flow
+    async def hasty(ctx: Any) -> None:
+        await ctx.step(plain, 1)
+
+    result = run(database_url, hasty)
+    assert result.error == (
+        "ctx.step: plain is no handler. Decorate it with @stepkeep.step, so that every worker that loads this module "
+        "knows it."
+    )
+
+
+def test_a_flow_makes_no_more_calls_than_its_definition_allows(database_url: str) -> None:
+    @sk.flow(max_calls=3)
+    async def endless(ctx: Any) -> None:
+        while True:
+            await ctx.step(double, 1)
+
+    result = run(database_url, endless)
+    assert result.error == "it makes more than 3 calls, as its definition allows"
+
+
+@pytest.mark.parametrize("commits", short_and_all([2, 5], range(1, 13)))
+def test_a_flow_survives_the_death_of_its_worker_after_a_commit(
+    database_url: str, tmp_path: Path, commits: int
+) -> None:
+    ledger = tmp_path / "ledger"
+    with sk.Engine(database_url) as engine:
+        started = engine.start(buy, {"items": ["a", "b"]})
+        program = Path(__file__).with_name("flows_process.py")
+        ended = []
+        for left in (commits, 0):
+            given = [sys.executable, str(program), database_url, started.run_id, str(left), str(ledger)]
+            ended.append(subprocess.run(given, timeout=60, check=False).returncode)
+        assert ended == [-9, 0]
+        result = engine.result(started.run_id)
+        assert (result.state, result.output) == ("succeeded", 3)
+        certificate = engine.certify(started.run_id)
+        assert certificate.ok, certificate
+    done = [line.split(" ", 1)[1] for line in ledger.read_text().splitlines()]
+    assert sorted(set(done)) == ["charge a", "charge b", "reserve a", "reserve b"]
+    assert len(done) <= 5
