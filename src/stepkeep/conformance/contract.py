@@ -149,7 +149,7 @@ class WaitRule(msgspec.Struct, frozen=True):
 
 
 class GrowthRule(msgspec.Struct, frozen=True):
-    """How a step owns elements: a `map` over a list, a `loop`, a `switch` of cases, or a `flow`, whose calls are steps."""
+    """How a step owns elements: a `map` over a list, a `loop`, a `switch` of cases, or a `flow` of calls."""
 
     kind: str
     max: int
