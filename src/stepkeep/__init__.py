@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from stepkeep.hosted import AsyncHostedWorker, HostedWorker
     from stepkeep.kernel.states import Category, RunState, StepState
     from stepkeep.messages import AsyncMailbox
+    from stepkeep.migrations import AsyncMigrations
     from stepkeep.opening import open as open  # noqa: A004 - sk.open reads best
     from stepkeep.operations.codec import PayloadCodec
     from stepkeep.operations.payloads import DirectoryStore, PayloadStore
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from stepkeep.sync_continuations import Continuations
     from stepkeep.sync_engine import Engine
     from stepkeep.sync_messages import Mailbox
+    from stepkeep.sync_migrations import Migrations
     from stepkeep.sync_outside import Hooks, Network
     from stepkeep.sync_sending import Outbox, Sinks
     from stepkeep.sync_triggers import Triggers
@@ -83,6 +85,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "AsyncAudit": "stepkeep.administration",
     "AsyncContinuations": "stepkeep.continuations",
+    "AsyncMigrations": "stepkeep.migrations",
+    "Migrations": "stepkeep.sync_migrations",
     "AsyncEngine": "stepkeep.engine",
     "AsyncHooks": "stepkeep.outside",
     "AsyncHostedWorker": "stepkeep.hosted",
@@ -170,6 +174,7 @@ __all__ = [
     "AsyncHostedWorker",
     "AsyncKeys",
     "AsyncMailbox",
+    "AsyncMigrations",
     "AsyncNetwork",
     "AsyncOutbox",
     "AsyncSinks",
@@ -197,6 +202,7 @@ __all__ = [
     "KeyReused",
     "Keys",
     "Mailbox",
+    "Migrations",
     "Network",
     "NonDeterministic",
     "NotAllowed",

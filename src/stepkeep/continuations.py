@@ -18,6 +18,9 @@ from stepkeep.operations.start import Started, Starter
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.bounds import MAX_VERSION
 
+ASKED_FOR = (GoingOn.RETRY, GoingOn.RERUN, GoingOn.FORK)
+"""The ways in which people go on with a finished run."""
+
 
 @guarded("continuations.")
 class AsyncContinuations:
@@ -81,7 +84,7 @@ class AsyncContinuations:
         by: str | None = None,
     ) -> dict[str, Any]:
         """What a retry, rerun or fork (`how`) would adopt and run again, and which effects may happen twice."""
-        way = GoingOn(arguments.choice("the way to go on", how, [str(one) for one in GoingOn]))
+        way = GoingOn(arguments.choice("the way to go on", how, [str(one) for one in ASKED_FOR]))
         acting = self.access.acting(optional_key("by", by))
         return await going_on.preview(
             self._transactor,

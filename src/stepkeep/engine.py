@@ -56,6 +56,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.messages import AsyncMailbox, goes_with_key, one_target
 from stepkeep.metrics.embedded import exposition_of
+from stepkeep.migrations import AsyncMigrations
 from stepkeep.operations import (
     approvals,
     diagnosis,
@@ -403,6 +404,11 @@ class AsyncEngine:
     def continuations(self) -> AsyncContinuations:
         """New runs that go on with finished ones: retry, rerun from a step, fork."""
         return AsyncContinuations(self.transactor, self._starter, self.access)
+
+    @property
+    def migrations(self) -> AsyncMigrations:
+        """Live runs that go on under another version of their workflow."""
+        return AsyncMigrations(self.transactor, self._starter, self.access)
 
     @property
     def jobs(self) -> AsyncJobs:

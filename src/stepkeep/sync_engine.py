@@ -35,6 +35,7 @@ from stepkeep.sync_administration import Audit, Keys, Tenants, Users
 from stepkeep.sync_continuations import Continuations
 from stepkeep.sync_jobs import Jobs
 from stepkeep.sync_messages import Mailbox
+from stepkeep.sync_migrations import Migrations
 from stepkeep.sync_outside import Hooks, Network
 from stepkeep.sync_pauses import Pauses
 from stepkeep.sync_sending import Outbox, Sinks
@@ -215,6 +216,11 @@ class Engine:
     def continuations(self) -> Continuations:
         """New runs that go on with finished ones: retry, rerun from a step, fork."""
         return Continuations(self._core.continuations, self._call)
+
+    @property
+    def migrations(self) -> Migrations:
+        """Live runs that go on under another version of their workflow."""
+        return Migrations(self._core.migrations, self._call)
 
     @property
     def jobs(self) -> Jobs:

@@ -16,6 +16,7 @@ SAME: dict[str, str] = {
     "rerun": "POST /runs/{run_id}/rerun",
     "retry": "POST /runs/{run_id}/retry",
     "fork": "POST /runs/{run_id}/fork",
+    "migrate": "POST /runs/{run_id}/migrate",
     "runs": "GET /runs",
     "show": "GET /runs/{run_id}",
     "status": "GET /status",

@@ -176,6 +176,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             ["wait.json", "--at", HOSTILE],
             ["wait.json", "--in", HOSTILE],
         ],
+        ("migrate",): [[gates[0], "--to", "2", "--dry-run"], [HOSTILE, "--to", "2"], ["--all", HOSTILE, "--to", "2"]],
         ("retry",): [[runs["fail"], "--dry-run"], [HOSTILE], [runs["fail"], "--key", HOSTILE, *code]],
         ("fork",): [
             [runs["fail"], "--at", HOSTILE],

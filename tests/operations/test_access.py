@@ -252,6 +252,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "jobs.": AsyncJobs,
         "pauses.": AsyncPauses,
         "continuations.": sk.AsyncContinuations,
+        "migrations.": sk.AsyncMigrations,
         "work.": RemoteWork,
     }
     found = {

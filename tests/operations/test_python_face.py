@@ -79,6 +79,7 @@ FACES = [
     (sk.Outbox, sk.AsyncOutbox),
     (sk.Triggers, sk.AsyncTriggers),
     (sk.Continuations, sk.AsyncContinuations),
+    (sk.Migrations, sk.AsyncMigrations),
     (sk.Versions, sk.AsyncVersions),
 ]
 

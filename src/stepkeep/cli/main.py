@@ -42,6 +42,7 @@ from stepkeep.cli.commands import (
     log,
     mailbox,
     mcp,
+    migrate,
     network,
     outbox,
     pause,
@@ -115,6 +116,7 @@ app.command("restore", rich_help_panel=WORK)(with_settings(definitions.restore))
 app.command("rerun", rich_help_panel=WORK)(with_settings(with_policies(rerun.rerun)))
 app.command("retry", rich_help_panel=WORK)(with_settings(with_policies(continuing.retry)))
 app.command("fork", rich_help_panel=WORK)(with_settings(with_policies(continuing.fork)))
+app.command("migrate", rich_help_panel=WORK)(with_settings(migrate.migrate))
 app.command("demo", rich_help_panel=WORK)(with_settings(demo.demo))
 app.command("runs", rich_help_panel=LOOK)(with_settings(runs.runs))
 app.command("show", rich_help_panel=LOOK)(with_settings(show.show))

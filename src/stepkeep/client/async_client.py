@@ -26,6 +26,7 @@ from stepkeep.client.groups import (
     ClientJobs,
     ClientKeys,
     ClientMailbox,
+    ClientMigrations,
     ClientNetwork,
     ClientOutbox,
     ClientPauses,
@@ -175,6 +176,11 @@ class AsyncClient:
     def continuations(self) -> ClientContinuations:
         """New runs that go on with finished ones: retry, rerun from a step, fork."""
         return ClientContinuations(self.service)
+
+    @property
+    def migrations(self) -> ClientMigrations:
+        """Live runs that go on under another version of their workflow."""
+        return ClientMigrations(self.service)
 
     @property
     def mailbox(self) -> ClientMailbox:

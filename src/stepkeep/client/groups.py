@@ -15,6 +15,7 @@ from stepkeep.continuations import AsyncContinuations
 from stepkeep.errors import InvalidInput
 from stepkeep.jobs import AsyncJobs
 from stepkeep.messages import AsyncMailbox
+from stepkeep.migrations import AsyncMigrations
 from stepkeep.network.service import Service, again
 from stepkeep.operations.start import Started
 from stepkeep.outside import AsyncHooks, AsyncNetwork
@@ -149,6 +150,15 @@ class ClientHooks(Group):
 
     def __getattr__(self, name: str) -> NoReturn:
         refuse_without_database(f"hooks.{name}", name, ("receive",))
+
+
+class ClientMigrations(Group):
+    """Live runs that go on under another version."""
+
+    migrate = over_http(AsyncMigrations.migrate, Route(method="POST", path="/runs/{run_id}/migrate"))
+    preview = over_http(AsyncMigrations.preview, Route(method="POST", path="/runs/{run_id}/migration-preview"))
+    migrate_all = over_http(AsyncMigrations.migrate_all, Route(method="POST", path="/migrations/{workflow}"))
+    preview_all = over_http(AsyncMigrations.preview_all, Route(method="POST", path="/migrations/{workflow}/preview"))
 
 
 class ClientContinuations(Group):

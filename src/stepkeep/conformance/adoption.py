@@ -23,8 +23,8 @@ ADOPTING = frozenset({"adopted", "adopted_skipped"})
 ROLLBACK = "rollback"
 """The way of a run that only undoes what a finished child did."""
 
-WAYS = frozenset({"retry", "rerun", "fork", ROLLBACK})
-OWNING = ("retry", ROLLBACK)
+WAYS = frozenset({"retry", "rerun", "fork", "migrate", ROLLBACK})
+OWNING = ("retry", "migrate", ROLLBACK)
 """Ways in which the new run undoes what it adopts."""
 
 
@@ -83,7 +83,7 @@ class Adoption:
         if item.get("digest") != line.digest:
             yield Code.ADOPTION, f"metadata.digest is {quoted(line.digest)}, expected {quoted(item.get('digest'))}"
         if item["undo"] and not self._owns:
-            yield Code.ADOPTION, "the run owns its undo, which only a retry or a rollback takes over"
+            yield Code.ADOPTION, "the run owns its undo, which only a retry, a migration or a rollback takes over"
         if "remains" in item and not (self.is_rollback and line.trigger == "adopted_skipped" and not item["undo"]):
             yield Code.ADOPTION, "its effect is said to remain, which only a rollback says of a step that was skipped"
         if item["undo"] and line.trigger != "adopted" and not self.is_rollback:

@@ -34,6 +34,13 @@ class GoingOn(StrEnum):
     """Another course from a named step, with another input if one is given."""
     ROLLBACK = "rollback"
     """Nothing goes on: the steps of a finished child are undone, because its parent rolls back."""
+    MIGRATE = "migrate"
+    """Under another version: a live run ends, and this one goes on in its place."""
+
+    @property
+    def owns_undo(self) -> bool:
+        """Whether the new run is responsible for the undo of what it adopts."""
+        return self in (GoingOn.RETRY, GoingOn.MIGRATE, GoingOn.ROLLBACK)
 
 
 class Why(StrEnum):

@@ -84,6 +84,8 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("start", "start_idle", "rerun"), S),
     **dict.fromkeys(("continuations.retry", "continuations.rerun", "continuations.fork"), S),
     "continuations.preview": R,
+    **dict.fromkeys(("migrations.migrate", "migrations.migrate_all"), O),
+    **dict.fromkeys(("migrations.preview", "migrations.preview_all"), R),
     **dict.fromkeys(("approve", "reject", "decide"), D),
     **dict.fromkeys(("complete", "reissue_token", "send"), C),
     **dict.fromkeys(("versions.withdraw", "versions.restore"), O),

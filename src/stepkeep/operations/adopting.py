@@ -10,13 +10,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from stepkeep.errors import Conflict, NotFound
-from stepkeep.kernel.adoption import Continuation, GoingOn
+from stepkeep.kernel.adoption import Continuation
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.change import Loaded, RunKey, Want, Write
-
-OWNING = frozenset({GoingOn.RETRY, GoingOn.ROLLBACK})
-"""Ways to go on in which the new run takes over the undo of what it adopts."""
 
 
 class Continuing(Protocol):
@@ -82,16 +79,16 @@ class Continuations:
             raise self._loaded.barred.get(key) or NotFound(f"there is no run {key[1]}")
         if run.state not in RUN_TERMINAL:
             raise Conflict(f"run {key[1]} is still {run.state}; cancel it or wait for its end first.")
-        if continuation.how in OWNING:
+        if continuation.how.owns_undo:
             if key in self._retried:
                 raise continued_already(key[1], None)
             rows = [row for place in self._loaded.adoptions.values() for row in place]
             refuse_second_owner(continuation, request.tenant, rows)
 
     def take(self, request: Continuing, write: Write) -> None:
-        """A retry takes over the undo of what the earlier run had adopted itself."""
+        """A retry or a migration takes over the undo of what the earlier run had adopted itself."""
         continuation = request.continuation
-        if continuation is not None and continuation.how in OWNING:
+        if continuation is not None and continuation.how.owns_undo:
             self._retried.add((request.tenant, continuation.run_id))
             write.released_undo.append((request.tenant, continuation.run_id))
 

@@ -23,6 +23,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState, StepState
 from stepkeep.kernel.versions import obstacles
+from stepkeep.operations.access import Acting
 from stepkeep.operations.adopting import refuse_second_owner
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.publish import find_plan
@@ -59,10 +60,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     version: int | None = None
 
 
-class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """The earlier run, the plan of the new one, what becomes of its steps, and the outputs to copy."""
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """The earlier run with its plan, the plan of the new one, what becomes of its steps, and the outputs to copy."""
 
     whole: WholeRun
+    old: Plan
     plan: Plan
     input: bytes
     choices: tuple[Choice, ...]
@@ -83,34 +85,38 @@ async def go_on(
     idempotency_key: str | None = None,
 ) -> Started:
     """Start a run that goes on with a finished one, and adopts what that one finished."""
-    found = await _prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
-    details, new_id = found.whole.record.details, str(uuid7())
-    return await starter.start(
-        StartRequest(
-            plan=found.plan,
-            tenant=tenant,
-            actor=actor,
-            vouched_by=vouched_by,
-            key=key,
-            input=found.input,
-            run_id=new_id,
-            operation=str(wanted.how),
-            idempotency_key=idempotency_key,
-            business_key=None if wanted.how is GoingOn.FORK else details.business_key,
-            correlation_id=details.correlation_id,
-            priority=found.whole.record.run.priority,
-            rerun_of=run_id,
-            labels=details.labels,
-            asked_before=requesters_of(details),
-            continuation=found.continuation,
-            adopted_payloads=await copies_of(transactor, found.references, tenant, run_id, new_id),
-        )
+    found = await prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
+    asked: Acting = {"actor": actor, "vouched_by": vouched_by, "key": key}
+    request = await request_for(transactor, found, wanted, tenant=tenant, acting=asked)
+    return await starter.start(replace(request, idempotency_key=idempotency_key))
+
+
+async def request_for(
+    transactor: Transactor, found: Prepared, wanted: Wanted, *, tenant: str, acting: Acting
+) -> StartRequest:
+    """The start of the new run."""
+    details, run, new_id = found.whole.record.details, found.whole.record.run, str(uuid7())
+    return StartRequest(
+        plan=found.plan,
+        tenant=tenant,
+        **acting,
+        input=found.input,
+        run_id=new_id,
+        operation=str(wanted.how),
+        business_key=None if wanted.how is GoingOn.FORK else details.business_key,
+        correlation_id=details.correlation_id,
+        priority=run.priority,
+        rerun_of=run.id,
+        labels=details.labels,
+        asked_before=requesters_of(details),
+        continuation=found.continuation,
+        adopted_payloads=await copies_of(transactor, found.references, tenant, run.id, new_id),
     )
 
 
 async def preview(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant: str, actor: str) -> dict[str, Any]:
     """What would run again, what would be adopted, and which effects may happen twice. It writes nothing."""
-    found = await _prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
+    found = await prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
     if wanted.how is GoingOn.RETRY:
         # The start itself asks in its transaction, after it has looked for the idempotency key.
         sources = sorted({one.run for _, _, one in found.continuation.in_order()})
@@ -155,7 +161,7 @@ def _told(choice: Choice, old: Plan, rows: Mapping[int, Step], new: Plan) -> dic
 
 
 # -- the earlier run -------------------------------------------------------------------------------------------------
-async def _prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant: str, actor: str) -> _Prepared:
+async def prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant: str, actor: str) -> Prepared:
     whole = await read_snapshot(transactor, run_id, tenant=tenant)
     run = whole.record.run
     _check_state(run_id, run.state, wanted.how)
@@ -174,13 +180,15 @@ async def _prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, tenan
     undone = await _undone_elsewhere(transactor, whole, old, tenant)
     choices = choose(old, {step.no: step for step in whole.steps}, plan, asked, undone)
     adopted = [choice.name for choice in choices if choice.adopted]
-    if plan is not old and (found := list(obstacles(old.definition, plan.definition, adopted))):
+    is_migrated = wanted.how is GoingOn.MIGRATE
+    if plan is not old and not is_migrated and (found := list(obstacles(old.definition, plan.definition, adopted))):
         raise Conflict(
             f"run {run_id} cannot go on under version {plan.definition.version}: {found[0]}.", {"reasons": found}
         )
     continuation, references = await _continuation(transactor, whole, old, plan, wanted, adopted)
-    return _Prepared(
+    return Prepared(
         whole=whole,
+        old=old,
         plan=plan,
         input=given,
         choices=tuple(choices),
@@ -201,6 +209,8 @@ async def refuse_rollback_run(transactor: Transactor, tenant: str, run_id: str) 
 
 
 def _check_state(run_id: str, state: RunState, how: GoingOn) -> None:
+    if how is GoingOn.MIGRATE:
+        return  # `migrating.py` tells every reason against it
     if state not in RUN_TERMINAL:
         raise Conflict(f"run {run_id} is still {state}; cancel it or wait for its end before a {how}.")
     if how is GoingOn.RETRY and state is RunState.SUCCEEDED:
@@ -252,7 +262,7 @@ async def _continuation(
     for place, row in enumerate(rows):
         name, output = old.steps[row.no].name, outputs[row.no]
         executors: Iterable[str] = () if involved is None else involved.executors.get(row.no, ())
-        reference = reference_to(run.id, name, row, place, wanted.how is GoingOn.RETRY, tuple(executors))
+        reference = reference_to(run.id, name, row, place, wanted.how.owns_undo, tuple(executors))
         if row.note is None or row.note.adopted is None:
             reference = replace(reference, digest=payload_digest(output))
         before = row.note or Note()

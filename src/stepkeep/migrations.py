@@ -1,0 +1,87 @@
+"""Migration of live runs as the engine offers it: `engine.migrations`. Each method calls one operation.
+
+`sync_migrations` has the same methods for programs without an event loop. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stepkeep.definition import arguments
+from stepkeep.engine_arguments import optional_key
+from stepkeep.operations import migrating, validate
+from stepkeep.operations.access import Access, guarded
+from stepkeep.operations.start import Starter
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.bounds import MAX_VERSION
+
+
+@guarded("migrations.")
+class AsyncMigrations:
+    """Live runs that go on under another version: what has settled is adopted, and nothing that began is lost."""
+
+    def __init__(self, transactor: Transactor, starter: Starter, access: Access) -> None:
+        self._transactor, self._starter, self.access = transactor, starter, access
+
+    async def migrate(self, run_id: str, to: int, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
+        """End a live run, and go on with it as a new run under version `to`, in one transaction.
+
+        `new_run_id` of the answer is that run. It has the business key, and adopts what had settled with its undo.
+        A run that cannot be migrated is refused with every reason (`error.winner["reasons"]`), and goes on as it was.
+        """
+        done = await migrating.migrate(
+            self._transactor,
+            self._starter,
+            validate.run_id(run_id),
+            _version(to),
+            tenant=self.access.tenant,
+            acting=self.access.acting(optional_key("by", by)),
+            reason=reason,
+        )
+        told: dict[str, Any] = msgspec.to_builtins(done)
+        return told
+
+    async def preview(self, run_id: str, to: int, *, by: str | None = None) -> dict[str, Any]:
+        """What a migration would adopt and run, or every reason why the run stays. It writes nothing."""
+        acting = self.access.acting(optional_key("by", by))
+        return await migrating.preview(
+            self._transactor, validate.run_id(run_id), _version(to), tenant=self.access.tenant, actor=acting["actor"]
+        )
+
+    async def migrate_all(
+        self, workflow: str, to: int, *, of: int | None = None, reason: str = "", by: str | None = None
+    ) -> dict[str, Any]:
+        """Migrate every live run of a workflow that can be, one by one; with `of`, only those of that version.
+
+        The same call again goes on where one that was cut off has ended.
+        """
+        return await migrating.migrate_all(
+            self._transactor,
+            self._starter,
+            validate.key("the workflow", workflow),
+            _version(to),
+            of=None if of is None else _version(of),
+            tenant=self.access.tenant,
+            acting=self.access.acting(optional_key("by", by)),
+            reason=reason,
+        )
+
+    async def preview_all(
+        self, workflow: str, to: int, *, of: int | None = None, by: str | None = None
+    ) -> dict[str, Any]:
+        """Which live runs a migration concerns, by state and version, which would stay, and why. It writes nothing."""
+        acting = self.access.acting(optional_key("by", by))
+        return await migrating.preview_all(
+            self._transactor,
+            validate.key("the workflow", workflow),
+            _version(to),
+            of=None if of is None else _version(of),
+            tenant=self.access.tenant,
+            actor=acting["actor"],
+        )
+
+
+def _version(given: object) -> int:
+    return arguments.whole("the version", given, 1, MAX_VERSION)

@@ -1,0 +1,323 @@
+"""Migrates live runs to another version of their workflow, or says why they stay.
+
+One transaction ends the run as cancelled and starts a new one under the other version, which adopts what had settled
+and takes over its undo. Nothing is migrated if a finished step would mean something else, or if anything that has begun
+would be lost or done twice. Many runs are migrated one by one: a process that dies leaves each run migrated or not, and
+the same request goes on. The engine, the command line and the service call it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.errors import Conflict, ConnectionLost, NotFound, StepkeepError, StoreError, Unreadable
+from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.draft import Missing
+from stepkeep.kernel.events import CancelRequested
+from stepkeep.kernel.migration import refusals
+from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.operations import validate
+from stepkeep.operations.access import Acting
+from stepkeep.operations.batch import DecisionBatch
+from stepkeep.operations.continued import continues_of
+from stepkeep.operations.going_on import Prepared, Wanted, prepare, request_for
+from stepkeep.operations.plans import plan_for
+from stepkeep.operations.publish import find_plan
+from stepkeep.operations.start import Started, Starter, Starting, StartRequest
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.change import Basis, Loaded, More, Want, Write
+from stepkeep.store.mailbox import KeyWant
+from stepkeep.store.records import RunFilter, RunRecord
+
+LIVE = tuple(state for state in RunState if state not in RUN_TERMINAL)
+PAGE = 200
+MOST_RUNS = 10_000
+"""How many live runs are examined at once."""
+
+MOST_EXAMPLES = 20
+TRIES = 5
+"""How often a run is read again that moved while its migration was decided."""
+
+
+class Migrated(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was migrated, and the run that goes on in its place. `created` is False if it was migrated before."""
+
+    run_id: str
+    new_run_id: str
+    version: int
+    created: bool
+
+
+async def migrate(
+    transactor: Transactor, starter: Starter, run_id: str, to: int, *, tenant: str, acting: Acting, reason: str = ""
+) -> Migrated:
+    """End a live run, and go on with it in a new one under version `to`. A Conflict has every reason against it."""
+    said = validate.words("the reason", reason)
+    for _ in range(TRIES):
+        if (before := await _migrated_before(transactor, run_id, to, tenant)) is not None:
+            return before
+        found = await _examine(transactor, run_id, to, tenant, acting["actor"])
+        if reasons := await _reasons(transactor, found):
+            named = f"run {run_id} cannot be migrated to version {to}"
+            raise Conflict(f"{named}: {reasons[0]}.", {"reasons": reasons})
+        request = await request_for(transactor, found, Wanted(how=GoingOn.MIGRATE), tenant=tenant, acting=acting)
+        request = await starter.reduced(request)
+        event = CancelRequested(tenant=tenant, run_id=run_id, **acting, reason=_cause(to, request.run_id, said))
+        make = partial(MigrationBatch, transactor, starter, event, request, found.whole.record.run.seq)
+        try:
+            batch = await transactor.run(make, None)
+        except ConnectionLost:
+            continue  # it may have been committed: the next look tells
+        if isinstance(batch.answer, Started):
+            return Migrated(run_id=run_id, new_run_id=batch.answer.run_id, version=to, created=True)
+        if batch.answer is not None:
+            raise batch.answer
+    raise Conflict(f"run {run_id} moves all the time, and could not be migrated. Pause it, and migrate it then.")
+
+
+def _cause(to: int, new_id: str, reason: str) -> str:
+    said = f"migrated to version {to} as run {new_id}"
+    return f"{said}: {reason}" if reason else said
+
+
+async def preview(transactor: Transactor, run_id: str, to: int, *, tenant: str, actor: str) -> dict[str, Any]:
+    """What a migration would do with a run: what is adopted, what runs, and every reason against it. Writes nothing."""
+    found = await _examine(transactor, run_id, to, tenant, actor)
+    reasons = await _reasons(transactor, found)
+    old = {planned.name for planned in found.old.steps}
+    new = [choice.name for choice in found.choices]
+    return {
+        "run_id": run_id,
+        "state": found.whole.record.run.state.value,
+        "from": found.old.definition.version,
+        "to": to,
+        "allowed": not reasons,
+        "reasons": reasons,
+        "adopted": [choice.name for choice in found.choices if choice.adopted],
+        "runs": [choice.name for choice in found.choices if not choice.adopted],
+        "added": [name for name in new if name not in old],
+        "removed": sorted(old - set(new)),
+    }
+
+
+async def preview_all(
+    transactor: Transactor, workflow: str, to: int, *, tenant: str, actor: str, of: int | None = None
+) -> dict[str, Any]:
+    """Which live runs of a workflow a migration concerns, by state and version, and which would stay."""
+    await find_plan(transactor, workflow, to, tenant=tenant)
+    by_state: Counter[tuple[str, int, bool]] = Counter()
+    reasons: Counter[str] = Counter()
+    staying: list[dict[str, Any]] = []
+    examined = 0
+    async for record in _live(transactor, workflow, to, tenant, of):
+        examined += 1
+        try:
+            seen = await preview(transactor, record.run.id, to, tenant=tenant, actor=actor)
+        except NotFound:
+            continue  # it ended and was deleted meanwhile
+        except Unreadable as problem:
+            seen = {"state": record.run.state.value, "reasons": [str(problem)], "allowed": False}
+        by_state[seen["state"], record.details.version, seen["allowed"]] += 1
+        reasons.update(seen["reasons"])
+        if seen["reasons"] and len(staying) < MOST_EXAMPLES:
+            staying.append({"run_id": record.run.id, "state": seen["state"], "reasons": seen["reasons"]})
+    could = sum(count for (_, _, allowed), count in by_state.items() if allowed)
+    return {
+        "workflow": workflow,
+        "to": to,
+        "examined": examined,
+        "is_complete": examined < MOST_RUNS,
+        "could_migrate": could,
+        "must_stay": sum(by_state.values()) - could,
+        "states": [
+            {"state": state, "version": version, "allowed": allowed, "runs": count}
+            for (state, version, allowed), count in sorted(by_state.items())
+        ],
+        "reasons": [{"reason": reason, "runs": count} for reason, count in reasons.most_common(MOST_EXAMPLES)],
+        "staying": staying,
+    }
+
+
+async def migrate_all(
+    transactor: Transactor,
+    starter: Starter,
+    workflow: str,
+    to: int,
+    *,
+    tenant: str,
+    acting: Acting,
+    of: int | None = None,
+    reason: str = "",
+) -> dict[str, Any]:
+    """Migrate every live run of a workflow that can be, one by one. Runs that stay are told with their reasons."""
+    await find_plan(transactor, workflow, to, tenant=tenant)
+    done: list[dict[str, Any]] = []
+    staying: list[dict[str, Any]] = []
+    migrated = stayed = 0
+    async for record in _live(transactor, workflow, to, tenant, of):
+        run_id = record.run.id
+        try:
+            one = await migrate(transactor, starter, run_id, to, tenant=tenant, acting=acting, reason=reason)
+        except StoreError:
+            raise
+        except StepkeepError as problem:
+            stayed += 1
+            winner = problem.winner if isinstance(problem, Conflict) else None
+            reasons = list((winner or {}).get("reasons", ())) or [str(problem)]
+            if len(staying) < MOST_EXAMPLES:
+                staying.append({"run_id": run_id, "state": record.run.state.value, "reasons": reasons})
+            continue
+        migrated += 1
+        if len(done) < MOST_EXAMPLES:
+            done.append({"run_id": one.run_id, "new_run_id": one.new_run_id})
+    return {
+        "workflow": workflow,
+        "to": to,
+        "migrated": migrated,
+        "stayed": stayed,
+        "is_complete": migrated + stayed < MOST_RUNS,
+        "first": done,
+        "staying": staying,
+    }
+
+
+# -- what is read ------------------------------------------------------------------------------------------------------
+async def _live(
+    transactor: Transactor, workflow: str, to: int, tenant: str, of: int | None
+) -> AsyncIterator[RunRecord]:
+    """Live runs of other versions, newest first. Those that a migration starts meanwhile have the version already."""
+    page = RunFilter(tenant=tenant, states=LIVE, workflow=workflow, limit=PAGE)
+    seen = 0
+    while seen < MOST_RUNS:
+        found = await transactor.store.list_runs(page, [])
+        for record in found:
+            if record.details.version != to and of in (None, record.details.version):
+                seen += 1
+                yield record
+        if len(found) < PAGE:
+            return
+        page = replace(page, before=found[-1].run.id)
+
+
+async def _examine(transactor: Transactor, run_id: str, to: int, tenant: str, actor: str) -> Prepared:
+    return await prepare(transactor, run_id, Wanted(how=GoingOn.MIGRATE, version=to), tenant=tenant, actor=actor)
+
+
+async def _reasons(transactor: Transactor, found: Prepared) -> list[str]:
+    run = found.whole.record.run
+    said = list(refusals(run, found.old, {row.no: row for row in found.whole.steps}, found.plan, found.choices))
+    if found.plan.definition_id == found.old.definition_id:
+        said.insert(0, f"it is a run of version {found.old.definition.version} already")
+    if await transactor.store.children.read_link(run.tenant, run.id) is not None:
+        said.append("another run has started it and waits for its end: migrate that one, or let this one end")
+    return list(dict.fromkeys(said))
+
+
+async def _migrated_before(transactor: Transactor, run_id: str, to: int, tenant: str) -> Migrated | None:
+    """The run that goes on in place of this one, if it was migrated to this version before."""
+    found = await transactor.store.read_run(tenant, validate.run_id(run_id))
+    if found is None or found.run.state is not RunState.CANCELLED:
+        return None
+    for other in await transactor.store.find_reruns(tenant, run_id):
+        record = await transactor.store.read_run(tenant, other)
+        if record is None or record.details.version != to:
+            continue
+        entries = await transactor.store.read_journal(tenant, other, limit=1)
+        if continues_of(run_id, entries)["as"] == GoingOn.MIGRATE:
+            await plan_for(transactor, record.run)
+            return Migrated(run_id=run_id, new_run_id=other, version=to, created=False)
+    return None
+
+
+# -- what is written ---------------------------------------------------------------------------------------------------
+class MigrationBatch:
+    """The end of one run and the start of the run that goes on in its place: both, or neither.
+
+    `answer` is None if the run has moved since it was examined.
+    """
+
+    def __init__(
+        self, transactor: Transactor, starter: Starter, event: CancelRequested, request: StartRequest, seq: int
+    ) -> None:
+        self.basis = Basis.LOCKED
+        self.answer: Started | Exception | None = None
+        self._plans, self._starter = transactor.plans, starter
+        self._event, self._request = event, request
+        self._seq = seq
+        self._looked: Loaded | None = None
+        self._deciding: DecisionBatch | None = None
+
+    def wants(self) -> Sequence[Want]:
+        return [Want(tenant=self._event.tenant, run_id=self._event.run_id, whole=True)]
+
+    def is_certain(self) -> bool:
+        return False
+
+    def decide(self, loaded: Loaded) -> More | Write:
+        if self._looked is not loaded:
+            self._looked, self._deciding = loaded, DecisionBatch(self._plans, [self._event])
+            return self._look()
+        assert self._deciding is not None
+        tenant, live = self._event.tenant, self._starter.live
+        if stale := live.stale([tenant], loaded):
+            return More(policies=stale)
+        if windows := live.unread_spend([tenant], loaded):
+            return More(spend=windows)
+        write = self._deciding.decide(loaded)
+        if isinstance(write, More):
+            return write
+        return self._start(loaded, write, self._deciding)
+
+    def _look(self) -> More:
+        request = self._request
+        references = () if request.continuation is None else request.continuation.in_order()
+        key = request.business_key
+        return More(
+            keys=() if key is None else (KeyWant(tenant=request.tenant, key=key, kept=True),),
+            adoptions=tuple(sorted({(request.tenant, one.run) for _, _, one in references})),
+        )
+
+    def _start(self, loaded: Loaded, write: Write, ending: DecisionBatch) -> More | Write:
+        place = (self._event.tenant, self._event.run_id)
+        [reply] = ending.replies
+        if not isinstance(reply, Accepted):
+            self.answer = reply or Conflict("the migration was not decided on")
+            return Write()
+        run = loaded.runs.get(place)
+        ended = ending.decisions[place].run
+        if run is None or run.seq != self._seq or ended.state is not RunState.CANCELLED:
+            return Write()
+        starting = Starting(_after(loaded, place, ended), self._starter.template, self._starter.live)
+        try:
+            self.answer = starting.start(self._request)
+        except Missing as missing:
+            return More(wants=(Want(tenant=place[0], run_id="", people=tuple(missing.need.people)),))
+        except Exception as problem:  # noqa: BLE001 - refused: the run stays as it is
+            self.answer = problem
+            return Write()
+        made = starting.write
+        write.new_runs += made.new_runs
+        write.released_undo += made.released_undo
+        write.children += made.children
+        write.recalls += made.recalls
+        write.notices += made.notices
+        write.mailbox += made.mailbox
+        write.payloads += made.payloads
+        write.only_hot = False
+        return write
+
+
+def _after(loaded: Loaded, place: tuple[str, str], ended: Any) -> Loaded:
+    """What the start meets: the earlier run has ended, and its business key is free."""
+    boxes = {
+        key: replace(box, holder=None) if box.holder == place[1] and key[0] == place[0] else box
+        for key, box in loaded.mailboxes.items()
+    }
+    return replace(loaded, runs={**loaded.runs, place: ended}, mailboxes=boxes)

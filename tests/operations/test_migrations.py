@@ -1,0 +1,209 @@
+"""Live runs go on under another version, on both databases: what settled is adopted, or the run stays with reasons."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import stepkeep as sk
+from stepkeep.engine import AsyncEngine
+from stepkeep.errors import Conflict, NotFound
+
+DONE: list[tuple[str, str]] = []
+
+
+async def book(ctx: sk.Context) -> str:
+    DONE.append(("book", ctx.idempotency_key))
+    return "booked"
+
+
+async def unbook(ctx: sk.Context) -> None:
+    DONE.append(("unbook", ctx.idempotency_key))
+
+
+async def ship(ctx: sk.Context) -> str:
+    DONE.append(("ship", ctx.idempotency_key))
+    return "shipped"
+
+
+async def tell(ctx: sk.Context) -> str:
+    DONE.append(("tell", ctx.idempotency_key))
+    return "told"
+
+
+def shop(
+    version: int, *, added: bool = False, first: bool = False, undo: Any = unbook, name: str = "shop"
+) -> sk.Workflow:
+    """Book, then ask a person, then ship. `added` tells at the end; `first` tells before everything."""
+    flow = sk.Workflow(name, version=version)
+    told = flow.step("tell", tell) if first else None
+    booked = flow.step("book", book, effect="write", undo=undo, **({"after": told} if told else {}))
+    asked = flow.approval("ask", after=booked)
+    shipped = flow.step("ship", ship, after=asked, retry=sk.Retry(max_attempts=version))
+    if added:
+        flow.step("tell", tell, after=shipped)
+    return flow
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    DONE.clear()
+    yield
+    DONE.clear()
+
+
+def on(url: str, do: Any) -> None:
+    async def go() -> None:
+        async with AsyncEngine(url, actor="ann") as engine:
+            await do(engine)
+
+    asyncio.run(go())
+
+
+def did() -> list[str]:
+    return [name for name, _ in DONE]
+
+
+async def certified(engine: AsyncEngine, *runs: str) -> None:
+    for run in runs:
+        certificate = await engine.certify(run)
+        assert certificate.ok, certificate.page()
+
+
+async def blocked(engine: AsyncEngine, **options: Any) -> str:
+    """A run of version 1 that has booked, and asks."""
+    result = await engine.run(shop(1), **options)
+    assert result.state == "blocked"
+    return result.run_id
+
+
+def test_a_live_run_goes_on_under_the_new_version_and_does_nothing_twice(database_url: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        old = await blocked(engine, business_key="order-7")
+        await engine.publish(shop(2, added=True))
+        looked = await engine.migrations.preview(old, 2)
+        assert (looked["allowed"], looked["adopted"], looked["added"]) == (True, ["book"], ["tell"])
+        moved = await engine.migrations.migrate(old, 2, reason="customers are told")
+        new = moved["new_run_id"]
+        assert (moved["created"], moved["version"]) == (True, 2)
+        ended = (await engine.show(old))["run"]
+        assert (ended["state"], ended["continued_by"]) == ("cancelled", [new])
+        assert ended["error"] == f"cancelled by ann: migrated to version 2 as run {new}: customers are told"
+        await engine.approve(new, by="bea")
+        result = await engine.work_on(new)
+        assert (result.state, did()) == ("succeeded", ["book", "ship", "tell"])
+        view = (await engine.show(new))["run"]
+        assert (view["version"], view["business_key"], view["continues"]["as"]) == (2, "order-7", "migrate")
+        again = await engine.migrations.migrate(old, 2)
+        assert (again["new_run_id"], again["created"]) == (new, False)
+        await certified(engine, old, new)
+
+    on(database_url, do)
+
+
+def test_a_migrated_run_undoes_once_what_the_earlier_one_did(database_url: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        old = await blocked(engine)
+        await engine.publish(shop(2, added=True))
+        new = (await engine.migrations.migrate(old, 2))["new_run_id"]
+        await engine.cancel(new, compensate=True)
+        assert (await engine.work_on(new)).state == "rolled_back"
+        assert DONE[1:] == [("unbook", f"{old}:book:compensate")]
+        await certified(engine, old, new)
+
+    on(database_url, do)
+
+
+def test_a_run_stays_whose_finished_step_would_mean_something_else(database_url: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        old = await blocked(engine)
+        await engine.publish(shop(2, undo=tell))
+        await engine.publish(shop(3, first=True))
+        for version, reason in ((2, "step book began, and its undo differs"), (3, "depends on tell")):
+            with pytest.raises(Conflict, match=reason) as refused:
+                await engine.migrations.migrate(old, version)
+            assert refused.value.winner is not None
+            assert refused.value.winner["reasons"]
+        assert (await engine.show(old))["run"]["state"] == "blocked"
+        with pytest.raises(Conflict, match="of version 1 already"):
+            await engine.migrations.migrate(old, 1)
+        with pytest.raises(NotFound):
+            await engine.migrations.migrate(old, 9)
+
+    on(database_url, do)
+
+
+def test_a_run_whose_step_a_worker_holds_stays_and_its_result_counts(database_url: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        flow, begun, go_on = sk.Workflow("slow", version=1), asyncio.Event(), asyncio.Event()
+
+        async def wait(ctx: sk.Context) -> str:
+            begun.set()
+            await go_on.wait()
+            return "done"
+
+        flow.step("wait", wait, effect="write")
+        work = asyncio.create_task(engine.run(flow))
+        await begun.wait()
+        after = sk.Workflow("slow", version=2)
+        after.step("wait", wait, effect="write", retry=sk.Retry(max_attempts=5))
+        await engine.publish(after)
+        [run] = (await engine.runs(workflow="slow"))["runs"]
+        looked = await engine.migrations.preview(run["id"], 2)
+        assert looked["reasons"] == [
+            "a worker holds step wait: pause the run, and migrate it when the step has settled"
+        ]
+        with pytest.raises(Conflict, match="a worker holds step wait"):
+            await engine.migrations.migrate(run["id"], 2)
+        go_on.set()
+        assert (await work).state == "succeeded"
+
+    on(database_url, do)
+
+
+def test_all_runs_of_a_workflow_are_migrated_and_the_others_are_told(database_url: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        runs = [await blocked(engine) for _ in range(3)]
+        await engine.approve(runs[0], by="bea")
+        kept = (await engine.start(shop(1), start_now=False)).run_id
+        await engine.publish(shop(2, added=True))
+        looked = await engine.migrations.preview_all("shop", 2)
+        assert (looked["examined"], looked["could_migrate"], looked["must_stay"]) == (4, 3, 1)
+        assert [row["state"] for row in looked["states"]] == ["blocked", "idle", "running"]
+        [stays] = looked["staying"]
+        assert (stays["run_id"], stays["state"]) == (kept, "idle")
+        done = await engine.migrations.migrate_all("shop", 2, reason="v2")
+        assert (done["migrated"], done["stayed"]) == (3, 1)
+        for one in done["first"]:
+            view = (await engine.show(one["new_run_id"]))["run"]
+            assert view["version"] == 2
+            await certified(engine, one["run_id"], one["new_run_id"])
+        again = await engine.migrations.migrate_all("shop", 2)
+        assert (again["migrated"], again["stayed"]) == (0, 1)
+
+    on(database_url, do)
+
+
+def test_of_several_migrations_at_once_one_wins(database_url: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        old = await blocked(engine)
+        await engine.publish(shop(2, added=True))
+        told = await asyncio.gather(*(engine.migrations.migrate(old, 2) for _ in range(5)))
+        assert len({one["new_run_id"] for one in told}) == 1
+        assert sorted(one["created"] for one in told) == [False] * 4 + [True]
+
+    on(database_url, do)
+
+
+def test_messages_that_no_step_has_taken_keep_a_run_where_it_is(database_url: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        old = await blocked(engine)
+        await engine.publish(shop(2))
+        await engine.send(old, "note", {"n": 1})
+        with pytest.raises(Conflict, match="1 of its messages"):
+            await engine.migrations.migrate(old, 2)
+
+    on(database_url, do)
