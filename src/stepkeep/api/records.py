@@ -154,11 +154,12 @@ class Explanation(BaseModel):
 
 
 class CertificateView(BaseModel):
-    """The judge's certificate of a run."""
+    """The judge's certificate of a run, and of every run below it."""
 
     verdict: str
     ok: bool
     run: str
+    tree: Anything | None = Field(default=None, description="The verdicts about the runs below it, if it has children.")
 
 
 class Replay(BaseModel):

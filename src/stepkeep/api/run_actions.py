@@ -77,6 +77,8 @@ class Undo(BaseModel):
     position: int = Field(description="Its place in the order, counted from 1.")
     step: str
     undo: str = Field(description="The step that undoes it.")
+    run_id: str = Field(description="The run of the tree that the step belongs to.")
+    level: int = Field(description="How far below the run that was asked about: 0 is that run itself.")
 
 
 class Remaining(BaseModel):
@@ -86,13 +88,17 @@ class Remaining(BaseModel):
     state: str
     reason: Literal["no_undo", "not_finished", "attempted"]
     says: str
+    run_id: str
+    level: int
 
 
 class RunningStep(BaseModel):
-    """A step with an attempt in flight, and what becomes of it."""
+    """A step with an attempt or a child in flight, and what becomes of it."""
 
     step: str
     says: str
+    run_id: str
+    level: int
 
 
 class RollbackPreview(BaseModel):

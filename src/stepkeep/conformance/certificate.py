@@ -24,6 +24,7 @@ from stepkeep.conformance.opening import is_opening
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code, Finding, Report, quoted
 from stepkeep.conformance.schema import HEAD
+from stepkeep.conformance.tree import TreeVerdict
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.grounds import Seen, fact_of
@@ -112,10 +113,11 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     canonical: tuple[Finding, ...]
     dialects: tuple[DialectVerdict, ...]
     adopted: AdoptionVerdict | None = None
+    tree: TreeVerdict | None = None
 
     @property
     def ok(self) -> bool:
-        stored_ok = all(one is None or one.ok for one in (self.definition, self.payloads, self.adopted))
+        stored_ok = all(one is None or one.ok for one in (self.definition, self.payloads, self.adopted, self.tree))
         return stored_ok and not self.canonical and all(one.ok for one in self.dialects)
 
     def as_json(self) -> dict[str, Any]:
@@ -123,6 +125,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         plain: dict[str, Any] = msgspec.to_builtins(self)
         for view, one in zip(plain["dialects"], self.dialects, strict=True):
             view["ok"] = one.ok
+        if self.tree is not None:
+            plain["tree"]["ok"] = self.tree.ok
         return {"verdict": "conforms" if self.ok else "does not conform", "ok": self.ok, **plain}
 
     def page(self) -> str:
@@ -336,6 +340,30 @@ def _counts(canonical: Sequence[Doc]) -> dict[str, int]:
     }
 
 
+def documents_of(log: Log) -> list[dict[str, Any]]:
+    """The lines of a canonical log about its run and steps, as the judge of a tree reads them."""
+    return list(_documents(log))
+
+
+def findings_of(one: Certificate) -> int:
+    """How many findings a certificate has, those about runs below it left out."""
+    stored = [part.findings for part in (one.definition, one.payloads, one.adopted) if part is not None]
+    return sum(map(len, (one.canonical, *stored, *(view.findings for view in one.dialects))))
+
+
+def _tree(tree: TreeVerdict) -> Iterator[str]:
+    good = sum(run.ok for run in tree.runs)
+    gone = f" No longer kept: {', '.join(tree.missing)}." if tree.missing else ""
+    yield f"Runs below it: {good:,} of {len(tree.runs):,} conform by themselves.{gone}"
+    yield ""
+    yield "| run | child of | state | entries | findings |"
+    yield "|---|---|---|---|---|"
+    for run in tree.runs:
+        undoes = "" if run.undoes is None else f" (rolls {run.undoes} back)"
+        yield f"| {run.run}{undoes} | {run.parent} {run.step} | {run.state} | {run.entries:,} | {run.findings} |"
+    yield ""
+
+
 # -- for people ------------------------------------------------------------------------------------------------------
 def _page(one: Certificate) -> Iterator[str]:
     verdict = "conforms" if one.ok else "DOES NOT CONFORM"
@@ -360,6 +388,8 @@ def _page(one: Certificate) -> Iterator[str]:
         gone = f" No longer kept: {', '.join(one.adopted.missing)}." if one.adopted.missing else ""
         yield said + gone
         yield ""
+    if one.tree is not None:
+        yield from _tree(one.tree)
     yield ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in one.counts.items()) + "."
     yield ""
     yield "| log | ends as | lines | extensions | invariants | findings | last hash |"
@@ -372,7 +402,8 @@ def _page(one: Certificate) -> Iterator[str]:
             f"| {view.dialect} | {view.state} | {view.lines:,} | {view.extensions} | {asked} "
             f"| {len(view.findings)} | `{view.chain[:16]}…` |"
         )
-    stored = [verdict.findings for verdict in (one.definition, one.payloads, one.adopted) if verdict is not None]
+    verdicts = (one.definition, one.payloads, one.adopted, one.tree)
+    stored = [verdict.findings for verdict in verdicts if verdict is not None]
     for finding in chain.from_iterable(stored):
         yield f"\n- {finding.code}: {finding.message}"
     for name, findings in [("canonical", one.canonical), *((view.dialect, view.findings) for view in one.dialects)]:

@@ -74,6 +74,8 @@ class Code(StrEnum):
     """a decision that its person may not make, that counts twice, or that settles a gate too early or too late"""
     ADOPTION = "adoption"
     """a step is taken from an earlier run that did not finish it like that, or that this run does not name"""
+    CHILD = "child"
+    """what the journals of a parent and its child say of each other differs"""
     DEPENDENCY = "dependency"
     """a step opens, is skipped or stays pending against its dependencies"""
     INVARIANT = "invariant"

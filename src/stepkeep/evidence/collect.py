@@ -5,15 +5,20 @@ It only reads. The engine calls it; the judge and `pack` work on what it returns
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from stepkeep.conformance.certificate import Certificate, Published, certify
+from msgspec.structs import replace
+
+from stepkeep.conformance.certificate import Certificate, Published, certify, documents_of, findings_of
 from stepkeep.conformance.digests import Payloads
+from stepkeep.conformance.tree import TreeRun, TreeVerdict, judge_tree
 from stepkeep.dialects import registry as dialects
 from stepkeep.errors import Conflict, DefinitionChanged
 from stepkeep.evidence.pack import Contents, Payload
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.journal import SealedEntry, open_entry
+from stepkeep.kernel.rows import Child, ChildState
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import plans, views
 from stepkeep.operations.lines import encode_line
@@ -21,6 +26,9 @@ from stepkeep.operations.log import canonical_machines, lines_of, stored_payload
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.change import StoredDefinition, StoredPolicy
 from stepkeep.store.records import WholeRun
+
+MOST_RUNS = 2000
+"""How many runs of a tree a certificate covers: the largest tree, and the rollback of each run in it."""
 
 
 class Collected:
@@ -34,7 +42,23 @@ class Collected:
         return Payloads(input=given, attempts=attempts, steps=steps)
 
     async def certificate(self) -> Certificate:
-        """The judge's certificate: the journal, its log in every dialect, the definition and the payloads."""
+        """The judge's certificate: of the run, and of every run below it."""
+        own, run = await self.own_certificate(), self.whole.record.run
+        links = await self._transactor.store.children.read_all(run.tenant, run.id)
+        if not links:
+            return own
+        return replace(own, tree=await _tree_of(self._transactor, self, links))
+
+    async def log(self) -> list[bytes]:
+        """The canonical log, in names where the definition is known."""
+        try:
+            plan = await plans.plan_for(self._transactor, self.whole.record.run)
+        except DefinitionChanged:
+            return [encode_line(line) for line in lines_of(self.whole, None)]
+        return [encode_line(line) for line in lines_of(self.whole, plan)]
+
+    async def own_certificate(self) -> Certificate:
+        """The certificate of the run alone: the journal, its log in every dialect, the definition and the payloads."""
         stored, run = self.stored, self.whole.record.run
         published = Published(name=stored.name, version=stored.version, digest=stored.digest, document=stored.document)
         judged = {name: dialects.judged(name) for name in dialects.names()}
@@ -103,6 +127,39 @@ async def collect(transactor: Transactor, run_id: str, *, tenant: str) -> Collec
     """Read a run in one snapshot, and its definition as it is stored now."""
     whole = await views.read_snapshot(transactor, run_id, tenant=tenant, with_messages=True)
     return Collected(whole, await plans.stored_definition(transactor, whole.record.run), transactor)
+
+
+async def _tree_of(transactor: Transactor, root: Collected, links: Sequence[Child]) -> TreeVerdict:
+    """Certify every run below a run, and compare the journals of parents and children."""
+    run = root.whole.record.run
+    logs = {run.id: documents_of(await root.log())}
+    found, missing = list[TreeRun](), list[str]()
+    queue = [(link, root) for link in links]
+    for link, parent in queue:  # grows during the loop
+        if link.state not in (ChildState.STARTED, ChildState.ENDED) or len(found) >= MOST_RUNS:
+            continue
+        if await transactor.store.read_run(run.tenant, link.child_id) is None:
+            missing.append(link.child_id)
+            continue
+        child = await collect(transactor, link.child_id, tenant=run.tenant)
+        one = await child.own_certificate()
+        logs[link.child_id] = documents_of(await child.log())
+        plan = await plans.plan_for(transactor, parent.whole.record.run)
+        found.append(
+            TreeRun(
+                run=link.child_id,
+                parent=link.run_id,
+                step=plan.at(link.no).name,
+                state=one.state,
+                head=one.head,
+                entries=one.entries,
+                ok=one.ok,
+                findings=findings_of(one),
+                undoes=link.undoes,
+            )
+        )
+        queue += [(below, child) for below in await transactor.store.children.read_all(run.tenant, link.child_id)]
+    return judge_tree(found, logs, missing)
 
 
 def completers(entry: SealedEntry) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a cancel with compensation would undo, in words: the kernel's own decision on a snapshot of the run.
+"""What a cancel with compensation would undo, in words: the kernel's own decision on each run of the tree.
 
 It reads and changes nothing. Engines, the command line and the service call it.
 """
@@ -8,13 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from stepkeep.errors import InvariantBroken
-from stepkeep.kernel.compensation import Remains
+from stepkeep.kernel.compensation import Remains, undo_plan
 from stepkeep.kernel.decision import Need, Snapshot
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.preview import Preview, preview_rollback
+from stepkeep.kernel.rows import Step
+from stepkeep.kernel.states import Rollback, RunState, StepState
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import read_snapshot
+from stepkeep.store.records import WholeRun
 
 WHY: dict[Remains, str] = {
     Remains.NO_UNDO: "it succeeded, and its definition has no undo",
@@ -24,37 +27,117 @@ WHY: dict[Remains, str] = {
 
 
 async def rollback_preview(transactor: Transactor, run_id: str, *, tenant: str) -> dict[str, Any]:
-    """What would be undone now, in which order, and what cannot be undone and why."""
+    """What would be undone now in the whole tree, in which order, and what cannot be undone and why."""
     whole = await read_snapshot(transactor, run_id, tenant=tenant)
-    run = whole.record.run
-    plan = await plan_for(transactor, run)
-    steps = {step.no: step for step in whole.steps}
-    snapshot = Snapshot(plan=plan, run=run, steps=steps, whole=True, waiting=True)
-    found = preview_rollback(snapshot, await transactor.store.now())
-    if isinstance(found, Need):
-        raise InvariantBroken(f"the rollback of run {run_id} cannot be decided from its steps: {found}")
+    tree = _Tree(transactor, tenant, await transactor.store.now())
+    found = await tree.add_run(whole, 0)
+    ends, rollback = found.ends, found.rollback
+    if found.refusal is None:
+        is_partial = bool(tree.remains)
+        if found.undone:
+            ends = RunState.FAILED if is_partial else RunState.ROLLED_BACK
+        whole_one = Rollback.COMPLETE if found.undone else Rollback.NONE
+        rollback = Rollback.PARTIAL if is_partial else whole_one
     return {
-        "run_id": run.id,
-        "state": run.state.value,
+        "run_id": whole.record.run.id,
+        "state": whole.record.run.state.value,
         "possible": found.refusal is None,
         "refusal": found.refusal,
-        "ends": found.ends.value,
-        "rollback": found.rollback.value,
-        "undo": [
-            {"position": position, "step": plan.at(no).name, "undo": plan.at(no + plan.size).name}
-            for position, no in enumerate(found.undone, 1)
-        ],
-        "cannot_undo": [
-            {"step": plan.at(no).name, "state": steps[no].state.value, "reason": why.value, "says": WHY[why]}
-            for no, why in found.remains
-        ],
-        "running": [{"step": plan.at(no).name, "says": _running(plan, found, no)} for no in found.running],
+        "ends": ends.value,
+        "rollback": rollback.value,
+        "undo": [{"position": position, **one} for position, one in enumerate(tree.undone, 1)],
+        "cannot_undo": tree.remains,
+        "running": tree.running,
     }
+
+
+class _Tree:
+    """The undo steps of a run and of the runs below it, in the order in which they would run."""
+
+    def __init__(self, transactor: Transactor, tenant: str, now: int) -> None:
+        self._transactor, self._tenant, self._now = transactor, tenant, now
+        self.undone: list[dict[str, Any]] = []
+        self.remains: list[dict[str, Any]] = []
+        self.running: list[dict[str, Any]] = []
+
+    async def add_run(self, whole: WholeRun, level: int) -> Preview:
+        """Add a run that goes on: its live children undo themselves before its own undo steps begin."""
+        run = whole.record.run
+        plan = await plan_for(self._transactor, run)
+        steps = {step.no: step for step in whole.steps}
+        snapshot = Snapshot(plan=plan, run=run, steps=steps, whole=True, waiting=True)
+        found = preview_rollback(snapshot, self._now)
+        if isinstance(found, Need):
+            raise InvariantBroken(f"the rollback of run {run.id} cannot be decided from its steps: {found}")
+        if found.refusal is not None:
+            return found
+        place = {"run_id": run.id, "level": level}
+        awaited = [steps[no] for no in plan.children if steps[no].state is StepState.AWAITING_CHILDREN]
+        for step in awaited:
+            self.running.append({"step": plan.at(step.no).name, "says": CALLED_BACK, **place})
+            await self._add_below(_child_of(step), level + 1)
+        self.running += [{"step": plan.at(no).name, "says": _running(plan, found, no), **place} for no in found.running]
+        for no in found.undone:
+            await self._add_hook(plan, steps, no, place)
+        self._add_remains(plan, steps, [(no, why) for no, why in found.remains if steps[no] not in awaited], place)
+        return found
+
+    async def _add_finished(self, whole: WholeRun, level: int) -> None:
+        """Add a child that has succeeded: another run undoes what it did."""
+        run = whole.record.run
+        plan, steps = await plan_for(self._transactor, run), {step.no: step for step in whole.steps}
+        place, found = {"run_id": run.id, "level": level}, undo_plan(plan, whole.steps)
+        for step in found.undone:
+            await self._add_hook(plan, steps, step.no, place)
+        self._add_remains(plan, steps, [(step.no, why) for step, why in found.remains], place)
+
+    async def _add_hook(self, plan: Plan, steps: dict[int, Step], no: int, place: dict[str, Any]) -> None:
+        undo = plan.at(plan.undo_no(no))
+        self.undone.append({"step": plan.at(no).name, "undo": undo.name, **place})
+        if undo.undoes_child:
+            below = place["level"] + 1
+            if not await self._add_below(_child_of(steps.get(undo.no)), below):
+                await self._add_below(_child_of(steps[no]), below)
+
+    def _add_remains(
+        self, plan: Plan, steps: dict[int, Step], found: list[tuple[int, Remains]], place: dict[str, Any]
+    ) -> None:
+        self.remains += [
+            {
+                "step": plan.at(no).name,
+                "state": steps[no].state.value,
+                "reason": why.value,
+                "says": WHY[why],
+                **place,
+            }
+            for no, why in found
+        ]
+
+    async def _add_below(self, child: str | None, level: int) -> bool:
+        """Add a child, if it was started. One that undid itself has nothing to undo."""
+        found = await self._transactor.store.read_run(self._tenant, child) if child is not None else None
+        if found is None or child is None:
+            return False
+        whole = await read_snapshot(self._transactor, child, tenant=self._tenant)
+        if whole.record.run.state is RunState.SUCCEEDED:
+            await self._add_finished(whole, level)
+        else:
+            await self.add_run(whole, level)
+        return True
+
+
+def _child_of(step: Step | None) -> str | None:
+    return None if step is None or step.note is None else step.note.child
+
+
+CALLED_BACK = (
+    "its child is called back and undoes itself; if that takes longer than the grace period, effects may remain"
+)
 
 
 def _running(plan: Plan, found: Preview, no: int) -> str:
     """What becomes of an attempt in flight."""
-    has_undo = plan.steps[no].definition.undo is not None
+    has_undo = plan.at(no).definition.undo is not None
     cut_off = "it is undone" if no in found.undone else "its effect may remain"
     in_time = "it is undone first" if has_undo else "its effect remains"
     return f"if it succeeds within the grace period, {in_time}; if it is cut off, {cut_off}"

@@ -36,10 +36,15 @@ def _lines(found: dict[str, Any], settings: Settings) -> Iterator[str]:
     if not found["undo"]:
         yield "nothing would be undone"
     for one in found["undo"]:
-        yield f"{one['position']}. {one['step']} is undone by {one['undo']}"
+        yield f"{one['position']}. {'  ' * one['level']}{one['step']} is undone by {one['undo']}{_below(one)}"
     for one in found["cannot_undo"]:
-        yield f"{one['step']} stays: {one['says']}"
+        yield f"{one['step']}{_below(one)} stays: {one['says']}"
     for one in found["running"]:
-        yield f"{one['step']} runs now: {one['says']}"
+        yield f"{one['step']}{_below(one)} runs now: {one['says']}"
     yield f"the run would be {found['ends'].replace('_', ' ')}"
     yield f"Do it: {settings.command('cancel', found['run_id'], '--compensate')}"
+
+
+def _below(one: dict[str, Any]) -> str:
+    """Which run a step belongs to, if it is not the one that was asked about."""
+    return f" in run {one['run_id']}" if one["level"] else ""

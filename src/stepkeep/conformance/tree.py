@@ -1,0 +1,131 @@
+"""Judges a tree of runs: the verdict about each run, and what the journals of parents and children say of each other.
+
+It reads logs alone. Each run is certified by itself; here its journal is compared with that of its parent. `evidence/`
+collects the logs and calls it; it must not read a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from stepkeep.conformance.adoption import ROLLBACK, is_continuation
+from stepkeep.conformance.report import Code, Finding, quoted
+
+Doc = Mapping[str, Any]
+
+
+class TreeRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict about one run of a tree. `undoes` is the run that it rolls back; `findings` counts what is wrong."""
+
+    run: str
+    parent: str
+    step: str
+    state: str
+    head: str
+    entries: int
+    ok: bool
+    findings: int
+    undoes: str | None = None
+
+
+class TreeVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs below a run, how many links between two journals were compared, and what they contradict.
+
+    `missing` are children that are no longer kept.
+    """
+
+    runs: tuple[TreeRun, ...]
+    compared: int
+    missing: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings and all(run.ok for run in self.runs)
+
+
+def judge_tree(runs: Sequence[TreeRun], logs: Mapping[str, Sequence[Doc]], missing: Sequence[str]) -> TreeVerdict:
+    """The verdict about a tree. `logs` has the canonical lines of every run in it, the first run included."""
+    findings: list[Finding] = []
+    for one in runs:
+        told = _Told(one.run, logs[one.run])
+        wrong = _contradictions(one, told, logs.get(one.parent, ()), logs)
+        findings += [Finding(1, Code.CHILD, one.run, said) for said in wrong]
+    return TreeVerdict(runs=tuple(runs), compared=len(runs), missing=tuple(sorted(missing)), findings=tuple(findings))
+
+
+class _Told:
+    """What the journal of a child says about itself."""
+
+    def __init__(self, run: str, lines: Sequence[Doc]) -> None:
+        own = [line for line in lines if line.get("event_type") == "run_state_transition"]
+        first = own[0]["metadata"] if own else {}
+        self.actor = first.get("actor")
+        detail = first.get("detail") if isinstance(first.get("detail"), dict) else {}
+        continues: Any = (detail or {}).get("continues")
+        self.continues: Mapping[str, Any] = continues if is_continuation(continues) else {}
+        self.state = own[-1]["to_state"] if own else None
+        self.ended_at = own[-1]["metadata"].get("at") if own else None
+
+
+def _contradictions(
+    one: TreeRun, told: _Told, parent: Sequence[Doc], logs: Mapping[str, Sequence[Doc]]
+) -> Iterator[str]:
+    if told.actor != f"parent:{one.parent}":
+        yield f"its journal says that {quoted(told.actor)} created it, and it is a child of run {one.parent}"
+    for line in _news(parent, one.run):
+        said, at = line["metadata"]["detail"], line["metadata"].get("at")
+        step, state = said.get("step"), said.get("state")
+        if step != one.step:
+            yield f"its parent hears of it at step {quoted(step)}, and it is the child of {quoted(one.step)}"
+        if state != told.state:
+            yield f"its parent hears that it ended {quoted(state)}, and its journal ends {quoted(told.state)}"
+        if isinstance(at, int) and isinstance(told.ended_at, int) and at < told.ended_at:
+            yield f"its parent hears of its end at {at}, before it ended at {told.ended_at}"
+    if one.undoes is not None or told.continues.get("as") == ROLLBACK:
+        yield from _rollback(one, told, parent, logs)
+
+
+def _rollback(one: TreeRun, told: _Told, parent: Sequence[Doc], logs: Mapping[str, Sequence[Doc]]) -> Iterator[str]:
+    """A rollback run undoes the child of the step that its own step undoes, and all that this child finished."""
+    undoes = told.continues.get("run")
+    if told.continues.get("as") != ROLLBACK or undoes != one.undoes:
+        yield f"its journal says that it goes on with run {quoted(undoes)}, and it rolls run {quoted(one.undoes)} back"
+        return
+    undone = one.step.removeprefix("undo:")
+    heard = {
+        line["metadata"]["detail"].get("child")
+        for line in _all_news(parent)
+        if line["metadata"]["detail"].get("step") == undone
+    }
+    if heard and undoes not in heard:
+        yield f"it rolls run {quoted(undoes)} back, and the child of {quoted(undone)} was another one"
+    adopted = {item.get("its_step", item["step"]) for item in told.continues.get("adopted", ())}
+    ended = {
+        line["metadata"].get("step")
+        for line in logs.get(str(undoes), ())
+        if line.get("event_type") == "step_state_transition" and line["to_state"] == "succeeded"
+    }
+    for name in sorted(step for step in ended if isinstance(step, str) and _is_own(step)):
+        if name not in adopted:
+            yield f"run {undoes} finished step {quoted(name)}, and its rollback does not take it"
+
+
+def _is_own(step: str) -> bool:
+    """Whether a step of the definition; elements are taken only if they left something."""
+    return not step.startswith(("undo:", "check:")) and not step.endswith("]")
+
+
+def _all_news(lines: Sequence[Doc]) -> Iterator[Doc]:
+    """The lines that have the detail of a `child_ended`."""
+    for line in lines:
+        said = line["metadata"]
+        if said.get("event") == "child_ended" and isinstance(said.get("detail"), dict):
+            yield line
+
+
+def _news(lines: Sequence[Doc], child: str) -> Iterator[Doc]:
+    return (line for line in _all_news(lines) if line["metadata"]["detail"].get("child") == child)

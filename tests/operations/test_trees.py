@@ -1,0 +1,199 @@
+"""The preview of a rollback and the certificate cover the whole tree of a run, on both stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import stepkeep as sk
+from stepkeep.conformance.tree import TreeRun, judge_tree
+from stepkeep.kernel.definition import Definition, Effect
+from stepkeep.kernel.outcomes import Completed
+from stepkeep.kernel.states import OnFailure, Rollback, RunState
+from stepkeep.operations.rollback import rollback_preview
+from tests.operations.test_child_rollback import BAD, HOOK, LEAF, ended, parent, sub
+from tests.operations.test_children import children, finish, flow, look_after
+from tests.workbench import TENANT, Bench, on, task
+
+MIDDLE = flow("middle", sub(name="inner"), task("own", 1, ["inner"], undo=HOOK))
+TOP = parent(
+    task("before", 0, undo=HOOK),
+    sub("middle", order=1, after=("before",)),
+    task("last", 2, ["sub"], on_failure=OnFailure.COMPENSATE),
+)
+IN_ORDER = [
+    (0, "sub", "undo:sub"),
+    (1, "own", "undo:own"),
+    (1, "inner", "undo:inner"),
+    (2, "second", "undo:second"),
+    (2, "first", "undo:first"),
+    (0, "before", "undo:before"),
+]
+
+
+async def begun(bench: Bench, *definitions: Definition, rounds: int) -> str:
+    """A run of the last definition after so many rounds of work."""
+    for one in definitions[:-1]:
+        await bench.publish(one)
+    run = await bench.start(definitions[-1])
+    for _ in range(rounds):
+        await look_after(bench)
+        for claim in await bench.claim(10):
+            await bench.report(claim, Completed(output=b"1"))
+    await look_after(bench)
+    return run
+
+
+def order(told: dict[str, Any]) -> list[tuple[int, str, str]]:
+    assert [one["position"] for one in told["undo"]] == list(range(1, len(told["undo"]) + 1))
+    return [(one["level"], one["step"], one["undo"]) for one in told["undo"]]
+
+
+def test_the_preview_lists_the_undo_steps_of_all_levels_in_their_order(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        run = await begun(bench, LEAF, MIDDLE, TOP, rounds=4)
+        told = await rollback_preview(bench.transactor, run, tenant=TENANT)
+        assert order(told) == IN_ORDER
+        assert (told["possible"], told["ends"], told["rollback"]) == (True, "rolled_back", "complete")
+        await bench.cancel(run, compensate=True)
+        under_way = await rollback_preview(bench.transactor, run, tenant=TENANT)
+        assert order(under_way) == IN_ORDER
+        await look_after(bench)
+        [claim] = await bench.claim(1)
+        await bench.report(claim)
+        later = await rollback_preview(bench.transactor, run, tenant=TENANT)
+        assert order(later) == [one for one in IN_ORDER if one[1] != "own"]
+        await finish(bench)
+        assert await ended(bench, run) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
+
+    on(database_url, body)
+
+
+def test_a_live_child_undoes_itself_before_its_parent_does(database_url: str) -> None:
+    async def body(bench: Bench) -> None:
+        run = await begun(bench, LEAF, MIDDLE, TOP, rounds=2)
+        told = await rollback_preview(bench.transactor, run, tenant=TENANT)
+        assert order(told) == [(2, "first", "undo:first"), (0, "before", "undo:before")]
+        waiting = [(one["level"], one["step"]) for one in told["running"]]
+        assert waiting == [(0, "sub"), (1, "inner")]
+        assert told["cannot_undo"] == []
+
+    on(database_url, body)
+
+
+def test_what_a_child_cannot_undo_is_named_with_its_run(database_url: str) -> None:
+    leaf = flow("leaf", task("told", 0, effect=Effect.IRREVERSIBLE), task("second", 1, ["told"], undo=HOOK))
+
+    async def body(bench: Bench) -> None:
+        run = await begun(bench, leaf, MIDDLE, TOP, rounds=4)
+        told = await rollback_preview(bench.transactor, run, tenant=TENANT)
+        [left] = told["cannot_undo"]
+        assert (left["level"], left["step"], left["reason"]) == (2, "told", "no_undo")
+        assert left["run_id"] != run
+        assert (told["ends"], told["rollback"]) == ("failed", "partial")
+        await bench.cancel(run, compensate=True)
+        await finish(bench)
+        assert await ended(bench, run) == (RunState.FAILED, Rollback.PARTIAL)
+
+    on(database_url, body)
+
+
+def rolled_back_tree(database_url: str) -> str:
+    async def body(bench: Bench) -> str:
+        run = await begun(bench, LEAF, MIDDLE, TOP, rounds=4)
+        [claim] = await bench.claim(1)
+        await bench.report(claim, BAD)
+        await finish(bench)
+        return run
+
+    run: str = on(database_url, body)
+    return run
+
+
+def test_the_certificate_of_a_root_covers_its_tree(database_url: str) -> None:
+    run = rolled_back_tree(database_url)
+    with sk.open(database_url) as engine:
+        certificate = engine.certify(run)
+        assert certificate.ok, certificate.page()
+        tree = certificate.as_json()["tree"]
+        assert (tree["ok"], tree["compared"], tree["missing"], tree["findings"]) == (True, 4, (), ())
+        steps = {(one["step"], one["state"], one["undoes"] is not None) for one in tree["runs"]}
+        assert steps == {
+            ("sub", "succeeded", False),
+            ("inner", "succeeded", False),
+            ("undo:sub", "rolled_back", True),
+            ("undo:inner", "rolled_back", True),
+        }
+        assert "Runs below it: 4 of 4 conform by themselves." in certificate.page()
+        below = next(one["run"] for one in tree["runs"] if one["step"] == "inner")
+        assert engine.certify(below).as_json()["tree"] is None
+
+
+def test_damage_below_a_root_spoils_its_certificate(database_url: str) -> None:
+    run = rolled_back_tree(database_url)
+    with sk.open(database_url) as engine:
+        [first, *_] = engine.certify(run).as_json()["tree"]["runs"]
+
+    async def damage(bench: Bench) -> None:
+        [child, *_] = await children(bench, run)
+        assert child.child_id == first["run"]
+        await bench.publish(replace(LEAF, version=2))
+
+    on(database_url, damage)
+    import json
+
+    with sk.open(database_url) as engine:
+        docs = {one: [json.loads(line) for line in engine.log(one)] for one in (run, first["run"])}
+    docs = {name: [line for line in lines if "to_state" in line] for name, lines in docs.items()}
+    seen = TreeRun(**first)
+    assert judge_tree([seen], docs, []).ok
+
+    def wrong(change: Callable[[list[Any]], None], which: str) -> list[str]:
+        lies = {name: json.loads(json.dumps(lines)) for name, lines in docs.items()}
+        change(lies[which])
+        return [finding.message for finding in judge_tree([seen], lies, []).findings]
+
+    def another_end(lines: list[Any]) -> None:
+        own = [line for line in lines if line["event_type"] == "run_state_transition"]
+        own[-1]["to_state"] = "failed"
+
+    def another_parent(lines: list[Any]) -> None:
+        own = [line for line in lines if line["event_type"] == "run_state_transition"]
+        own[0]["metadata"]["actor"] = "parent:another"
+
+    def too_early(lines: list[Any]) -> None:
+        for line in lines:
+            if line["metadata"].get("event") == "child_ended":
+                line["metadata"]["at"] = 1
+
+    assert "its journal ends 'failed'" in wrong(another_end, first["run"])[0]
+    assert "'parent:another' created it" in wrong(another_parent, first["run"])[0]
+    assert "before it ended" in wrong(too_early, run)[0]
+
+
+@pytest.mark.parametrize(
+    "forget", [lambda item: item["step"] == "first", lambda item: True], ids=["one step", "all steps"]
+)
+def test_a_rollback_that_leaves_a_step_out_is_found(database_url: str, forget: Callable[[Any], bool]) -> None:
+    """Without the original journal the log of the rollback is consistent; the tree shows what is missing."""
+    run = rolled_back_tree(database_url)
+    import json
+
+    with sk.open(database_url) as engine:
+        runs = [TreeRun(**one) for one in engine.certify(run).as_json()["tree"]["runs"]]
+        docs = {
+            one: [line for line in map(json.loads, engine.log(one)) if "to_state" in line]
+            for one in (run, *(one.run for one in runs))
+        }
+    back = next(one for one in runs if one.step == "undo:inner")
+    for line in docs[back.run]:
+        detail = line["metadata"].get("detail") or {}
+        if "continues" in detail:
+            kept = [item for item in detail["continues"]["adopted"] if not forget(item)]
+            detail["continues"]["adopted"] = kept
+    found = judge_tree(runs, docs, []).findings
+    assert found
+    assert all("does not take it" in one.message and one.run == back.run for one in found)
