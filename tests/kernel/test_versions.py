@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.kernel.definition import Definition, Dependency, Handler, Retry, StepDefinition
+from stepkeep.kernel.definition import Case, Definition, Dependency, Handler, Loop, Map, Retry, StepDefinition, Switch
 from stepkeep.kernel.states import StepState
 from stepkeep.kernel.versions import MEANING, Kind, compare, obstacles
 
@@ -44,6 +44,29 @@ def test_a_setting_stops_no_run_and_a_meaning_stops_those_that_began_the_step() 
     meaning = with_step("ship", executor=Handler(name="ship.fast"))
     assert list(obstacles(OLD, meaning, ["charge"])) == []
     assert list(obstacles(OLD, meaning, ["charge", "ship"])) == ["step ship began, and its executor differs"]
+
+
+def choice(handler: str) -> Switch:
+    return Switch(max=1, cases=(Case(name="only", step=step(handler)),))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        (Map(over="input.a"), Map(over="input.a", in_flight=3, tolerate=2), Kind.SETTING),
+        (Map(over="input.a"), Map(over="input.b"), Kind.MEANING),
+        (Loop(max=3, until="last.done"), Loop(max=5, until="last.done", pause=7), Kind.SETTING),
+        (Loop(max=3, until="last.done"), Loop(max=3, until="last.ready"), Kind.MEANING),
+        (Loop(max=3, until="index > 1"), Loop(max=3, as_long_as="index > 1"), Kind.MEANING),
+        (choice("slow"), choice("fast"), Kind.MEANING),
+        (Map(over="input.a"), choice("fast"), Kind.MEANING),
+    ],
+)
+def test_what_elements_are_is_meaning_and_how_many_at_a_time_a_setting(
+    old: Map | Loop | Switch, new: Map | Loop | Switch, kind: Kind
+) -> None:
+    [change] = compare(with_step("ship", growth=old), with_step("ship", growth=new)).steps
+    assert [(one.field, one.kind) for one in change.differences] == [("growth", kind)]
 
 
 def test_a_removed_step_stops_runs_that_began_it() -> None:

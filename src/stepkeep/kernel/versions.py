@@ -11,14 +11,16 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from stepkeep.kernel.definition import Definition, StepDefinition
+from stepkeep.kernel.definition import Definition, Loop, Map, StepDefinition, Switch
 
 MEANING = (
     *("executor", "inputs", "condition", "approval", "hold", "wait", "rules", "pre", "completion"),
     *("effect", "undo", "compensate_when", "transactional", "input_schema", "output_schema"),
 )
-"""The fields of a step that say what it does. All others are settings, but for its dependencies."""
+"""The fields of a step that say what it does. All others are settings, but for its dependencies and what its elements
+are."""
 
 UNCOMPARED = frozenset({"name", "order", "depends_on"})
 OF_WORKFLOW = frozenset({"name", "version", "steps", "dialect"})
@@ -82,9 +84,24 @@ def _changed(
         return StepChange(name=new.name, change="added")
     settings = [one for one in StepDefinition.__struct_fields__ if one not in UNCOMPARED and one not in MEANING]
     found = [*_differ(old, new, MEANING, Kind.MEANING), *_differ(old, new, settings, Kind.SETTING)]
+    if _elements(old) != _elements(new):
+        found = [replace(one, kind=Kind.MEANING) if one.field == "growth" else one for one in found]
     if was[new.name] != now[new.name]:
         found.append(Difference(field="depends_on", kind=Kind.EDGE, old=was[new.name], new=now[new.name]))
     return StepChange(name=new.name, change="changed", differences=tuple(found)) if found else None
+
+
+def _elements(step: StepDefinition) -> Any:
+    """What the elements of a step are: its list, its condition or its cases. How many at a time is a setting."""
+    match step.growth:
+        case Map() as growth:
+            return growth.over
+        case Loop() as growth:
+            return (growth.until, growth.as_long_as)
+        case Switch() as growth:
+            return growth.cases
+        case _:
+            return None
 
 
 def implied(definition: Definition) -> dict[str, dict[str, list[str]]]:
