@@ -154,6 +154,18 @@ steps:
 """
 """A step that runs once for each item."""
 
+CHOICE = """
+workflow: choice
+timeout: 2h
+input: [amount]
+steps:
+  - name: pay
+    switch:
+      - { name: transfer, if: "${{ input.amount > 1000 }}", uses: ui.quick, timeout: 10s, effect: read }
+      - { name: card, uses: ui.quick, timeout: 10s, effect: read }
+"""
+"""One of two cases."""
+
 PARENT = """
 workflow: parent
 timeout: 2h
@@ -190,7 +202,7 @@ class Site:
 
     async def _open(self) -> None:
         await self.engine.__aenter__()
-        for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, STUCK, BY_HAND, NIGHTLY, MAPPED, PARENT):
+        for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, STUCK, BY_HAND, NIGHTLY, MAPPED, CHOICE, PARENT):
             await self.engine.publish(load_text(text, "page.yaml"))
         await self.engine.start_worker(app="ui", settings=WorkerSettings(log_lines=50))
         listener = listen("127.0.0.1", 0)

@@ -260,3 +260,18 @@ def test_the_tree_of_child_runs_leads_down_and_up(site: Site, reader: Read) -> N
     expect(page.get_by_role("heading", name="parent", level=1)).to_be_visible()
     expect(page.locator(".head .badge").first).to_contain_text("Succeeded")
     expect(tree).to_contain_text("Succeeded")
+
+
+def test_a_choice_shows_its_cases_and_the_one_that_was_taken(site: Site, reader: Read) -> None:
+    run = site.start("choice", {"amount": 7})
+    assert site.settle(run) == "succeeded"
+    person = reader()
+    page = person.open(f"/runs/{run}?step=pay")
+    expect(page.get_by_role("complementary", name="Step")).to_contain_text(re.compile("Case\\s*card"))
+    for workflow, does in (
+        ("choice", "one of: transfer, card"),
+        ("mapped", "map of python ui.echo"),
+        ("parent", "runs payment v1"),
+    ):
+        page = person.open(f"/workflows/{workflow}?tab=steps")
+        expect(page.get_by_role("table")).to_contain_text(does)

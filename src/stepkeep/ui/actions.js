@@ -2,13 +2,7 @@
  * What people do to a run, each as a dialog: approve, reject, decide, complete, send, start, cancel, run again, release.
  * Every page uses these, so that an action asks the same everywhere.
  */
-import { get, may, named, once, post, Problem, refused } from "./api.js";
-import { ask, openDialog, readJson } from "./components/dialog.js";
-import { area, field, input, problemBox, said, select } from "./components/parts.js";
-import { toast } from "./components/toast.js";
-import { h, put } from "./dom.js";
-import { inert, line } from "./format.js";
-import { badge, note } from "./icons.js";
+import { area, ask, badge, field, get, h, inert, input, line, may, named, note, once, openDialog, part, post, Problem, problemBox, put, readJson, refused, runLink, said, select, toast } from "./kit.js";
 
 const decided = () => document.dispatchEvent(new CustomEvent("stepkeep:decided"));
 
@@ -87,12 +81,32 @@ export function cancelDialog(view, done) {
 	ask({ title: "Cancel the run", kind: "danger", done: "Cancelled", below: [h("label.row", undo, "Undo first what the run did"), shown], path: `/runs/${run}/cancel`, given: () => ({ compensate: undo.checked }), then: done });
 }
 
+const list = (title, rows) => rows.length ? [h("h3", title), h("ol.plain-list", rows.slice(0, 100).map((one) => h("li.row", said(one.step ?? one, 80), one.level ? runLink(one.run_id) : null, one.says && h("span.muted", line(one.says, 200)))))] : null;
+
 /** What a cancel with undo would do. */
 function rollbackView(told) {
 	if (!told.possible) return problemBox(told.refusal?.message ?? told.refusal ?? "This run cannot be rolled back.");
-	const list = (title, rows) => rows.length ? [h("h3", title), h("ol.plain-list", rows.slice(0, 100).map((one) => h("li.row", said(one.step, 80), one.says && h("span.muted", line(one.says, 200)))))] : null;
 	return h("div.stack.tight", told.undo.length ? list("Undone, in this order", told.undo) : h("p.muted", "There is nothing to undo."), list("Stays as it is", told.cannot_undo), list("Running now, and told to stop", told.running),
 		h("p.row", "The run then ends as ", badge(told.ends), note("undo", "undo", `rollback ${told.rollback}`)));
+}
+
+/**
+ * Go on under another version: one run, or every live run of a version, after a preview of what that means.
+ * @param {{workflow: string, of: number, run?: string, to?: number}} what @param {(told: any) => void} done
+ */
+export async function migrateDialog({ workflow, of, run, to }, done) {
+	const { definitions } = await get("/workflows", { name: workflow, limit: 200 }), others = definitions.map((one) => one.version).filter((one) => one !== of);
+	if (!others.length) return toast("wait", "There is no other version of the workflow.");
+	const [path, look] = run ? [`/runs/${run}/migrate`, `/runs/${run}/migration-preview`] : [`/migrations/${part(workflow)}`, `/migrations/${part(workflow)}/preview`], shown = h("div.stack.tight", { role: "status" });
+	const choice = select(others.map((one) => [String(one), `Version ${one}`]), String(to ?? others.at(-1)), () => void preview()), given = () => ({ to: Number(choice.value), ...(run ? {} : { of }) });
+	async function preview() {
+		const told = await post(look, given()).catch(refused);
+		put(shown, told instanceof Problem ? problemBox(told.message) : run ? told.allowed ? [list("Adopted as it is", told.adopted), list("Runs under the new version", told.runs), list("Not there any more", told.removed)] : problemBox(`The run stays with its version: ${told.reasons.join("; ")}.`)
+			: [h("p.row", note("ok", "check", `${told.could_migrate} can be migrated`), note(told.must_stay ? "wait" : "idle", "hand", `${told.must_stay} must stay`)), h("ul.stack.tight", told.reasons.map((one) => h("li", `${one.runs}: `, said(one.reason, 300))))]);
+	}
+	ask({ title: run ? "Migrate the run" : `Migrate the live runs of version ${of}`, label: "Migrate", more: [field("To", choice), shown], path, given, then: done,
+		text: "A run ends as cancelled, and a new one adopts what has settled: both, or neither." });
+	await preview();
 }
 
 /** Pause a run, or go on with it. @param {string} run @param {"pause" | "resume"} what @param {() => void} done */

@@ -2,19 +2,11 @@
  * Starts the pages: signs the reader in, draws the frame, and shows the page of the address.
  * A page is a function that gets a `Context` and returns its element; `context.signal` ends with it.
  */
-import { get, onSignedOut, resume, session, signIn, signOut, Problem, refused } from "./api.js";
-import { openDialog } from "./components/dialog.js";
+import { button, empty, every, focusOn, get, go, h, href, icon, inert, match, onSignedOut, openDialog, path, Problem, problemBox, put, refused, resume, session, signIn, signOut, startRouter, startTicking, toast } from "./kit.js";
 import { openPalette } from "./components/palette.js";
-import { button, empty, problemBox } from "./components/parts.js";
-import { toast } from "./components/toast.js";
-import { focusOn, h, put } from "./dom.js";
-import { inert, startTicking } from "./format.js";
-import { icon } from "./icons.js";
 import { startKeyboard } from "./keyboard.js";
 import { PAGES } from "./pages.js";
-import { go, href, match, path, startRouter } from "./router.js";
 import { signInPage } from "./pages/signin.js";
-import { every } from "./store.js";
 
 const THEMES = (["system", "light", "dark"]);
 const main = h("main", { id: "main", tabindex: "-1" });

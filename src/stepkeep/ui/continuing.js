@@ -2,13 +2,7 @@
  * Going on with a run that has ended: again from the start, after a fix, from a step, or on another course. What the new
  * run would adopt and what it would do again is shown before it starts.
  */
-import { once, post, Problem, refused } from "./api.js";
-import { openDialog, readJson } from "./components/dialog.js";
-import { area, field, problemBox, select } from "./components/parts.js";
-import { h, put } from "./dom.js";
-import { inert, line } from "./format.js";
-import { note } from "./icons.js";
-import { go } from "./router.js";
+import { area, field, go, h, inert, line, note, once, openDialog, post, Problem, problemBox, put, readJson, refused, select } from "./kit.js";
 
 /** Each way: its words, its route, whether it begins at a step, whether it takes another input. */
 const WAYS = {

@@ -2,11 +2,7 @@
  * The health of live runs in words: what the service's explanation of a run says first. It is asked for the rows in
  * sight only, a few at a time, and again when the run or some time has gone on.
  */
-import { get } from "./api.js";
-import { h } from "./dom.js";
-import { line } from "./format.js";
-import { said } from "./components/parts.js";
-import { note } from "./icons.js";
+import { get, h, line, note, said } from "./kit.js";
 
 const AT_ONCE = 3, FRESH_MS = 20_000, MOST = 2000;
 
@@ -17,7 +13,7 @@ const KINDS = {
 	no_secret: ["bad", "key", "no secret"], no_queue: ["bad", "worker", "no queue"], only_run: ["bad", "worker", "no worker"], dead_worker: ["wait", "warn", "worker lost"], full: ["wait", "worker", "workers full"],
 	database: ["bad", "warn", "database"], not_started: ["idle", "ring", "not started"], approval: ["wait", "person", "approval"], decision: ["wait", "hand", "held"],
 	completion: ["wait", "hand", "by hand"], event: ["wait", "mail", "message"], other: ["idle", "dot", "waiting"], scheduled: ["idle", "clock", "scheduled"], sleep: ["idle", "clock", "sleeping"],
-	retry: ["wait", "retry", "retrying"], paused: ["wait", "pause", "paused"], children: ["run", "flow", "child runs"], stopping: ["undo", "undo", "stopping"], running: ["ok", "check", "on time"], soon: ["ok", "check", "on time"], dependency: ["ok", "check", "on time"], finished: ["idle", "dash", "ended"],
+	retry: ["wait", "retry", "retrying"], paused: ["wait", "pause", "paused"], slot: ["wait", "clock", "waits for a slot"], children: ["run", "flow", "child runs"], stopping: ["undo", "undo", "stopping"], running: ["ok", "check", "on time"], soon: ["ok", "check", "on time"], dependency: ["ok", "check", "on time"], finished: ["idle", "dash", "ended"],
 };
 
 /** @param {AbortSignal} signal @param {() => void} changed */

@@ -1,10 +1,7 @@
 /**
  * A table of objects whose fields are not known beforehand: columns are their simple fields.
  */
-import { h } from "../dom.js";
-import { line, moment, words } from "../format.js";
-import { badge, iconOf } from "../icons.js";
-import { said, table } from "./parts.js";
+import { badge, h, iconOf, line, moment, said, table, words } from "../kit.js";
 
 const MOST_COLUMNS = 8, MOST_ROWS = 500;
 const WHEN = /^\d{4}-\d\d-\d\dT\d\d:\d\d/;

@@ -2,13 +2,7 @@
  * An action on many runs, as a job that workers carry out: a dry run says first what it touches; then the dialog shows
  * how far the job is, and what it refused. The job goes on when the dialog is closed.
  */
-import { get, once, pause, post, refused, Problem } from "../api.js";
-import { h, put } from "../dom.js";
-import { counted, shortId, words } from "../format.js";
-import { badge } from "../icons.js";
-import { openDialog } from "./dialog.js";
-import { field, input, link, problemBox, runLink, said, table } from "./parts.js";
-import { toast } from "./toast.js";
+import { badge, counted, field, get, h, input, link, once, openDialog, pause, post, Problem, problemBox, put, refused, runLink, said, shortId, table, toast, words } from "../kit.js";
 
 const SHOWN = 50, LOOK_MS = 400, MOVING = ["queued", "running", "blocked"], ENDED = ["failed", "cancelled", "rolled_back"];
 /** @type {Record<string, [title: string, verb: string, tone: string, past: string, why: string, states: string[]]>} What each

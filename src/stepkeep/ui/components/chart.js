@@ -1,8 +1,7 @@
 /**
  * Small plots: bars over time and bars by share, in SVG and CSS, each with its numbers as text for screen readers.
  */
-import { h, s } from "../dom.js";
-import { counted, line } from "../format.js";
+import { counted, h, line, s } from "../kit.js";
 
 /**
  * Stacked bars over time.

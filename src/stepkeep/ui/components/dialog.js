@@ -49,14 +49,13 @@ export function openDialog({ title, body, act, label = "OK", kind = "primary", d
 /**
  * A dialog that asks for a reason and sends it. The other options are those of a dialog.
  * @param {any} options `text`; `more`: what stands before the reason; `below`: what stands behind it; `path`; `given`: what else
- *   is sent; `isNeeded`: a reason must be given; `then`: what is done after it
+ *   is sent; `isNeeded`: a reason must be given; `then`: what is done with the answer
  */
 export function ask({ text, more, below, path, given = () => ({}), isNeeded, then, ...options }) {
 	const reason = input({ autofocus: !more, placeholder: "Why, for the record" });
 	openDialog({ label: options.title, ...options, body: [text && h("p", text), more, field("Reason", reason), below], act: async () => {
 		if (isNeeded && !reason.value.trim()) throw new TypeError("Give a reason.");
-		await post(typeof path === "string" ? path : path(), { reason: reason.value, ...given() });
-		then();
+		return then(await post(typeof path === "string" ? path : path(), { reason: reason.value, ...given() }));
 	} });
 }
 

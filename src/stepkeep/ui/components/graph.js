@@ -2,11 +2,8 @@
  * Draws the steps of a run or a workflow as a graph: nodes with their state, edges that were taken, and undo hooks as the
  * way back. States change in place; the layout is computed again only where the steps differ. Moves and zooms.
  */
-import { h, put, s } from "../dom.js";
-import { line, words } from "../format.js";
-import { iconOf, pathOf, toneOf } from "../icons.js";
+import { button, h, iconOf, line, pathOf, put, s, toneOf, words } from "../kit.js";
 import { layout } from "./layout.js";
-import { button } from "./parts.js";
 
 const WIDTH = 172, HEIGHT = 44, UNDO = 24, LONGEST = 21;
 const MOVING = new Set(["running", "validating"]), WAITING = new Set(["awaiting_approval", "awaiting_event", "awaiting_completion", "retrying"]);

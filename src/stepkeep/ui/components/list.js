@@ -1,10 +1,7 @@
 /**
  * A page that shows one body of the API and reads it again every so often.
  */
-import { refused } from "../api.js";
-import { h, put } from "../dom.js";
-import { createReloader, createStore, every } from "../store.js";
-import { problemBox, skeleton } from "./parts.js";
+import { createReloader, createStore, every, h, problemBox, put, refused, skeleton } from "../kit.js";
 
 /**
  * @template T

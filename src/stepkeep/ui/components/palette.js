@@ -1,10 +1,7 @@
 /**
  * The command palette: pages, actions of the page in sight, and runs that match what is typed.
  */
-import { get } from "../api.js";
-import { h, put, unique } from "../dom.js";
-import { line } from "../format.js";
-import { badge, icon } from "../icons.js";
+import { badge, get, h, icon, line, put, unique } from "../kit.js";
 
 /** @param {Command[]} commands @param {(path: string) => void} go */
 export function openPalette(commands, go) {

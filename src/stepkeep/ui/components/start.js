@@ -1,12 +1,7 @@
 /**
  * The form that starts a run: its fields come from the input that the workflow declares.
  */
-import { get, named, once, post } from "../api.js";
-import { h, put } from "../dom.js";
-import { inert, line } from "../format.js";
-import { go } from "../router.js";
-import { openDialog, readJson } from "./dialog.js";
-import { area, field, input, select } from "./parts.js";
+import { area, field, get, go, h, inert, input, line, named, once, openDialog, post, put, readJson, select } from "../kit.js";
 
 /** @param {{workflow?: string, version?: number, input?: any}} [given] */
 export async function startDialog(given = {}) {

@@ -2,10 +2,7 @@
  * The timeline of a run: a lane per step with every state it was in, and every attempt in the colour of its outcome.
  * Drag over the axis to zoom into a span, double-click to see all. Only lanes in sight are in the document.
  */
-import { h, put } from "../dom.js";
-import { exact, line, now, span, words } from "../format.js";
-import { icon, iconOf, toneOf } from "../icons.js";
-import { button } from "./parts.js";
+import { button, exact, h, icon, iconOf, line, now, put, span, toneOf, words } from "../kit.js";
 
 const LANE = 30;
 const SHOWN = new Set(["ready", "retrying", "running", "validating", "awaiting_approval", "awaiting_event", "awaiting_completion", "awaiting_children"]);

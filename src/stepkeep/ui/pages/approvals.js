@@ -1,15 +1,8 @@
 /**
  * The inbox of approvals: what is asked, by whom, the facts, the deadline, who has decided. It fits a phone.
  */
-import { follow, get, may, refused } from "../api.js";
+import { ago, badge, button, countdown, counted, createReloader, createStore, empty, every, follow, get, h, href, icon, inert, jsonView, line, may, note, problemBox, put, refused, said, setQuery, skeleton, words } from "../kit.js";
 import { gateDialog } from "../actions.js";
-import { jsonView } from "../components/json.js";
-import { button, empty, problemBox, said, skeleton } from "../components/parts.js";
-import { h, put } from "../dom.js";
-import { ago, counted, countdown, inert, line, words } from "../format.js";
-import { badge, icon, note } from "../icons.js";
-import { href, setQuery } from "../router.js";
-import { createReloader, createStore, every } from "../store.js";
 
 const SHOWS = ([["mine", "For me"], ["late", "Late"], ["all", "All"]]);
 

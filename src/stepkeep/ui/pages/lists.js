@@ -1,16 +1,9 @@
 /**
  * Pages that are lists: jobs, triggers, outbox, policies, keys, users, audit. Each is a table with its actions.
  */
-import { get, may, named, part, post, send } from "../api.js";
+import { ago, area, ask, attempt, badge, button, card, copyButton, countdown, counted, empty, exact, field, get, h, inert, input, jsonView, line, may, moment, named, note, openDialog, part, post, put, readJson, runLink, said, select, send, setQuery, span, table, words } from "../kit.js";
 import { jobRuns } from "../components/bulk.js";
-import { ask, attempt, openDialog, readJson } from "../components/dialog.js";
-import { jsonView } from "../components/json.js";
 import { listed, listPage } from "../components/list.js";
-import { area, button, card, copyButton, empty, field, input, runLink, said, select, table } from "../components/parts.js";
-import { h, put } from "../dom.js";
-import { ago, counted, countdown, exact, inert, line, moment, span, words } from "../format.js";
-import { badge, note } from "../icons.js";
-import { setQuery } from "../router.js";
 
 /** Asks before it acts. @param {string} title @param {string} text @param {() => Promise<any>} act @param {() => void} again */
 const confirm = (title, text, act, again) => openDialog({ title, label: title, kind: "danger", body: h("p", text), act: async () => { await act(); again(); } });

@@ -2,14 +2,9 @@
  * The overview: what needs attention, runs by state, throughput and duration of the newest runs, failures, backlog,
  * slowest steps. Every number comes from the service, which counts a bounded part of the runs.
  */
-import { get } from "../api.js";
+import { badge, card, counted, get, h, href, icon, iconOf, link, moment, note, said, span, toneOf, words } from "../kit.js";
 import { columnPlot, shareBars } from "../components/chart.js";
 import { listPage } from "../components/list.js";
-import { card, link, said } from "../components/parts.js";
-import { h } from "../dom.js";
-import { counted, moment, span, words } from "../format.js";
-import { badge, icon, iconOf, note, toneOf } from "../icons.js";
-import { href } from "../router.js";
 
 const TONES = ["ok", "run", "bad"], WORDS = ["succeeded", "other", "failed or rolled back"];
 const SHARES = [["half", "p50_seconds"], ["nine of ten", "p90_seconds"], ["99 of 100", "p99_seconds"]];

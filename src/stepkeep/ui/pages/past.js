@@ -1,11 +1,7 @@
 /**
  * A run as it stood: the slider that goes back in time, and the view of the run with the states of then.
  */
-import { get, Problem, refused } from "../api.js";
-import { button, said } from "../components/parts.js";
-import { h, put } from "../dom.js";
-import { counted, inert, moment, words } from "../format.js";
-import { icon } from "../icons.js";
+import { button, counted, get, h, icon, inert, moment, Problem, put, refused, said, words } from "../kit.js";
 
 const LOOK_MS = 120;
 

@@ -1,14 +1,8 @@
 /**
  * The record of a run: its journal with the chain verified in this browser, and the judge's certificate.
  */
-import { address, get, Problem, refused } from "../api.js";
-import { openDialog } from "../components/dialog.js";
-import { jsonView } from "../components/json.js";
-import { button, card, facts, problemBox, said, skeleton, table } from "../components/parts.js";
+import { address, badge, button, card, counted, exact, facts, get, h, icon, inert, jsonView, line, moment, note, openDialog, Problem, problemBox, put, refused, said, skeleton, table, words } from "../kit.js";
 import { createTable } from "../components/table.js";
-import { h, put } from "../dom.js";
-import { counted, exact, inert, line, moment, words } from "../format.js";
-import { badge, icon, note } from "../icons.js";
 import { readJournal, verifyChain } from "../journal.js";
 
 /** @param {{run: string, signal: AbortSignal, as: () => string}} options */

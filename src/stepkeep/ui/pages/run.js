@@ -2,21 +2,13 @@
  * One run: why it does not move and the button that moves it, graph, timeline, steps with every attempt, data, journal
  * with its chain verified here, certificate, and the same in the words of a dialect.
  */
-import { address, follow, get, may, named, refused } from "../api.js";
+import { address, attempt, badge, button, card, copyButton, costText, countdown, counted, createReloader, createStore, every, facts, follow, get, h, icon, inert, jsonView, lasted, line, link, may, moment, named, note, problemBox, put, refused, runLink, said, select, setQuery, shortId, skeleton, tabbed, table, toneOf, words } from "../kit.js";
 import { cancelDialog, completeDialog, DECIDABLE, gateDialog, holdDialog, moves, pauseDialog, quarantineDialog, sendDialog } from "../actions.js";
-import { attempt } from "../components/dialog.js";
 import { continueDialog } from "../continuing.js";
 import { createGraph } from "../components/graph.js";
-import { jsonView } from "../components/json.js";
-import { button, card, copyButton, facts, link, problemBox, runLink, said, select, skeleton, tabbed, table } from "../components/parts.js";
 import { createTimeline, legend } from "../components/timeline.js";
-import { h, put } from "../dom.js";
-import { costText, counted, countdown, inert, lasted, line, moment, shortId, words } from "../format.js";
 import { kindOf } from "../health.js";
-import { badge, icon, note, toneOf } from "../icons.js";
 import { autoTable } from "../components/auto.js";
-import { setQuery } from "../router.js";
-import { createReloader, createStore, every } from "../store.js";
 import { asItStood, pastBar } from "./past.js";
 import { certificateView, journalView } from "./record.js";
 
@@ -118,7 +110,7 @@ export function runPage(context) {
 					!isLive && may("start") && button("Run again", () => continueDialog(view, done), { icon: "retry", kind: "primary" }),
 					isLive && may("operate") && (run.state === "paused" ? button("Resume", () => pauseDialog(id, "resume", done), { icon: "play" }) : run.state !== "idle" && button("Pause", () => pauseDialog(id, "pause", done), { icon: "pause" })),
 					isLive && may("operate") && button("Cancel", () => cancelDialog(view, done), { icon: "slash", kind: "danger" }))),
-			h("div.meta", meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", `${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`),
+			h("div.meta", meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", [`${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`]),
 				run.business_key && meta("Business key", said(run.business_key, 80)), run.correlation_id !== run.id && meta("Correlation", said(run.correlation_id, 80)), run.continues && meta(`${words(run.continues.as)} of`, [runLink(run.continues.run), run.continues.from ? [" from ", said(run.continues.from, 60)] : null]), run.continued_by?.length ? meta("Continued by", run.continued_by.slice(0, 3).map((one) => [runLink(one), " "])) : null, run.parent && meta("Child of", runLink(run.parent.run_id)),
 				costText(run.cost) && meta("Cost", costText(run.cost)), labels.length ? meta("Labels", h("span.chips", labels.slice(0, 8).map(([name, text]) => h("span.chip", line(`${name}=${text}`, 60))))) : null));
 	}
@@ -144,7 +136,7 @@ export function runPage(context) {
 		const states = new Map(plan.map((one) => [one.name, one.state]));
 		const nodes = plan.map((one) => {
 			const hook = undo.get(one.name);
-			return { id: one.name, label: one.name, state: one.state, sub: owners.has(one.name) ? `${one.kind} · ${counted(owners.get(one.name), "element")}` : subOf(one), tip: one.error ?? "", undo: hook ? { id: hook.name, state: hook.state, at: hook.started_at } : null };
+			return { id: one.name, label: one.name, state: one.state, sub: owners.has(one.name) ? one.case ? `case ${line(one.case, 20)}` : `${one.kind} · ${counted(owners.get(one.name), "element")}` : subOf(one), tip: one.error ?? "", undo: hook ? { id: hook.name, state: hook.state, at: hook.started_at } : null };
 		});
 		const edges = plan.flatMap((one) => [...one.depends_on, ...(owners.has(ownerOf(one)) ? [ownerOf(one)] : [])].map((from) => ({ from, to: one.name,
 			taken: ["succeeded", "skipped", "failed"].includes(states.get(from)) && !["pending", "cancelled"].includes(one.state) })));
@@ -165,7 +157,7 @@ export function runPage(context) {
 		put(aside, h("header", h("h2", said(name, 80)), badge(one.state), h("div.row", held && may("decide") ? button("Decide", () => holdDialog(run, name, done), { kind: "primary small", icon: "hand" }) : acts[one.state], !held && one.phase === "main" && DECIDABLE[one.state] && may("decide") && button("Decide", () => holdDialog(run, name, done, DECIDABLE[one.state][0], one.state), { kind: "small", icon: "hand" }),
 			button("Close the step", () => choose(name), { kind: "plain small", icon: "cross", hidden: true }))),
 		h("div.body.stack", one.error ? h("div.problem", icon("cross"), h("span", one.category ? h("b", `${words(one.category)}: `) : null, said(one.error, 2000))) : null,
-			facts([["Kind", words(one.kind)], ["Phase", one.phase === "main" ? null : words(one.phase)], ["Attempts", one.attempts ? `${one.attempts}${one.losses ? `, ${counted(one.losses, "lease")} lost` : ""}` : null], ["Worker", one.worker && said(one.worker)], ["Started", one.started_at && moment(one.started_at)],
+			facts([["Kind", words(one.kind)], ["Case", one.case && said(one.case)], ["Phase", one.phase === "main" ? null : words(one.phase)], ["Attempts", one.attempts ? `${one.attempts}${one.losses ? `, ${counted(one.losses, "lease")} lost` : ""}` : null], ["Worker", one.worker && said(one.worker)], ["Started", one.started_at && moment(one.started_at)],
 				["Took", one.started_at && lasted(one.started_at, one.ended_at)], ["Ends by itself", one.until && countdown(one.until)], ["Next attempt", one.state === "retrying" && one.due_at ? countdown(one.due_at) : null], ["After", one.depends_on.length ? h("span.chips", one.depends_on.map((dep) => button(line(dep, 40), () => choose(dep), { kind: "small" }))) : null],
 				["Cost", costText(one.cost)], ["Progress", one.progress ? said(typeof one.progress === "object" ? [one.progress.fraction !== undefined && one.progress.fraction !== null ? `${Math.round(one.progress.fraction * 100)} %` : "", one.progress.message ?? one.progress.text ?? ""].filter(Boolean).join(", ") || JSON.stringify(one.progress) : one.progress, 300) : null],
 				["Skipped", one.skipped && said(one.skipped.sentence ?? one.skipped.reason ?? JSON.stringify(one.skipped), 300)], ["In doubt", one.in_doubt ? "yes: it is not known whether it took effect" : null]]),
@@ -227,7 +219,7 @@ const eventOf = (view, step) => view.run.waiting_for.find((one) => (one.step ?? 
 function subOf(one) {
 	if (one.state === "retrying") return `attempt ${one.attempts} failed`;
 	if (one.state.startsWith("awaiting_")) return words(one.state).toLowerCase();
-	const parts = [one.kind === "python" ? "" : one.kind, one.attempts > 1 ? `${one.attempts} attempts` : ""].filter(Boolean);
+	const parts = [one.case ? `case ${line(one.case, 20)}` : "", one.kind === "python" ? "" : one.kind, one.attempts > 1 ? `${one.attempts} attempts` : ""].filter(Boolean);
 	if (one.started_at && one.ended_at) { const ms = Date.parse(one.ended_at) - Date.parse(one.started_at); parts.push(ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`); }
 	return parts.join(" · ") || words(one.state).toLowerCase();
 }

@@ -1,18 +1,11 @@
 /**
  * The runs: a live table with search, filters in the address, saved views, health, and actions on many runs.
  */
-import { follow, get, may, Problem, refused } from "../api.js";
+import { ago, badge, button, counted, createReloader, createStore, empty, every, field, follow, get, go, h, href, icon, inert, input, lasted, line, may, moment, openDialog, Problem, problemBox, put, refused, said, select, setQuery, shortId, skeleton, words } from "../kit.js";
 import { BULK, bulkDialog } from "../components/bulk.js";
-import { openDialog } from "../components/dialog.js";
-import { button, empty, field, input, problemBox, said, select, skeleton } from "../components/parts.js";
 import { createTable } from "../components/table.js";
 import { startDialog } from "../components/start.js";
-import { h, put } from "../dom.js";
-import { ago, counted, inert, lasted, line, moment, shortId, words } from "../format.js";
 import { createHealth, healthView } from "../health.js";
-import { badge, icon } from "../icons.js";
-import { go, href, setQuery } from "../router.js";
-import { createReloader, createStore, every } from "../store.js";
 
 const PAGE = 100, MOST = 20_000;
 const LIVE = BULK.cancel[5], STATES = [...LIVE, ...BULK.rerun[5]];

@@ -1,11 +1,7 @@
 /**
  * Signing in with an API key. The key is sent once; the browser keeps a session instead of it.
  */
-import { refused } from "../api.js";
-import { field, input } from "../components/parts.js";
-import { h, put } from "../dom.js";
-import { inert } from "../format.js";
-import { icon } from "../icons.js";
+import { field, h, icon, inert, input, put, refused } from "../kit.js";
 
 /** @param {(key: string) => Promise<void>} enter */
 export function signInPage(enter) {

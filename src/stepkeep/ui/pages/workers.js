@@ -1,13 +1,8 @@
 /**
  * The workers: what each holds and serves, how busy it is, what is needed and nobody serves, what is served and unused.
  */
-import { get, may, named, post } from "../api.js";
-import { ask, attempt } from "../components/dialog.js";
+import { ago, ask, attempt, badge, button, card, counted, empty, field, get, h, line, may, named, note, post, said, select, span, table, words } from "../kit.js";
 import { listPage } from "../components/list.js";
-import { button, card, empty, field, said, select, table } from "../components/parts.js";
-import { h } from "../dom.js";
-import { ago, counted, line, span, words } from "../format.js";
-import { badge, note } from "../icons.js";
 
 /** @param {Context} context */
 export function workersPage(context) {

@@ -1,18 +1,11 @@
 /**
  * Workflows: the list, one with its graph, versions, differences and failure paths, and an editor that checks as you type.
  */
-import { get, may, named, Problem, send, refused } from "../api.js";
-import { attempt } from "../components/dialog.js";
+import { area, attempt, badge, button, card, counted, empty, facts, get, go, h, href, icon, inert, jsonView, line, link, may, micros, moment, named, note, Problem, problemBox, put, refused, said, select, send, setQuery, skeleton, span, tabbed, table, toast, words } from "../kit.js";
 import { createGraph } from "../components/graph.js";
-import { jsonView } from "../components/json.js";
 import { listed } from "../components/list.js";
-import { area, button, card, empty, facts, link, problemBox, said, select, skeleton, tabbed, table } from "../components/parts.js";
+import { migrateDialog } from "../actions.js";
 import { startDialog } from "../components/start.js";
-import { toast } from "../components/toast.js";
-import { h, put } from "../dom.js";
-import { counted, inert, line, micros, moment, span, words } from "../format.js";
-import { badge, icon, note } from "../icons.js";
-import { go, href, setQuery } from "../router.js";
 
 export const workflowsPage = listed({
 	title: "Workflows", load: async (signal) => (await get("/workflows", { limit: 200 }, signal)).definitions,
@@ -73,7 +66,8 @@ export function workflowPage(context) {
 		let old = String([...versions].filter((one) => one < current).at(-1) ?? versions[0]), now = String(current);
 		const out = h("div");
 		const options = versions.map((one) => ([String(one), `Version ${one}`]));
-		const show = () => put(out, lazy(() => get(`/workflows/${named(name)}/compare`, { old, new: now, live: true }, signal), differencesView));
+		const show = () => put(out, lazy(() => get(`/workflows/${named(name)}/compare`, { old, new: now, live: true }, signal), (told) => differencesView(told, migrate)));
+		const migrate = () => attempt(() => migrateDialog({ workflow: name, of: Number(old), to: Number(now) }, (told) => { toast("ok", `${counted(told.migrated, "run")} migrated, ${told.stayed} stayed.`); show(); }));
 		show();
 		return h("div.stack", h("div.row.run", h("div.head", select(options, old, (next) => { old = next; show(); }, "From version"), icon("right"), select(options, now, (next) => { now = next; show(); }, "To version"))), out);
 	}
@@ -86,7 +80,7 @@ function lazy(load, draw) {
 }
 
 /** What the service says of two versions: the fields that differ, and what that means for runs of the old one. */
-function differencesView({ same, workflow, steps, consequences, live }) {
+function differencesView({ same, workflow, steps, consequences, live }, migrate) {
 	const value = (one) => (one === undefined || one === null ? "–" : h("code", line(JSON.stringify(one), 200)));
 	const rows = [...workflow.map((one) => [h("b", "Workflow"), "changed", words(one.field), value(one.old), value(one.new)]),
 		...steps.flatMap((one) => (one.differences.length ? one.differences.map((two) => [said(one.name), one.change, words(two.field), value(two.old), value(two.new)]) : [[said(one.name), note(one.change === "added" ? "ok" : "bad", one.change === "added" ? "plus" : "dash", one.change), "–", "–", "–"]]))];
@@ -101,8 +95,9 @@ const findingsView = (report) => h("div.stack", report.findings.length ? h("div.
 const pathsView = (report) => h("div.stack", h("p.muted", `${counted(report.paths, "path")} walked${report.unwalked ? `, ${counted(report.unwalked, "more", "more")} known` : ""}. No handler ran: the engine's own decisions say how each ends.`),
 	h("div.card", table("Failure paths", ["When", "Run ends", "Rollback", "After", "Undone", "Left behind"], report.endings.slice(0, 200).map((one) => [said(one.path || "all goes well", 200), badge(one.ended ? one.state : "blocked", words(one.state)), words(one.rollback ?? "none"), span(one.seconds * 1000, true), line(one.undone.join(", "), 100) || "–", one.left.length ? note("wait", "warn", line(one.left.join(", "), 80)) : "–"]))));
 
-const does = (one) => (one.approval ? `gate: ${line(one.approval.prompt || "approval", 60)}` : one.wait ? `waits for ${line(one.wait.event ?? "a time", 40)}` : one.executor ? `${one.executor.kind} ${line(one.executor.name ?? "", 60)}` : "nothing");
-const sub = (one) => (one.approval ? "gate" : one.wait ? "waits" : `${one.executor?.name ?? one.executor?.kind ?? ""}${one.retry.max_attempts > 1 && one.executor ? ` ×${one.retry.max_attempts}` : ""}`);
+const does = (one) => (one.growth?.kind === "switch" ? `one of: ${line(one.growth.cases.map((two) => two.name).join(", "), 80)}` : `${one.growth ? `${one.growth.kind} of ` : ""}${doesOnce(one)}`);
+const doesOnce = (one) => (one.child ? `runs ${line(one.child.workflow, 60)} v${one.child.version}` : one.approval ? `gate: ${line(one.approval.prompt || "approval", 60)}` : one.wait ? `waits for ${line(one.wait.event ?? "a time", 40)}` : one.executor ? `${one.executor.kind} ${line(one.executor.name ?? "", 60)}` : "nothing");
+const sub = (one) => (one.approval ? "gate" : one.wait ? "waits" : one.child || one.growth ? line(does(one), 30) : `${one.executor?.name ?? one.executor?.kind ?? ""}${one.retry.max_attempts > 1 && one.executor ? ` ×${one.retry.max_attempts}` : ""}`);
 
 const TEMPLATE = "workflow: hello\ntimeout: 1h\nsteps:\n  - name: greet\n    uses: greet\n    timeout: 10s\n";
 
