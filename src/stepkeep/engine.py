@@ -965,6 +965,7 @@ class AsyncEngine:
         forget_keys: str | None = None,
         forget_audit: str | None = None,
         forget_firings: str | None = None,
+        forget_jobs: str | None = None,
         dry_run: bool = False,
         batch: int = retention.BATCH,
         told: retention.Told | None = None,
@@ -980,6 +981,7 @@ class AsyncEngine:
             forget_keys=None if forget_keys is None else duration("forget_keys", forget_keys),
             forget_audit=None if forget_audit is None else duration("forget_audit", forget_audit),
             forget_firings=None if forget_firings is None else duration("forget_firings", forget_firings),
+            forget_jobs=None if forget_jobs is None else duration("forget_jobs", forget_jobs),
         )
         if archive is not None and not isinstance(archive, str | os.PathLike):
             raise InvalidInput(f"prune: archive is the path of a folder, not a value of type {type_name(archive)}.")

@@ -146,7 +146,7 @@ async def _definitions(tour: Tour) -> None:
     await tour("GET", "/workflows/hello/versions/1")
     withdrawn = await tour("POST", "/workflows/hello/versions/1/withdraw", {"reason": "it greets twice"})
     assert (withdrawn["state"], withdrawn["reason"]) == ("withdrawn", "it greets twice")
-    assert (await tour("POST", "/workflows/hello/versions/1/restore", {}))["state"] == "published"
+    assert (await tour("POST", "/workflows/hello/versions/1/restore"))["state"] == "published"
     await tour("GET", "/workflows/hello/simulation")
     told(await tour.client.get("/workflows/hello/versions/2"), 404, "not_found")
 

@@ -88,6 +88,27 @@ def test_a_search_that_did_not_look_at_every_run_makes_no_job(
     on(database_url, act)
 
 
+@first_on("sqlite")
+def test_jobs_that_ended_long_ago_go_when_they_are_pruned(database_url: str) -> None:
+    async def act(engine: AsyncEngine) -> None:
+        old, running = [
+            (await engine.jobs.start("cancel", runs=await started(engine, 1), idempotency_key=key))["job"]
+            for key in ("old", "new")
+        ]
+        await engine.jobs.stop(old)
+        assert (await engine.prune(archive=None, forget_jobs="1d")).jobs == 0
+        engine.store.clock_offset = 2 * 86_400 * 1_000_000
+        assert (await engine.prune(archive=None, forget_jobs="1d", dry_run=True)).jobs == 0
+        assert (await engine.prune(archive=None, forget_jobs="1d")).jobs == 1
+        assert [one["job"] for one in (await engine.jobs.list())["jobs"]] == [running]
+        with pytest.raises(sk.NotFound):
+            await engine.jobs.show(old)
+        again = await engine.jobs.start("cancel", runs=await started(engine, 1), idempotency_key="old")
+        assert again["created"], "its key went with it"
+
+    on(database_url, act)
+
+
 def test_many_runs_are_paused_and_resumed(database_url: str) -> None:
     async def act(engine: AsyncEngine) -> None:
         mine, other = await started(engine, 3), (await started(engine, 1))[0]

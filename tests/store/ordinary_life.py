@@ -338,6 +338,7 @@ async def _jobs(bench: Bench) -> None:
         await jobs.show_job(bench.transactor, made["job"], tenant=TENANT)
         await jobs.list_jobs(bench.transactor, tenant=TENANT)
         await jobs.list_job_runs(bench.transactor, made["job"], tenant=TENANT)
+        await bench.store.jobs.forget(TENANT, await bench.store.now() - 86_400 * SECOND, 1)
         assert await bench.store.triggers.read_backfill(TENANT, made["job"]) is None
 
 

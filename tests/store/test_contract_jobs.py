@@ -113,7 +113,33 @@ async def test_a_job_that_has_ended_is_not_claimed_or_reported(store: Store) -> 
     assert (ended.state, ended.ended_at is None) == (JobState.STOPPED, False)
 
 
+async def test_jobs_that_ended_long_ago_are_forgotten_with_their_runs(store: Store) -> None:
+    for number in (1, 2, 3, 4):
+        assert await store.jobs.add(a_job(number), RUNS[:1])
+    assert await store.jobs.add(a_job(5, tenant="another"), RUNS[:1])
+    assert await store.jobs.add(a_job(6), [])
+    for number in (1, 2, 3):
+        assert await store.jobs.stop(TENANT, f"job-{number}")
+    assert await store.jobs.stop("another", "job-5")
+    later = await store.now() + 1
+    assert await store.jobs.forget(TENANT, 0, 9) == 0, "none of them ended so long ago"
+    assert await store.jobs.forget(TENANT, later, 1) == 1
+    assert [one.id for one in await store.jobs.list_all(TENANT)] == ["job-6", "job-4", "job-3", "job-2"], (
+        "the oldest went"
+    )
+    assert await store.jobs.list_runs(TENANT, "job-1") == []
+    assert len(await store.jobs.list_runs(TENANT, "job-2")) == 1
+    assert await store.jobs.forget(TENANT, later, 9) == 2
+    assert await store.jobs.forget(TENANT, later, 9) == 0, "a job that runs is kept"
+    assert len(await store.jobs.list_runs(TENANT, "job-4")) == 1
+    assert len(await store.jobs.list_runs("another", "job-5")) == 1, "another tenant's are kept"
+    assert await store.jobs.read("another", "job-5") is not None
+
+
 PLANTED = {
+    "a job that runs is forgotten": ("forget_jobs", "j.state <> 'running' and j.ended_at < ?2", "?2 > 0"),
+    "runs of a job that runs are forgotten": ("forget_job_runs", "state <> 'running' and ended_at < ?2", "?2 > 0"),
+    "runs of a forgotten job stay": ("forget_job_runs", "where tenant = ?1 and job_id", "where ?1 = '' and job_id"),
     "a job that a worker holds is claimed": ("claim_job", " and lease_until <= ?3", ""),
     "a claim does not fence the one before it": ("claim_job", "seq = seq + 1, ", ""),
     "a worker whose claim is gone reports": ("report_job", " and seq = ?3", " and ?3 = ?3"),
@@ -131,6 +157,7 @@ async def test_a_bug_in_a_statement_is_found(bug: str, tmp_path: Path) -> None:
         test_one_worker_at_a_time_holds_a_job,
         test_what_became_of_a_run_stays,
         test_a_job_that_has_ended_is_not_claimed_or_reported,
+        test_jobs_that_ended_long_ago_are_forgotten_with_their_runs,
     ]
     found = 0
     for number, check in enumerate(contract):

@@ -312,9 +312,9 @@ async def withdraw_version(engine: Engine, name: WorkflowName, version: VersionN
     response_model=None,
     responses=answers(Restored),
 )
-async def restore_version(engine: Engine, name: WorkflowName, version: VersionNumber, body: By) -> Answer:
+async def restore_version(engine: Engine, name: WorkflowName, version: VersionNumber, body: By | None = None) -> Answer:
     """Its runs may start again."""
-    return Answer(await engine.versions.restore(name, version, by=body.by))
+    return Answer(await engine.versions.restore(name, version, by=body.by if body else None))
 
 
 @routes.get(

@@ -43,7 +43,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     `older_than` (microseconds) counts from a run's end; `keep` excludes the newest; `workflow` excludes all others.
     Idempotency keys outlive their runs: forever, or until `forget_keys` (microseconds) after the run was started.
     Entries of the audit log stay forever, or until `forget_audit` (microseconds); it may be the only limit. So do
-    firings of triggers, or until `forget_firings`; those of kept runs stay.
+    firings of triggers, or until `forget_firings`; those of kept runs stay. Jobs that have ended stay forever with
+    their idempotency keys, or until `forget_jobs`.
     """
 
     older_than: int | None = None
@@ -52,6 +53,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     forget_keys: int | None = None
     forget_audit: int | None = None
     forget_firings: int | None = None
+    forget_jobs: int | None = None
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +67,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
     keys: int = 0
     audit: int = 0
     firings: int = 0
+    jobs: int = 0
     archives: tuple[str, ...] = ()
     flawed: tuple[Flaw, ...] = ()
 
@@ -79,7 +82,7 @@ DAY = 24 * 3600 * 1_000_000
 
 def accept(policy: Policy) -> Policy:
     """Refuse a policy without limits, or with senseless ones."""
-    limits = (policy.older_than, policy.keep, policy.forget_audit, policy.forget_firings)
+    limits = (policy.older_than, policy.keep, policy.forget_audit, policy.forget_firings, policy.forget_jobs)
     if all(limit is None for limit in limits):
         raise InvalidInput("say which finished runs go: those older than a time, all but the newest N, or both")
     if policy.older_than is not None and policy.older_than < 0:
@@ -135,6 +138,8 @@ async def prune(
             await work.forget_audit(await transactor.store.now() - policy.forget_audit, batch)
         if policy.forget_firings is not None and not dry_run:
             await work.forget_firings(await transactor.store.now() - policy.forget_firings, batch)
+        if policy.forget_jobs is not None and not dry_run:
+            await work.forget_jobs(await transactor.store.now() - policy.forget_jobs)
     finally:
         work.close()
     if work.pruned.deleted:
@@ -260,6 +265,11 @@ class _Pass:
         forget = self._store.triggers.forget_firings
         while gone := await again_if_contended(lambda: forget(self._tenant, before, batch)):
             self._tell(firings=self.pruned.firings + gone)
+
+    async def forget_jobs(self, before: int) -> None:
+        # One at a time: a job has up to ten thousand runs.
+        while gone := await again_if_contended(lambda: self._store.jobs.forget(self._tenant, before, 1)):
+            self._tell(jobs=self.pruned.jobs + gone)
 
     async def forget_keys(self, before: str, batch: int) -> None:
         while forgotten := await again_if_contended(lambda: self._store.forget_keys(self._tenant, before, batch)):

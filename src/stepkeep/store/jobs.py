@@ -63,6 +63,10 @@ class JobStore(Protocol):
         ...
 
     async def list_runs(self, tenant: str, job_id: str, after: str = FIRST_ID, limit: int = 100) -> list[JobRun]: ...
+    async def forget(self, tenant: str, before: int, limit: int) -> int:
+        """Delete the oldest jobs that ended before a moment, up to a number, with what became of their runs; returns
+        how many."""
+        ...
 
 
 class _Lost(Exception):
@@ -136,3 +140,8 @@ class JobTables:
 
     async def list_runs(self, tenant: str, job_id: str, after: str = FIRST_ID, limit: int = 100) -> list[JobRun]:
         return await self._read(job_run_from, self._sql.list_job_runs, tenant, job_id, after, limit)
+
+    async def forget(self, tenant: str, before: int, limit: int) -> int:
+        which = (tenant, before, limit)
+        _, gone = await self._transact([(self._sql.forget_job_runs, which), (self._sql.forget_jobs, which)])
+        return len(gone)

@@ -141,3 +141,14 @@ class ModelJobs:
             return [run for run in self._rows.runs_of((tenant, job_id)) if run.run_id > after][:limit]
 
         return await self._wire.ask("list runs of a job", work)
+
+    async def forget(self, tenant: str, before: int, limit: int) -> int:
+        def work() -> int:
+            rows = self._rows
+            ended = [job for job in rows.jobs.values() if job.tenant == tenant and job.ended_at is not None]
+            old = set(sorted((job.tenant, job.id) for job in ended if (job.ended_at or 0) < before)[:limit])
+            rows.jobs = {key: job for key, job in rows.jobs.items() if key not in old}
+            rows.runs = {key: run for key, run in rows.runs.items() if key[:2] not in old}
+            return len(old)
+
+        return await self._wire.ask("forget jobs", work)

@@ -54,6 +54,12 @@ def prune(
             "--forget-firings", metavar="DURATION", help="Also firings of triggers whose runs are gone, so old: 90d."
         ),
     ] = None,
+    forget_jobs: Annotated[
+        str | None,
+        typer.Option(
+            "--forget-jobs", metavar="DURATION", help="Also jobs that ended so long ago, with their keys: 90d."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
     batch: Annotated[
         int, typer.Option("--batch", min=1, max=10_000, help="How many runs are deleted in one transaction.")
@@ -74,6 +80,7 @@ def prune(
         "forget_keys": forget_keys,
         "forget_audit": forget_audit,
         "forget_firings": forget_firings,
+        "forget_jobs": forget_jobs,
         "dry_run": dry_run,
         "batch": batch,
     }
@@ -104,6 +111,7 @@ def _plain(pruned: Pruned) -> dict[str, Any]:
         "keys": pruned.keys,
         "audit": pruned.audit,
         "firings": pruned.firings,
+        "jobs": pruned.jobs,
         "archives": list(pruned.archives),
         "flawed": flawed,
     }
@@ -116,6 +124,7 @@ def _summary(pruned: Pruned, *, dry_run: bool) -> str:
     keys = f", {pruned.keys:,} idempotency keys forgotten" if pruned.keys else ""
     keys += f", {pruned.audit:,} audit entries forgotten" if pruned.audit else ""
     keys += f", {pruned.firings:,} firings forgotten" if pruned.firings else ""
+    keys += f", {pruned.jobs:,} jobs forgotten" if pruned.jobs else ""
     noun = "run" if pruned.archived == 1 else "runs"
     return f"{pruned.archived:,} {noun} archived, {pruned.deleted:,} deleted{keys}{kept}"
 

@@ -1,0 +1,13 @@
+-- Delete the oldest jobs of a tenant that ended before a moment and have no runs any more: another program that prunes may
+-- have taken those whose runs were deleted before.
+delete from jobs
+using (
+    select j.tenant, j.id
+    from jobs j
+    where j.tenant = $1 and j.state <> 'running' and j.ended_at < $2
+        and not exists (select 1 from job_runs r where r.tenant = j.tenant and r.job_id = j.id)
+    order by j.id
+    limit $3
+) as old
+where jobs.tenant = old.tenant and jobs.id = old.id
+returning 1
