@@ -49,6 +49,7 @@ from stepkeep.errors import (
     Unreachable,
 )
 from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
+from stepkeep.interventions import AsyncInterventions
 from stepkeep.jobs import AsyncJobs
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, digest_of, encode_definition
@@ -342,6 +343,11 @@ class AsyncEngine:
     def network(self) -> AsyncNetwork:
         """What HTTP steps of the tenant may reach on the internal network."""
         return AsyncNetwork(self.store, self.access)
+
+    @property
+    def interventions(self) -> AsyncInterventions:
+        """What people do to a run besides deciding: request changes, escalate, freeze, annotate."""
+        return AsyncInterventions(self.transactor, self.access)
 
     @property
     def pauses(self) -> AsyncPauses:

@@ -143,16 +143,18 @@ class TokenExpired(Conflict):
 
 class NotAllowed(Refused):
     """A rule about people forbids it: `rule` names the rule, `person` the person that it was applied to, and `reason`
-    is the ground in a few words, if there is one."""
+    is the ground in a few words, if there is one. `step` names the step, where separate duties are the rule."""
 
     code = "not_allowed"
 
-    def __init__(self, message: str, rule: str = "", person: str | None = None, reason: str = "") -> None:
+    def __init__(
+        self, message: str, rule: str = "", person: str | None = None, reason: str = "", step: str | None = None
+    ) -> None:
         super().__init__(message)
-        self.rule, self.person, self.reason = rule, person, reason
+        self.rule, self.person, self.reason, self.step = rule, person, reason, step
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.rule, self.person, self.reason)
+        return type(self), (str(self), self.rule, self.person, self.reason, self.step)
 
 
 class KeyReused(Refused):

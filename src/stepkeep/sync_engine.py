@@ -33,6 +33,7 @@ from stepkeep.result import Result
 from stepkeep.store.callers import run_here
 from stepkeep.sync_administration import Audit, Keys, Tenants, Users
 from stepkeep.sync_continuations import Continuations
+from stepkeep.sync_interventions import Interventions
 from stepkeep.sync_jobs import Jobs
 from stepkeep.sync_messages import Mailbox
 from stepkeep.sync_migrations import Migrations
@@ -201,6 +202,11 @@ class Engine:
     def network(self) -> Network:
         """What HTTP steps of the tenant may reach on the internal network."""
         return Network(self._core.network, self._call)
+
+    @property
+    def interventions(self) -> Interventions:
+        """What people do to a run besides deciding: request changes, escalate, freeze, annotate."""
+        return Interventions(self._core.interventions, self._call)
 
     @property
     def pauses(self) -> Pauses:

@@ -32,6 +32,10 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
     "POST /runs/{run_id}/fork": ("/runs/{ended}/fork", {"at": "greet", "input": {"name": "Cy"}}),
     "POST /runs/{run_id}/approve": ("/runs/{gated}/approve", {"step": "sign"}),
     "POST /runs/{run_id}/reject": ("/runs/{gated}/reject", {"step": "sign"}),
+    "POST /runs/{run_id}/request-changes": (
+        "/runs/{gated}/request-changes",
+        {"step": "sign", "comment": "name the supplier"},
+    ),
     "POST /runs/{run_id}/messages": ("/runs/{waiting}/messages", {"name": "paid", "payload": 3, "id": "m-1"}),
     "POST /runs/{run_id}/quarantine": ("/runs/{gated}/quarantine", {"reason": "odd"}),
     "POST /runs/{run_id}/release": ("/runs/{aside}/release", {"reason": "understood"}),
@@ -112,6 +116,12 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
 MADE_EACH_TIME = {
     "POST /workflows/check": "changes nothing",
     "POST /runs/{run_id}/continuation-preview": "changes nothing",
+    "POST /runs/{run_id}/notes": "each is a note of its own",
+    "POST /runs/{run_id}/escalate": "each opens a level",
+    "POST /runs/{run_id}/freeze": "a run that is paused already refuses it",
+    "POST /v1/workspaces/{workspaceId}/runs/{runId}/interventions": "each is on record",
+    "PATCH /v1/workspaces/{workspaceId}/workflows/{workflowId}": "each is on record",
+    "DELETE /v1/workspaces/{workspaceId}/workflows/{workflowId}": "each version is withdrawn once",
     "POST /sinks/{name}/test": "sends an event each time",
     "PUT /sinks/{name}": "each is on record",
     "POST /hooks": "each is on record",

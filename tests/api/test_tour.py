@@ -23,6 +23,13 @@ steps:
 """
 GATED = "workflow: gated\ntimeout: 1h\nsteps: [{name: sign, approval: {deadline: 1h}}]\n"
 WAITING = "workflow: waiting\ntimeout: 1h\nsteps: [{name: payment, wait: {event: paid, deadline: 1h}}]\n"
+LEVELS = """
+workflow: levels
+timeout: 1h
+steps:
+  - name: sign
+    approval: {deadline: 1h, on_deadline: escalate, escalate: [{approvers: [bob], deadline: 1h}]}
+"""
 MANUAL = """
 workflow: manual
 timeout: 1h
@@ -236,6 +243,17 @@ async def _people(tour: Tour, tokens: list[str]) -> None:
     gate = await blocked("gated")
     asked = (await tour("GET", "/approvals?mine=true"))["approvals"]
     assert [(one["run_id"], one["may_decide"]) for one in asked] == [(gate, True)]
+    changes = {"comment": "name the supplier"}
+    assert (await tour("POST", f"/runs/{gate}/request-changes", changes))["decision"] == "changes_requested"
+    assert (await tour("POST", f"/runs/{gate}/request-changes", changes))["repeated"] is True
+    assert (await tour("POST", f"/runs/{gate}/notes", {"note": "asked again", "step": "sign"}))["step"] == "sign"
+    refused = await tour.client.post(f"/runs/{gate}/escalate", json={"reason": "ann is away"})
+    told(refused, 409, "conflict")
+    await tour("POST", "/workflows", LEVELS, 201)
+    assert (await tour("POST", f"/runs/{await blocked('levels')}/escalate", {"reason": "ann is away"}))["level"] == 1
+    assert (await tour("POST", f"/runs/{gate}/freeze", {"reason": "an audit"}))["state"] == "paused"
+    told(await tour.client.post(f"/runs/{gate}/freeze", json={"reason": "an audit"}), 409, "conflict")
+    await tour("POST", f"/runs/{gate}/resume")
     assert (await tour("POST", f"/runs/{gate}/approve", {"comment": "fine"}))["repeated"] is False
     assert (await tour("POST", f"/runs/{gate}/approve", {"step": "sign", "comment": "fine"}))["repeated"] is True
     late = await tour.client.post(f"/runs/{gate}/reject", json={"step": "sign"})
@@ -498,6 +516,15 @@ async def _seed_003(tour: Tour) -> None:
     assert ([one["runId"] for one in listed["items"]], listed["nextCursor"]) == ([run], run)
     approval = f"{run}:sign"
     assert approval in [one["approvalId"] for one in (await tour("GET", f"{base}/approvals?limit=200"))["items"]]
+    asked = {"decision": "RequestChanges", "rationale": "name the supplier"}
+    assert (await tour("POST", f"{base}/approvals/{approval}/decide", asked))["status"] == "RequestChanges"
+    for kind, state in (("annotate", None), ("freeze", "frozen"), ("resume", None), ("pause", "operator-owned")):
+        body_of = {"interventionType": kind, "rationale": "an audit begins"}
+        shown = await tour("POST", f"{base}/runs/{run}/interventions", body_of)
+        assert state is None or shown["controlState"] == state, kind
+    await tour("POST", f"{base}/runs/{run}/interventions", {"interventionType": "resume", "rationale": "it is over"})
+    odd = {"interventionType": "pause", "rationale": "an audit begins", "target": "sign"}
+    told(await tour.client.post(f"{base}/runs/{run}/interventions", json=odd), 400, "invalid_input")
     decision = {"decision": "Approved", "rationale": "the price fits"}
     decided = await tour("POST", f"{base}/approvals/{approval}/decide", decision)
     assert (decided["status"], decided["decidedByUserId"]) == ("Approved", "ann")
@@ -535,3 +562,12 @@ async def _workflows_of_seed_003(tour: Tour, base: str) -> None:
     assert (plan["planId"], plan["plannedEffects"], plan["workspaceId"]) == (f"{run}/plan", [], "default")
     told(await tour.client.get(f"{base}/plans/{run}"), 404, "not_found")
     told(await tour.client.post(f"{base}/runs", json={"workflowId": "none"}), 400, "invalid_input")
+    of_one = f"{base}/workflows/read-an-invoice"
+    assert (await tour("PATCH", of_one, {"active": False, "rationale": "replaced"}))["active"] is False
+    refused = await tour.client.post(f"{base}/runs", json={"workflowId": "read-an-invoice"})
+    assert refused.status_code == 409, refused.text
+    assert (await tour("PATCH", of_one, {"active": True}))["active"] is True
+    assert (await tour("POST", f"{base}/runs", {"workflowId": "read-an-invoice"}, 201))["runId"]
+    for _ in range(2):
+        assert (await tour("DELETE", of_one))["active"] is False
+    assert (await tour.client.post(f"{base}/runs", json={"workflowId": "read-an-invoice"})).status_code == 409

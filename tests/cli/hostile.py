@@ -248,6 +248,18 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             [gates[1], "--for", HOSTILE],
             [gates[1], "--evidence", HOSTILE],
         ],
+        ("request-changes",): [
+            [gates[1], "--comment", HOSTILE],
+            [gates[1], HOSTILE, "--comment", "x"],
+            [gates[1], "--comment", "x", "--for", HOSTILE],
+        ],
+        ("escalate",): [
+            [gates[1], "--reason", HOSTILE],
+            [gates[1], HOSTILE, "--reason", "x"],
+            [gates[1], "--reason", "x", "--for", HOSTILE],
+        ],
+        ("annotate",): [[gates[1], HOSTILE], [gates[1], "x", "--step", HOSTILE], [HOSTILE, "x"]],
+        ("freeze",): [[gates[1], "--reason", HOSTILE], [HOSTILE, "--reason", "x"]],
         ("decide",): [
             [gates[0], HOSTILE, "retry"],
             [gates[0], "only", HOSTILE],

@@ -116,6 +116,25 @@ def test_the_record_names_the_person_that_the_operator_names(cli: Cli) -> None:
     assert (refused.status, "by must have" in refused.err) == (2, True)
 
 
+def test_changes_are_requested_and_a_run_is_annotated_escalated_and_frozen(cli: Cli) -> None:
+    run = cli("run", "gated.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
+    said = cli("request-changes", run, "--comment", "name the supplier", "--by", "bea")
+    assert "sign-off changes_requested by bea" in said.out
+    assert "changes requested by bea" in cli("approvals").out
+    assert cli("request-changes", run, "--comment", " ").status == 2
+    note = cli("annotate", run, "the bank has a holiday", "--step", "sign-off")
+    assert "a note about sign-off" in note.out
+    assert cli("annotate", run, "again", "--json").json["decision"]["note"] == "again"
+    refused = cli("escalate", run, "--reason", "bea is away", "--json")
+    assert (refused.status, refused.json["error"]["code"]) == (1, "conflict")
+    assert "Go on: stepkeep resume" in cli("freeze", run, "--reason", "an audit").out
+    assert cli("freeze", run, "--reason", "an audit", "--json").json["error"]["code"] == "conflict"
+    assert cli("resume", run).status == 0
+    log = cli("log", "export", run).out
+    assert all(word in log for word in ("changes_requested", "annotated", '"freeze":true'))
+    assert cli("approve", run, "--by", "bea").status == 0
+
+
 def test_a_rejected_run_fails(cli: Cli) -> None:
     run = cli("run", "gated.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
     assert cli("reject", run, "--comment", "not like this").status == 0

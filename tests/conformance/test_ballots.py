@@ -14,6 +14,7 @@ from tests.kernel.test_gates import FINANCE, HOUR, come, escalating, person, rol
 
 from stepkeep.conformance.names import look_of
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.errors import NotAllowed
 from stepkeep.evidence.verifier import looks
 from stepkeep.kernel.authority import Authority
 from stepkeep.kernel.definition import (
@@ -34,7 +35,14 @@ from stepkeep.operations.log import canonical_machines
 
 MACHINES = canonical_machines()
 Told = list[Entry]
-DECIDING = ("gate_decided", "hold_decided", "completion_signalled")
+DECIDING = (
+    "gate_decided",
+    "changes_requested",
+    "escalation_requested",
+    "duty_violated",
+    "hold_decided",
+    "completion_signalled",
+)
 
 
 def findings(world: World, entries: Sequence[Entry]) -> list[str]:
@@ -104,6 +112,31 @@ def robotic() -> World:
 eyes = twice(FourEyes(gates=("one", "two")))
 
 
+def sent_back() -> World:
+    """One signs, another asks for changes; then two sign. Ann tries to, and may not."""
+    terms = Approval(roles=("finance",), quorum=2, excluded=("requester",))
+    world = World(*sequence(gate("sign", approval=terms), work("ship")))
+    world.people = {one.person: one for one in (*FINANCE, person("ann", role("finance")))}
+    world.approve("sign", by="bea")
+    world.request_changes("sign", by="cyd", comment="the amount is missing")
+    world.approve("sign", by="bea")
+    with pytest.raises(NotAllowed):
+        world.approve("sign", by="ann")
+    world.annotate("ann tried", "sign")
+    world.approve("sign", by="cyd")
+    return world
+
+
+def handed_up() -> World:
+    """Bea opens the next level before its time, and then the deadline of that level comes."""
+    world = World(*sequence(gate("sign", approval=escalating()), work("ship")))
+    world.people = {one.person: one for one in (*FINANCE, person("fay", role("boss")))}
+    world.escalate("sign", by="bea", reason="cyd is away")
+    world.approve("sign", by="fay")
+    come(world)
+    return world
+
+
 def held_and_signed() -> World:
     """bea signs, and cyd decides about a step that bea may not touch."""
     duties = (Incompatible(steps=("sign", "ship")),)
@@ -118,6 +151,8 @@ def held_and_signed() -> World:
 
 WORLDS = (
     signed,
+    sent_back,
+    handed_up,
     robotic,
     held_and_signed,
     escalated,
@@ -182,6 +217,16 @@ def again(trigger: str) -> Callable[[World], Told]:
     return forge
 
 
+def noted_again(event: str) -> Callable[[World], Told]:
+    """The log with the note of this event twice, numbered again."""
+
+    def forge(world: World) -> Told:
+        told = [one for entry in entries_of(world) for one in [entry] * (1 + (entry.causes[0].event == event))]
+        return [replace(entry, seq=seq) for seq, entry in enumerate(told, 1)]
+
+    return forge
+
+
 def renamed(trigger: str, other: str, **changes: Any) -> Callable[[World], Told]:
     def forge(world: World) -> Told:
         return [
@@ -212,6 +257,22 @@ def rerun(*names: str) -> Callable[[World], Told]:
 FORGED: list[tuple[str, Callable[[], World], Callable[[World], Told], str]] = [
     ("a missing decision", signed, without("decision_recorded"), "after 1 of 2 decisions"),
     ("a decision twice", signed, again("decision_recorded"), "decides twice"),
+    ("a request for changes that is left out", sent_back, without("changes_requested"), "'bea' decides twice"),
+    ("changes that a person requests who has decided", sent_back, by("bea", 1), "'bea' decides twice"),
+    ("changes that the requester asks for", sent_back, by("ann", 1), "`not: requester` rules out"),
+    ("changes for no reason", sent_back, by("cyd", 1, comment=" "), "detail.comment is ' '"),
+    ("changes by no right", sent_back, by("cyd", 1, by_right_of=None), "by_right_of is None"),
+    ("a violation of no duty", sent_back, by("ann", 3, rule="four_eyes"), "has no such duty"),
+    ("a violation of an unknown step", sent_back, by("ann", 3, step="pay"), "which the run does not have"),
+    ("a violation twice", sent_back, noted_again("duty_violated"), "is on record already"),
+    ("a violation at a step that waits for nobody", sent_back, by("ann", 3, step="ship"), "which waits for no person"),
+    (
+        "a level that a stranger opens",
+        handed_up,
+        by("fay", 0, by_right_of=["role:boss"]),
+        "by_right_of is",
+    ),
+    ("a level that is opened for no reason", handed_up, by("bea", 0, reason=" "), "detail.reason is ' '"),
     ("the same person twice", signed, by("bea"), "'bea' decides twice"),
     ("a delegate of one who decided", signed, by("eve", **{"for": "bea"}), "'bea' decides twice"),
     ("the requester", signed, by("ann"), "`not: requester` rules out"),

@@ -41,6 +41,7 @@ WITH_AN_ENGINE = (
     "stepkeep.sync_administration",
     "stepkeep.sync_continuations",
     "stepkeep.sync_migrations",
+    "stepkeep.sync_interventions",
     "stepkeep.sync_jobs",
     "stepkeep.sync_messages",
     "stepkeep.sync_outside",

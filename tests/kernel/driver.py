@@ -17,7 +17,7 @@ from tests.kernel import audit
 from stepkeep.definition.compiled_policy import policies_of
 from stepkeep.definition.elements import compile_growth
 from stepkeep.definition.message_tests import compile_test
-from stepkeep.errors import Refused
+from stepkeep.errors import NotAllowed, Refused
 from stepkeep.kernel.adoption import Continuation
 from stepkeep.kernel.authority import Authority, Caller, OnlyVouched
 from stepkeep.kernel.create import create_run
@@ -36,8 +36,11 @@ from stepkeep.kernel.definition import (
     encode_definition,
 )
 from stepkeep.kernel.events import (
+    Annotated,
     CancelRequested,
+    ChangesRequested,
     CompletionSignalled,
+    EscalationRequested,
     Event,
     GateDecided,
     HoldChoice,
@@ -240,12 +243,10 @@ class World:
             assert isinstance(same, Decision)
             assert bytes_of(decision) == bytes_of(same)
             assert bytes_of(decision) == bytes_of(must_decide(whole, events, self.now, claimer))
-            heard = [
-                event for event, reply in zip(events, decision.replies, strict=True) if isinstance(reply, Accepted)
-            ]
+            heard = [event for event, reply in zip(events, decision.replies, strict=True) if leaves_trace(reply)]
             if len(heard) < len(events) and not self.is_past_deadline:
                 alone = must_decide(whole, heard, self.now, claimer)
-                accepted = tuple(reply for reply in decision.replies if isinstance(reply, Accepted))
+                accepted = tuple(reply for reply in decision.replies if leaves_trace(reply))
                 assert bytes_of(replace(decision, replies=accepted)) == bytes_of(alone), "a refused event left a trace"
         self._apply(decision)
         return decision.replies
@@ -516,6 +517,20 @@ class World:
     def reject(self, name: str | None = None, *, by: str = "bea", comment: str = "", **more: Any) -> Accepted:
         return self.decide_gate(False, name, by, comment, **more)
 
+    def request_changes(
+        self, name: str | None = None, *, by: str = "bea", comment: str = "say why", **more: Any
+    ) -> Accepted:
+        no = None if name is None else self.no(name)
+        return self.one(ChangesRequested(no=no, comment=comment, **self.who(by), **more))
+
+    def escalate(self, name: str | None = None, *, by: str = "bea", reason: str = "away", **more: Any) -> Accepted:
+        no = None if name is None else self.no(name)
+        return self.one(EscalationRequested(no=no, reason=reason, **self.who(by), **more))
+
+    def annotate(self, note: str, name: str | None = None, *, by: str = "bea") -> Accepted:
+        no = None if name is None else self.no(name)
+        return self.one(Annotated(tenant="t", run_id="r", actor=by, note=note, no=no))
+
     def complete(
         self,
         name: str,
@@ -554,6 +569,11 @@ class World:
 
     def cancel(self, *, compensate: bool = False, by: str = "cyd", reason: str = "") -> Accepted:
         return self.one(CancelRequested(tenant="t", run_id="r", actor=by, compensate=compensate, reason=reason))
+
+
+def leaves_trace(reply: Reply) -> bool:
+    """Whether an event with this answer may change something: a refused one only if it violates a duty."""
+    return isinstance(reply, Accepted) or (isinstance(reply, NotAllowed) and reply.step is not None)
 
 
 def must_decide(snapshot: Snapshot, events: Sequence[Event], now: int, claimer: Claimer | None) -> Decision:

@@ -50,9 +50,12 @@ from stepkeep.kernel.definition import (
     Wait,
 )
 from stepkeep.kernel.events import (
+    Annotated,
     CancelRequested,
+    ChangesRequested,
     ChildEnded,
     CompletionSignalled,
+    EscalationRequested,
     Event,
     GateDecided,
     HoldChoice,
@@ -364,6 +367,28 @@ def _gate(world: World, random: Random) -> Event:
     )
 
 
+def _changes(world: World, random: Random) -> Event:
+    row = _row(world, random, lambda row: row.state is S.AWAITING_APPROVAL)
+    person = random.choice((*PEOPLE, "dan"))
+    world.people[person] = authority(person)
+    said = random.choice(("say why", "the amount is missing"))
+    return ChangesRequested(
+        tenant="t", run_id="r", actor=person, comment=said, no=None if maybe(random, 0.4) else row.no
+    )
+
+
+def _escalated(world: World, random: Random) -> Event:
+    row = _row(world, random, lambda row: row.state is S.AWAITING_APPROVAL)
+    person = random.choice((*PEOPLE, "dan"))
+    world.people[person] = authority(person)
+    return EscalationRequested(tenant="t", run_id="r", actor=person, reason="away", no=row.no)
+
+
+def _annotated(world: World, random: Random) -> Event:
+    no = None if maybe(random, 0.5) else random.choice(list(world.rows))
+    return Annotated(tenant="t", run_id="r", actor=random.choice(PEOPLE), note="looked at", no=no)
+
+
 def _hold(world: World, random: Random) -> Event:
     row = _row(world, random, lambda row: row.note is not None and row.note.exhausted)
     choice = HoldChoice.RETRY if maybe(random, 0.7) else random.choice(list(HoldChoice))
@@ -456,6 +481,9 @@ KINDS: tuple[Callable[[World, Random], Event], ...] = (
     *(_reported,) * 5,
     *(_timer,) * 2,
     _gate,
+    _changes,
+    _escalated,
+    _annotated,
     _hold,
     _stuck,
     _completion,

@@ -129,7 +129,7 @@ def _gates_are_decided_again(patch: Patch) -> None:
         draft.caused_by("gate_decided", actor)
         return Accepted({"decision": decision})
 
-    patch.setattr(votes, "_decided_before", again)
+    patch.setattr(votes, "decided_before", again)
 
 
 def _held_steps_are_decided_again(patch: Patch) -> None:

@@ -15,6 +15,7 @@ import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from stepkeep.interventions import AsyncInterventions
 from stepkeep.jobs import AsyncJobs
 from stepkeep.operations import access
 from stepkeep.operations.access import OPERATIONS, SCOPES, Scope, guarded, parse_key
@@ -250,6 +251,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "triggers.": sk.AsyncTriggers,
         "versions.": sk.AsyncVersions,
         "jobs.": AsyncJobs,
+        "interventions.": AsyncInterventions,
         "pauses.": AsyncPauses,
         "continuations.": sk.AsyncContinuations,
         "migrations.": sk.AsyncMigrations,

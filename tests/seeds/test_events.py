@@ -14,12 +14,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.workbench import TENANT, Bench, chain, on
+from tests.workbench import ACTOR, TENANT, Bench, chain, on
 
 from stepkeep.dialects.registry import check_file, load_file
-from stepkeep.kernel.definition import PolicyEffect, PolicyRule
+from stepkeep.errors import NotAllowed
+from stepkeep.kernel.definition import Approval, PolicyEffect, PolicyRule
 from stepkeep.network.allowing import AllowList
+from stepkeep.operations import interventions
 from stepkeep.operations.dialect_folds import dialect_events
+from stepkeep.operations.interventions import Asking
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.projected import describe_run_as
 from stepkeep.sinks.event import OutgoingEvent
@@ -99,6 +102,37 @@ def test_what_policies_say_and_what_evidence_is_recorded_are_domain_events_of_00
         assert {one["runId"] for one in recorded} == {run}
         places = [(event.seq, event.number) for event in found]
         assert len(set(places)) == len(places)
+
+    on(database_url, act)
+
+
+def test_changes_and_violations_of_duties_are_domain_events_of_003(database_url: str) -> None:
+    """Companions 003: ApprovalChangesRequested, SodViolationDetected; a violation is evidence, too."""
+
+    async def act(bench: Bench) -> None:
+        gates = chain("signed", 2)
+        terms = Approval(quorum=2, excluded=("requester",))
+        steps = (replace(gates.steps[0], hold=terms), *gates.steps[1:])
+        definition = replace(gates, steps=steps, dialect="action", about={"workspaceId": "ws-1"})
+        run = await bench.start(definition)
+        who: Asking = {"tenant": TENANT, "actor": "bea", "vouched_by": None, "key": None}
+        await interventions.request_changes(bench.transactor, run, None, "name the supplier", None, who)
+        for _ in range(2):
+            with pytest.raises(NotAllowed):
+                await bench.approve(run, by=ACTOR)
+        await interventions.freeze(bench.transactor, run, "an audit", who)
+        found = await events_of(bench, run)
+        [asked] = [event for event in found if event.type == "ApprovalChangesRequested"]
+        assert (asked.payload["decidedByUserId"], asked.payload["rationale"]) == ("bea", "name the supplier")
+        [violated] = [event for event in found if event.type == "SodViolationDetected"]
+        assert violated.payload["userId"] == ACTOR
+        assert [one["kind"] for one in violated.payload["violations"]] == ["MakerCheckerViolation"]
+        assert violated.envelope()["actionid"] == asked.payload["actionId"]
+        shown = await describe_run_as(bench.transactor, run, "action", tenant=TENANT)
+        assert [one["category"] for one in shown["evidence"]] == ["Approval", "PolicyViolation"]
+        assert shown["controlState"] == "frozen"
+        recorded = [event.payload["evidenceId"] for event in found if event.type == "EvidenceRecorded"]
+        assert recorded == [one["evidenceId"] for one in shown["evidence"]]
 
     on(database_url, act)
 

@@ -44,8 +44,20 @@ class ApprovalDecision(Body):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"decision": "Approved", "rationale": "the price fits"}]})
 
-    decision: Literal["Approved", "Denied"]
+    decision: Literal["Approved", "Denied", "RequestChanges"]
     rationale: str = Field(min_length=1, max_length=4000)
+
+
+class Intervention(Body):
+    """What a person does to a run, and why."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"interventionType": "annotate", "rationale": "the bank has a holiday"}]}
+    )
+
+    interventionType: Literal["pause", "resume", "escalate", "annotate", "freeze"]  # noqa: N815 - the seed's name
+    rationale: str = Field(min_length=8, max_length=4000)
+    target: str | None = Field(default=None, max_length=255, description="The action; of `escalate` and `annotate`.")
 
 
 class RunV1(BaseModel):
@@ -150,6 +162,32 @@ async def cancel_action_run(engine: Engine, workspace: Workspace, run_id: RunOf)
     return Answer(await _run(engine, run_id))
 
 
+@routes.post(
+    "/v1/workspaces/{workspaceId}/runs/{runId}/interventions",
+    operation_id="intervene_in_action_run",
+    summary="Intervene in a run",
+    response_model=None,
+    responses=answers(RunV1),
+)
+async def intervene_in_action_run(engine: Engine, workspace: Workspace, run_id: RunOf, body: Intervention) -> Answer:
+    """Each kind needs the scope of its own operation: `pause`, `resume` and `freeze` operate, the others decide."""
+    own_workspace(engine, workspace)
+    kind, why, target = body.interventionType, body.rationale, body.target
+    if target is not None and kind not in ("escalate", "annotate"):
+        raise InvalidInput(f"target names an action, and `{kind}` is about the whole run. Leave it out.")
+    if kind == "pause":
+        await engine.pause(run_id, reason=why)
+    elif kind == "resume":
+        await engine.resume(run_id, reason=why)
+    elif kind == "freeze":
+        await engine.interventions.freeze(run_id, reason=why)
+    elif kind == "escalate":
+        await engine.interventions.escalate(run_id, target, reason=why)
+    else:
+        await engine.interventions.annotate(run_id, why, step=target)
+    return Answer(await _run(engine, run_id))
+
+
 @routes.get(
     "/v1/workspaces/{workspaceId}/runs/{runId}/evidence",
     operation_id="list_action_evidence",
@@ -202,11 +240,15 @@ async def list_action_approvals(
 async def decide_action_approval(
     engine: Engine, workspace: Workspace, approval_id: ApprovalOf, body: ApprovalDecision
 ) -> Answer:
-    """The same decision again is answered as before, another one is 409."""
+    """The same decision again is answered as before, another one is 409. `RequestChanges` leaves the approval open, and
+    its decisions so far are void."""
     own_workspace(engine, workspace)
     run_id, _, step = approval_id.partition(":")
-    decide = engine.approve if body.decision == "Approved" else engine.reject
-    said = await decide(run_id, step or None, comment=body.rationale)
+    if body.decision == "RequestChanges":
+        said = await engine.interventions.request_changes(run_id, step or None, comment=body.rationale)
+    else:
+        decide = engine.approve if body.decision == "Approved" else engine.reject
+        said = await decide(run_id, step or None, comment=body.rationale)
     return Answer({"approvalId": approval_id, "runId": run_id, "status": body.decision, "decidedByUserId": said["by"]})
 
 

@@ -68,6 +68,15 @@ class NewActionWorkflow(Body):
     sodConstraints: list[Anything] | None = None  # noqa: N815
 
 
+class ChangedActionWorkflow(Body):
+    """Whether runs of a workflow may start, and why."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"active": False, "rationale": "replaced"}]})
+
+    active: bool
+    rationale: str = Field(default="changed over HTTP", min_length=1, max_length=4000)
+
+
 class WorkflowV1(BaseModel):
     """A workflow in the seed's shape."""
 
@@ -153,6 +162,43 @@ async def get_action_workflow(engine: Engine, workspace: Workspace, name: Workfl
     """In its highest version."""
     own_workspace(engine, workspace)
     return Answer(await _workflow(engine, name))
+
+
+@routes.patch(
+    "/v1/workspaces/{workspaceId}/workflows/{workflowId}",
+    operation_id="change_action_workflow",
+    summary="Activate or deactivate a workflow",
+    response_model=None,
+    responses=answers(WorkflowV1),
+)
+async def change_action_workflow(
+    engine: Engine, workspace: Workspace, name: WorkflowOf, body: ChangedActionWorkflow
+) -> Answer:
+    """Of its highest version, which is withdrawn or restored. Other content is another version: publish it."""
+    own_workspace(engine, workspace)
+    found = await _workflow(engine, name)
+    if body.active:
+        await engine.versions.restore(name, found["version"])
+    else:
+        await engine.versions.withdraw(name, found["version"], reason=body.rationale)
+    return Answer({**found, "active": body.active})
+
+
+@routes.delete(
+    "/v1/workspaces/{workspaceId}/workflows/{workflowId}",
+    operation_id="archive_action_workflow",
+    summary="Archive a workflow",
+    response_model=None,
+    responses=answers(WorkflowV1),
+)
+async def archive_action_workflow(engine: Engine, workspace: Workspace, name: WorkflowOf) -> Answer:
+    """Every version is withdrawn: no run of it starts any more, and live runs go on. A version is never deleted."""
+    own_workspace(engine, workspace)
+    found = await _workflow(engine, name)
+    for one in (await engine.definitions(name=name))["definitions"]:
+        if not one.get("withdrawn"):
+            await engine.versions.withdraw(name, one["version"], reason="archived")
+    return Answer({**found, "active": False})
 
 
 @routes.get(

@@ -37,6 +37,7 @@ from stepkeep.cli.commands import (
     evidence,
     explain,
     hooks,
+    interventions,
     jobs,
     keys,
     log,
@@ -133,6 +134,10 @@ app.command("audit", rich_help_panel=LOOK)(with_settings(audit.audit))
 app.command("approvals", rich_help_panel=PEOPLE)(with_settings(approvals.approvals))
 app.command("approve", rich_help_panel=PEOPLE)(with_settings(decide.approve))
 app.command("reject", rich_help_panel=PEOPLE)(with_settings(decide.reject))
+app.command("request-changes", rich_help_panel=PEOPLE)(with_settings(interventions.request_changes))
+app.command("escalate", rich_help_panel=PEOPLE)(with_settings(interventions.escalate))
+app.command("annotate", rich_help_panel=PEOPLE)(with_settings(interventions.annotate))
+app.command("freeze", rich_help_panel=PEOPLE)(with_settings(interventions.freeze))
 app.command("decide", rich_help_panel=PEOPLE)(with_settings(decide.decide))
 app.command("complete", rich_help_panel=PEOPLE)(with_settings(complete.complete))
 app.command("token", rich_help_panel=PEOPLE)(with_settings(complete.token))

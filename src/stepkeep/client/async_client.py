@@ -23,6 +23,7 @@ from stepkeep.client.groups import (
     ClientAudit,
     ClientContinuations,
     ClientHooks,
+    ClientInterventions,
     ClientJobs,
     ClientKeys,
     ClientMailbox,
@@ -161,6 +162,11 @@ class AsyncClient:
     def network(self) -> ClientNetwork:
         """What HTTP steps of the tenant may reach on the internal network."""
         return ClientNetwork(self.service)
+
+    @property
+    def interventions(self) -> ClientInterventions:
+        """What people do to a run besides deciding."""
+        return ClientInterventions(self.service)
 
     @property
     def pauses(self) -> ClientPauses:

@@ -13,6 +13,7 @@ from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUs
 from stepkeep.client.binding import Route, over_http, perform, plain
 from stepkeep.continuations import AsyncContinuations
 from stepkeep.errors import InvalidInput
+from stepkeep.interventions import AsyncInterventions
 from stepkeep.jobs import AsyncJobs
 from stepkeep.messages import AsyncMailbox
 from stepkeep.migrations import AsyncMigrations
@@ -129,6 +130,20 @@ class ClientNetwork(Group):
 
     def __getattr__(self, name: str) -> NoReturn:
         refuse_without_database(f"network.{name}", name, ("allow", "remove"))
+
+
+class ClientInterventions(Group):
+    """What people do to a run besides deciding."""
+
+    request_changes = over_http(
+        AsyncInterventions.request_changes,
+        Route(method="POST", path="/runs/{run_id}/request-changes", names={"for_": "for"}),
+    )
+    escalate = over_http(
+        AsyncInterventions.escalate, Route(method="POST", path="/runs/{run_id}/escalate", names={"for_": "for"})
+    )
+    annotate = over_http(AsyncInterventions.annotate, Route(method="POST", path="/runs/{run_id}/notes"))
+    freeze = over_http(AsyncInterventions.freeze, Route(method="POST", path="/runs/{run_id}/freeze"))
 
 
 class ClientPauses(Group):

@@ -65,6 +65,7 @@ STEP: Mapping[tuple[str, str], str] = {
     ("deadline_skipped", "skipped"): "awaiting_approval",
     ("deadline_tolerated", "skipped"): "awaiting_approval awaiting_children awaiting_completion awaiting_event",
     ("decision_recorded", "awaiting_approval"): "awaiting_approval",
+    ("changes_requested", "awaiting_approval"): "awaiting_approval",
     ("denied", "failed"): "pending retrying",
     ("denied_tolerated", "skipped"): "pending retrying",
     ("dependencies_met", "ready"): "pending",

@@ -15,7 +15,7 @@ from stepkeep.conformance.contract import Contract, DutyRule, GateRule, Place
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.names import alike
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.steps import Step
+from stepkeep.conformance.steps import ASKED, Step
 
 Problem = tuple[Code, str]
 
@@ -27,6 +27,9 @@ COUNTED = APPROVES | REJECTS | {"decision_recorded"}
 COMPLETES = frozenset(
     {"completion_succeeded", "completion_failed", "completion_failed_tolerated", "completion_cancelled"}
 )
+
+SENT_BACK = "changes_requested"
+"""The trigger by which a gate opens anew, and its decisions are void."""
 
 HOLDS = frozenset(
     {"operator_retried", "operator_skipped", "operator_failed", "operator_failed_tolerated", "operator_completed"}
@@ -49,13 +52,26 @@ class People:
         self.requesters: frozenset[str] = NOBODY
         self.decided: dict[str, frozenset[str]] = {}
         self.completed: dict[str, frozenset[str]] = {}
+        self._before: dict[str, frozenset[str]] = {}
+        """Who had decided a step before its gate opened."""
 
     def check(
         self, step: Step, place: Place, line: Line, asked: Mapping[str, Any], steps: Mapping[int, Step]
     ) -> Iterator[Problem]:
         """Every reason why this decision or completion cannot have counted like this; then record it."""
         names = frozenset(name for name in (line.actor, asked.get("for")) if isinstance(name, str))
-        if line.trigger in COMPLETES:
+        if line.source != line.target:
+            step.violations.clear()
+        if line.trigger in ("gate_opened", "held"):
+            self._before[place.name] = self.decided.get(place.name, NOBODY)
+        elif line.trigger == "escalated" and line.event == ASKED:
+            yield from self._check_request(step, place, line, asked, names, steps)
+        elif line.trigger == SENT_BACK:
+            yield from self._check_request(step, place, line, asked, names, steps)
+            if step.ballots is not None:
+                step.ballots.clear()
+            self.decided[place.name] = self._before.get(place.name, NOBODY)
+        elif line.trigger in COMPLETES:
             yield from self._check_duties(place, names, True, steps)
             self.completed[place.name] = self.completed.get(place.name, NOBODY) | names
         elif line.trigger in HOLDS or (line.trigger == "retry_due" and line.event == "step_decided"):
@@ -76,6 +92,50 @@ class People:
                     yield from self._check_service(gate, place, line, asked, approves)
                 step.ballots.append(Ballot(names, approves))
             self.decided[place.name] = self.decided.get(place.name, NOBODY) | names
+
+    def _check_request(
+        self,
+        step: Step,
+        place: Place,
+        line: Line,
+        asked: Mapping[str, Any],
+        names: frozenset[str],
+        steps: Mapping[int, Step],
+    ) -> Iterator[Problem]:
+        """A person who may decide a gate, and has not, may ask for changes or for the next level."""
+        gate = step.terms or place.gate
+        if step.ballots is None or gate is None:
+            return
+        if step.gate_due_at is not None and line.at >= step.gate_due_at:
+            yield Code.TIMER, f"it is {line.trigger} at {line.at}, but its deadline passed at {step.gate_due_at}"
+        yield from _check_once(step.ballots, names)
+        yield from _check_terms(gate, step.level, names, asked)
+        yield from self._check_excluded(gate, place, names)
+        yield from self._check_duties(place, names, False, steps)
+        if asked.get("service") is True and asked.get("by_right_of") != [f"approver:{line.actor}"]:
+            yield Code.PEOPLE, f"{quoted(line.actor)} is a service and decides {place.name}, which does not name it"
+
+    def violation(self, step: Step, place: Place, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
+        """Every reason why this violation of a duty cannot be on record like this; then remember it."""
+        rule = str(asked.get("rule"))
+        if step.state not in WAITING:
+            yield Code.PEOPLE, f"{quoted(line.actor)} violates a duty on {place.name}, which waits for no person"
+        if rule not in self._rules(step, place):
+            yield Code.PEOPLE, f"metadata.detail.rule is {quoted(rule)}, and the definition has no such duty for it"
+        if (line.actor, rule) in step.violations:
+            yield Code.PEOPLE, f"the violation of {quoted(rule)} by {quoted(line.actor)} is on record already"
+        step.violations.add((line.actor, rule))
+        if len(step.violations) > MOST_VIOLATIONS:
+            yield Code.PEOPLE, f"{place.name} has more than {MOST_VIOLATIONS} violations on record"
+
+    def _rules(self, step: Step, place: Place) -> set[str]:
+        """The duties that can rule a person out here."""
+        gate = step.terms or place.gate
+        found = {"maker_checker"} if gate is not None and gate.excluded else set()
+        for rule in self._contract.document.duties:
+            if place.name in (*rule.gates, *rule.steps, rule.step):
+                found.add(rule.kind)
+        return found
 
     def _check_excluded(self, gate: GateRule, place: Place, names: frozenset[str]) -> Iterator[Problem]:
         for word in gate.excluded:
@@ -131,6 +191,10 @@ class People:
 
 
 NOBODY: frozenset[str] = frozenset()
+WAITING = frozenset({"awaiting_approval", "awaiting_completion"})
+MOST_VIOLATIONS = 50
+"""Violations of one step that a journal holds at most."""
+
 ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 
 

@@ -49,7 +49,7 @@ SHAPES: Mapping[str, Shape] = {
     "run_started": Shape({}, _VOUCHED | {"start_at": moment}),
     "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED | {"kept_at": moment, "refused_by": _texts}),
     "cancel_requested": Shape({"compensate": _flag}, _VOUCHED | {"reason": text}),
-    "pause_requested": Shape({}, _VOUCHED | {"reason": text}),
+    "pause_requested": Shape({}, _VOUCHED | {"reason": text, "freeze": _true}),
     "unpause_requested": Shape({}, _VOUCHED | {"reason": text}),
     "gate_decided": Shape(
         {"step": text, "decision": text},
@@ -59,6 +59,16 @@ SHAPES: Mapping[str, Shape] = {
             "evidence": digest, "service": _true,
         },
     ),
+    "changes_requested": Shape(
+        {"step": text, "comment": text},
+        _VOUCHED | {"for": text, "by_right_of": _texts, "delegation": text, "level": whole, "service": _true},
+    ),
+    "escalation_requested": Shape(
+        {"step": text, "reason": text},
+        _VOUCHED | {"for": text, "by_right_of": _texts, "delegation": text, "level": whole, "service": _true},
+    ),
+    "duty_violated": Shape({"step": text, "rule": text, "reason": text}, _VOUCHED),
+    "annotated": Shape({"note": text}, _VOUCHED | {"step": text}),
     "hold_decided": Shape({"step": text, "decision": text}, _VOUCHED | {"reason": text}),
     "step_decided": Shape({"step": text, "decision": text, "reason": text}, _VOUCHED),
     "completion_signalled": Shape(

@@ -13,7 +13,7 @@ from stepkeep.conformance.contract import Contract, GateRule, Place, StepRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.policies import Verdict, check_verdict, terms_of
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.steps import TIMED, Step
+from stepkeep.conformance.steps import ASKED, TIMED, Step
 from stepkeep.conformance.texts import CHILD_IN_DOUBT, IN_DOUBT, LOST, NOT_RUN, wordings
 
 Problem = tuple[Code, str]
@@ -482,6 +482,19 @@ def _at_deadline(wanted: str) -> Guard:
     return guard
 
 
+def _escalated(hop: Hop) -> Iterator[Problem]:
+    """By its deadline, or before it by a person who says why."""
+    if hop.line.event != ASKED:
+        yield from _at_deadline("escalate")(hop)
+        return
+    if hop.step.ballots is not None and hop.step.level >= (0 if hop.gate is None else len(hop.gate.escalate)):
+        yield Code.POLICY, f"it escalates to level {hop.step.level + 1}, which the definition does not have"
+    reason = hop.asked.get("reason")
+    if not isinstance(reason, str) or not reason.strip():
+        yield Code.CAUSE, wrong_field("detail.reason", reason, "a text", "an escalation by a person has one")
+    yield from _detail(hop, "step", hop.place.name)
+
+
 def _reminded(hop: Hop) -> Iterator[Problem]:
     if hop.gate is None or hop.gate.remind is None:
         yield Code.POLICY, "it reminds, but the definition does not say so"
@@ -507,6 +520,16 @@ def _recorded(hop: Hop) -> Iterator[Problem]:
         yield Code.POLICY, "a decision is counted, but the step holds because no attempt is left"
     decision = hop.asked.get("decision")
     yield from _detail(hop, "decision", decision if decision in ("approved", "rejected") else "approved or rejected")
+
+
+def _sent_back(hop: Hop) -> Iterator[Problem]:
+    """A request for changes says what is to change."""
+    if hop.step.is_exhausted:
+        yield Code.POLICY, "changes are requested, but the step holds because no attempt is left"
+    comment = hop.asked.get("comment")
+    if not isinstance(comment, str) or not comment.strip():
+        yield Code.CAUSE, wrong_field("detail.comment", comment, "a text", "a request for changes has one")
+    yield from _detail(hop, "step", hop.place.name)
 
 
 def _manual(wanted: str) -> Guard:
@@ -554,7 +577,7 @@ def _due_at(hop: Hop) -> object:
         return _after(line.at, hop.place.opens_for_us)
     if line.trigger == "completion_requested":
         return _after(line.at, hop.rule.completion_deadline if hop.rule else None)
-    if line.trigger in ("token_reissued", "decision_recorded"):
+    if line.trigger in ("token_reissued", "decision_recorded", "changes_requested"):
         return hop.step.due_at if hop.step.is_timer_known else FREE
     if line.trigger == "retry_scheduled":
         return line.at + _pause_us(hop) if hop.is_budget_known or "retry_in_us" in hop.asked else _any_pause(hop)
@@ -672,9 +695,10 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "deadline_approved": _TIME,
     "hold_deadline_approved": _TIME,
     "deadline_skipped": _TIME,
-    "escalated": _TIME,
+    "escalated": ("time_came", "escalation_requested"),
     "reminded": _TIME,
     "decision_recorded": ("gate_decided",),
+    "changes_requested": ("changes_requested",),
     "message_arrived": ("message_arrived", "step_reported"),
     "approved": ("gate_decided",),
     "hold_approved": ("gate_decided",),
@@ -762,9 +786,10 @@ GUARDS: Mapping[str, Guard] = {
     "deadline_approved": _at_deadline("approve"),
     "hold_deadline_approved": _at_deadline("approve"),
     "deadline_skipped": _at_deadline("skip"),
-    "escalated": _at_deadline("escalate"),
+    "escalated": _escalated,
     "reminded": _reminded,
     "decision_recorded": _recorded,
+    "changes_requested": _sent_back,
     "approved": _gate("approved"),
     "hold_approved": _gate("approved"),
     "rejected": _gate("rejected"),

@@ -35,7 +35,9 @@ GROWING = ("queued", "running", "blocked", "paused")
 QUIET = {
     "idle": frozenset({"cancelled"}),
     "queued": frozenset({"cancelled", "dependencies_met"}),
-    "blocked": frozenset({"cancelled", "token_reissued", "decision_recorded", "escalated", "reminded"}),
+    "blocked": frozenset(
+        {"cancelled", "token_reissued", "decision_recorded", "changes_requested", "escalated", "reminded"}
+    ),
 }
 """Run states in which few step hops are allowed, and which ones."""
 

@@ -80,7 +80,7 @@ FOLLOWING = frozenset(
 )  # fmt: skip
 """Hops that follow from another hop of the same cause."""
 
-NOTED = ("message_arrived",)
+NOTED = ("message_arrived", "duty_violated", "annotated")
 """Events that may be on record without a hop."""
 
 RULED_OUT = frozenset({"rules_failed", "rules_failed_tolerated"})
@@ -172,8 +172,21 @@ class Reenactment:
             say(Code.CAUSE, f"a cause cannot begin with {quoted(line.trigger)}, which follows from another hop")
         if line.about == "note" and line.event not in NOTED:
             say(Code.CAUSE, wrong_field("event", line.event, " or ".join(NOTED), "nothing else moves nothing"))
+        if line.event == "duty_violated":
+            self._check_violation(line, say)
         if line.event == "message_arrived":
             self.arrived[str(self.asked.get("name"))] += 1
+
+    def _check_violation(self, line: Line, say: Say) -> None:
+        no = self.contract.numbers.get(str(self.asked.get("step")))
+        place, step = (None, None) if no is None else (self.place(no), self.steps.get(no))
+        if place is None or step is None:
+            say(Code.CAUSE, f"metadata.detail.step is {quoted(self.asked.get('step'))}, which the run does not have")
+            return
+        for code, said in self.people.violation(step, place, line, self.asked):
+            say(code, said)
+        if line.about != "note":
+            say(Code.CAUSE, "a refused act moves nothing, and this one does")
 
     def _note_start(self, line: Line) -> None:
         """A dialect that shows no created run has the moment on the first step's line."""

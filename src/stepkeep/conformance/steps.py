@@ -23,6 +23,9 @@ UNDER_LEASE = frozenset(
 )  # fmt: skip
 """Triggers that only the worker holding the step can cause."""
 
+ASKED = "escalation_requested"
+"""The event by which a person does what otherwise time does."""
+
 TIMED = frozenset(
     {
         "retry_due", "lease_lost", "slept", "deadline_handed_over", "deadline_passed", "deadline_tolerated",
@@ -72,6 +75,7 @@ class Step:
         self.last_error: str | None = None
         self.is_unsure: bool | None = False
         self.ballots: list[Any] | None = None
+        self.violations: set[tuple[str, str]] = set()  # who tried what their duties rule out, since it waits
         self.level = 0
         self.gate_due_at: int | None = None
         self.terms: GateRule | None = None
@@ -99,7 +103,7 @@ def check_step(step: Step, line: Line, partial: bool, say: Say) -> None:
     _check_fence(step, line, say)
     _check_lease(step, line, say)
     _check_attempt(step, line, say)
-    is_timed = line.trigger in TIMED and line.event != "step_decided"
+    is_timed = line.trigger in TIMED and line.event not in (ASKED, "step_decided")
     if is_timed and step.is_timer_known and (step.due_at is None or line.at < step.due_at):
         say(Code.TIMER, f"{step.title}: {quoted(line.trigger)} came before it was due")
     _remember(step, line)

@@ -270,6 +270,7 @@ class Opened:
         self.level = 0
         self.level_at = at
         self.ballots: list[tuple[frozenset[str], bool]] = []
+        self.before: frozenset[str] = frozenset()
 
     @property
     def due_at(self) -> int | None:
@@ -325,9 +326,12 @@ class People:
             held = verdict.get("terms") if verdict.get("effect") == "hold" and trigger == "held" else None
             terms = held or self.steps[no].get("approval") or self.steps[no].get("hold") or {}
             self.open[no] = Opened(terms, entry["seq"], entry["at"], hop.get("digest"))
+            self.open[no].before = self.decided.get(self.name(no), frozenset())
         elif trigger == "escalated" and no in self.open:
             self.open[no].level += 1
             self.open[no].level_at = entry["at"]
+        elif trigger == "changes_requested" and no in self.open:
+            self.sent_back(entry, hop, cause, self.open[no])
         elif trigger in COUNTED and no in self.open:
             self.decision(entry, hop, cause, self.open[no])
         elif trigger in COMPLETES:
@@ -361,6 +365,26 @@ class People:
         self.separation(no, names, settles=hop["trigger"] != "decision_recorded", roles=roles)
         gate.ballots.append((names, approves))
         self.decided[self.name(no)] = self.decided.get(self.name(no), frozenset()) | names
+
+    def sent_back(self, entry: Doc, hop: Doc, cause: Doc, gate: Opened) -> None:
+        """A request for changes: its person might decide, and the decisions so far are void."""
+        no, detail, person = hop["no"], cause.get("detail") or {}, cause["actor"]
+        subject = str(detail.get("for") or person)
+        names, said = looks(person, subject), f"{person} on {self.name(no)} (entry {entry['seq']})"
+        if cause["event"] != "changes_requested" or detail.get("step") != self.name(no):
+            self.checks.wrong("decision_missing", f"entry {entry['seq']} sends {self.name(no)} back without a request")
+            return
+        if gate.due_at is not None and entry["at"] >= gate.due_at:
+            self.checks.wrong("decision_late", f"it came after the deadline of the gate: {said}")
+        if any(before & names for before, _ in gate.ballots):
+            self.checks.wrong("decision_twice", f"a second decision of one person: {said}")
+        self.right(entry, gate, subject, frozenset({person, subject}), detail, said)
+        for word in gate.terms.get("excluded") or ():
+            if names & self.excluded(str(word)):
+                self.checks.wrong("duty_broken", f"`not: {word}` rules out {said}")
+        self.separation(no, names, settles=False, roles=self.roles_of(subject, entry["at"]))
+        gate.ballots, gate.activation = [], entry["seq"]
+        self.decided[self.name(no)] = gate.before
 
     def on_record(self, entry: Doc, no: int, person: str, detail: Doc, gate: Opened) -> None:
         row = self.rows.get((no, person, entry["at"]))

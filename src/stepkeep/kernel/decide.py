@@ -11,15 +11,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, Refused
+from stepkeep.errors import Conflict, NotAllowed, Refused
 from stepkeep.kernel.authority import admit
+from stepkeep.kernel.changes import request_changes, request_escalation
 from stepkeep.kernel.children import child_ended
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot
 from stepkeep.kernel.draft import Draft, Missing
 from stepkeep.kernel.events import (
+    Annotated,
     CancelRequested,
+    ChangesRequested,
     ChildEnded,
     CompletionSignalled,
+    EscalationRequested,
     Event,
     GateDecided,
     HoldDecided,
@@ -36,6 +40,7 @@ from stepkeep.kernel.events import (
 )
 from stepkeep.kernel.execution import claim, report
 from stepkeep.kernel.invariants import check_decision
+from stepkeep.kernel.notes import annotate, note_violation
 from stepkeep.kernel.pausing import pause, unpause
 from stepkeep.kernel.people import complete_by_hand, reissue_token
 from stepkeep.kernel.progress import begin, settle
@@ -83,6 +88,8 @@ def _answer(draft: Draft, event: Event) -> Reply:
             admit(draft.authority(caller), caller, draft.now)
         reply = HANDLERS[type(event)](draft, event)
     except Refused as refusal:
+        if isinstance(refusal, NotAllowed) and refusal.step is not None and isinstance(event, Request):
+            note_violation(draft, event, refusal)
         # A refusal is a value here. Its traceback would keep this draft and the decision that holds it alive.
         return refusal.with_traceback(None)
     roll_up(draft)
@@ -224,6 +231,8 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     StepReported: report,
     TimeCame: time_came,
     GateDecided: decide_gate,
+    ChangesRequested: request_changes,
+    EscalationRequested: request_escalation,
     HoldDecided: decide_step,
     CompletionSignalled: complete_by_hand,
     TokenReissued: reissue_token,
@@ -232,6 +241,7 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     CancelRequested: cancel,
     PauseRequested: pause,
     UnpauseRequested: unpause,
+    Annotated: annotate,
 }
 
 MEETS_DEADLINE = frozenset(
@@ -239,10 +249,13 @@ MEETS_DEADLINE = frozenset(
         StepClaimed,
         StepReported,
         GateDecided,
+        ChangesRequested,
+        EscalationRequested,
         HoldDecided,
         CompletionSignalled,
         TokenReissued,
         MessageArrived,
+        Annotated,
         PauseRequested,
         UnpauseRequested,
         ChildEnded,

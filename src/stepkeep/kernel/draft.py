@@ -45,6 +45,7 @@ QUIET_IN_BLOCKED = frozenset(
         StepTrigger.CANCELLED,
         StepTrigger.TOKEN_REISSUED,
         StepTrigger.DECISION_RECORDED,
+        StepTrigger.CHANGES_REQUESTED,
         StepTrigger.ESCALATED,
         StepTrigger.REMINDED,
     }

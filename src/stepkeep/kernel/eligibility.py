@@ -137,7 +137,7 @@ def check_separation(draft: Draft, constraints: Sequence[Constraint], voice: Voi
     if found := objection(constraints, act, duties_of(draft, names)):
         by = voice.person if voice.on_behalf_of is None else f"{voice.person} (for {voice.on_behalf_of})"
         said = f"{by} may not decide or complete {act.step} of run {draft.run_id}: {found.reason} ({found.rule})"
-        raise NotAllowed(said, rule=found.rule, person=voice.person, reason=found.reason)
+        raise NotAllowed(said, rule=found.rule, person=voice.person, reason=found.reason, step=act.step)
 
 
 def duties_of(draft: Draft, names: Iterable[str]) -> Duties:

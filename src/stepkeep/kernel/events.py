@@ -73,6 +73,24 @@ class GateDecided(Request, frozen=True, kw_only=True, gc=False):
     evidence: tuple[str, ...] = ()
 
 
+class ChangesRequested(Request, frozen=True, kw_only=True, gc=False):
+    """A person who may decide a gate asks for changes: it opens anew, and decisions so far are void. Without `no` it
+    means the only open gate, if there is exactly one."""
+
+    comment: str
+    no: int | None = None
+    on_behalf_of: str | None = None
+
+
+class EscalationRequested(Request, frozen=True, kw_only=True, gc=False):
+    """A person who may decide a gate opens its next level before its deadline does. Without `no` it means the only open
+    gate, if there is exactly one."""
+
+    reason: str
+    no: int | None = None
+    on_behalf_of: str | None = None
+
+
 class HoldChoice(StrEnum):
     """What a person decides about a step that is stuck."""
 
@@ -153,9 +171,11 @@ class CancelRequested(Request, frozen=True, kw_only=True, gc=False):
 
 
 class PauseRequested(Request, frozen=True, kw_only=True, gc=False):
-    """A request to claim nothing more of the run. What is in flight settles."""
+    """A request to claim nothing more of the run. What is in flight settles. `freeze` says that it is a freeze: the
+    same, under a word of its own (seed 003's `controlState`)."""
 
     reason: str = ""
+    freeze: bool = False
 
 
 class UnpauseRequested(Request, frozen=True, kw_only=True, gc=False):
@@ -164,7 +184,16 @@ class UnpauseRequested(Request, frozen=True, kw_only=True, gc=False):
     reason: str = ""
 
 
-DECISIONS = frozenset({GateDecided, HoldDecided, CompletionSignalled, TokenReissued})
+class Annotated(Request, frozen=True, kw_only=True, gc=False):
+    """A note for the journal of a run, about a step if `no` names one. It changes no state."""
+
+    note: str
+    no: int | None = None
+
+
+DECISIONS = frozenset(
+    {GateDecided, ChangesRequested, EscalationRequested, HoldDecided, CompletionSignalled, TokenReissued}
+)
 """The requests that decide about a step: the authority of the person is read for each."""
 
 

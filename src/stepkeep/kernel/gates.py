@@ -19,6 +19,7 @@ from stepkeep.kernel.rows import Gate, Note, Opening, Step
 from stepkeep.kernel.states import StepState
 from stepkeep.kernel.tables import StepTrigger
 
+CHANGES_REQUESTED = "gate.changes_requested"
 ESCALATED = "gate.escalated"
 REMINDED = "gate.reminded"
 """Outbound events that tell people about a gate."""
@@ -32,7 +33,8 @@ def open_gate(draft: Draft, step: Step, gate: Approval, facts: Mapping[str, Any]
     shown = shown_document(gate, facts)
     digest = digest_of(shown)
     deadline = after(draft.now, gate.deadline)
-    opening = Opening(activation=draft.seq, at=draft.now, deadline=deadline, shown=digest)
+    earlier = () if step.note is None else step.note.deciders
+    opening = Opening(activation=draft.seq, at=draft.now, deadline=deadline, shown=digest, earlier=earlier)
     draft.opened.append(
         Gate(
             tenant=step.tenant,
@@ -91,17 +93,18 @@ def escalate(draft: Draft, step: Step, gate: Approval, opening: Opening) -> bool
     note = replace(step.note or Note(), opening=replace(opening, level=level, deadline=deadline))
     draft.change_gate(step, opening.activation, level, due_at=deadline)
     draft.move(step, StepTrigger.ESCALATED, due_at=_next_timer(draft, gate, deadline), note=note)
-    _tell(draft, step, ESCALATED, replace(opening, level=level, deadline=deadline))
+    tell(draft, step, ESCALATED, replace(opening, level=level, deadline=deadline))
     return True
 
 
 def remind(draft: Draft, step: Step, gate: Approval, opening: Opening) -> None:
     """Tell the approvers again; nothing else changes."""
     draft.move(step, StepTrigger.REMINDED, due_at=_next_timer(draft, gate, opening.deadline))
-    _tell(draft, step, REMINDED, opening)
+    tell(draft, step, REMINDED, opening)
 
 
-def _tell(draft: Draft, step: Step, name: str, opening: Opening) -> None:
+def tell(draft: Draft, step: Step, name: str, opening: Opening, **more: Any) -> None:
+    """Emit an event about an open gate, with the people whom it asks."""
     planned, gate = draft.planned(step), gate_of(draft, step)
     levels = gate.levels[: opening.level + 1]
     told = {
@@ -115,6 +118,7 @@ def _tell(draft: Draft, step: Step, name: str, opening: Opening) -> None:
         "roles": [role for level in levels for role in level.roles],
         "groups": [group for level in levels for group in level.groups],
         "approvers": [person for level in levels for person in level.approvers],
+        **more,
     }
     draft.emit(name, _encode(told))
 

@@ -27,6 +27,8 @@ WHY_NOT = {
 
 def pause(draft: Draft, event: PauseRequested) -> Reply:
     """Hold back every claimable step, and those that become claimable until the run goes on."""
+    if draft.state is RunState.PAUSED and event.freeze:
+        raise Conflict(f"run {event.run_id} is paused already. Resume it before you freeze it, or leave it so.")
     if draft.state is RunState.PAUSED:
         return Accepted({"state": draft.state}, repeated=True)
     if draft.state in RUN_TERMINAL:
@@ -34,7 +36,8 @@ def pause(draft: Draft, event: PauseRequested) -> Reply:
     if not RUN.allows(draft.state, RunTrigger.PAUSED):
         raise Conflict(f"run {event.run_id} is {draft.state} and cannot be paused: {WHY_NOT[draft.state]}.")
     rows = draft.every_step()
-    draft.requested("pause_requested", event, {"reason": event.reason} if event.reason else None)
+    said = {"reason": event.reason} if event.reason else {}
+    draft.requested("pause_requested", event, said | ({"freeze": True} if event.freeze else {}))
     draft.move_run(RunTrigger.PAUSED)
     for step in rows:
         if step.ready_at is not None:

@@ -6,6 +6,9 @@ Every function that settles a step calls it; the state of the run is left to `ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 
@@ -152,15 +155,20 @@ def _stop_or_hold(draft: Draft, step: Step, stopped: Judged, of: int | None) -> 
 
 
 def _open_gate(draft: Draft, step: Step, planned: PlannedStep, gate: Approval, of: int | None) -> Settled | None:
-    facts = None
-    if planned.facts is not None and gate.facts is not msgspec.UNSET:
-        try:
-            facts = planned.facts.render(view_of(draft, planned.facts))
-        except ExpressionError as error:
-            said = f"its facts cannot be evaluated: {error}"
-            return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
+    try:
+        facts = facts_of(draft, planned, gate)
+    except ExpressionError as error:
+        said = f"its facts cannot be evaluated: {error}"
+        return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
     open_gate(draft, step, gate, facts, of)
     return None
+
+
+def facts_of(draft: Draft, planned: PlannedStep, gate: Approval) -> Mapping[str, Any] | None:
+    """The facts that a gate shows, from values of the run that never change; None if it shows none."""
+    if planned.facts is None or gate.facts is msgspec.UNSET:
+        return None
+    return planned.facts.render(view_of(draft, planned.facts))
 
 
 def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -> Settled | None:

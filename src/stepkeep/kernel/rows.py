@@ -103,10 +103,22 @@ class Ballot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         return frozenset((self.person, self.on_behalf_of or self.person))
 
 
+class Changes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The last request for changes at an open gate, and how many there were since it opened first."""
+
+    person: str
+    at: int
+    comment: str
+    count: int = 1
+    on_behalf_of: str | None = None
+
+
 class Opening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An open gate: since when, at which level, until when, and what was decided so far.
 
-    `activation` is the sequence of the journal entry that opened it. `shown` is the digest of what people are shown.
+    `activation` is the sequence of the journal entry that opened it, or that opened it anew after a request for
+    changes. `at` is when it opened first. `shown` is the digest of what people are shown. `earlier` are the people
+    whose decision about this step counted before it opened first.
     """
 
     activation: int
@@ -115,6 +127,8 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     deadline: int | None = None
     shown: str | None = None
     ballots: tuple[Ballot, ...] = ()
+    changes: Changes | None = None
+    earlier: tuple[str, ...] = ()
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -188,7 +202,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     `adopted`: an earlier run finished this step, and this run takes the result; the undo step of it has the same.
     `grown`: the elements of a step that owns some. `call`: the template of a step that a flow added, and of its undo.
     `activation`: the sequence of the journal entry that asked for its child, `child`: the id of that run; an adopted
-    step keeps it. `undoes`: the child that this undo step rolls back.
+    step keeps it. `undoes`: the child that this undo step rolls back. `violations`: the refusals of this step that are
+    on record, as person and rule.
     """
 
     event: str | None = None
@@ -215,6 +230,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     activation: int | None = None
     child: str | None = None
     undoes: str | None = None
+    violations: tuple[tuple[str, str], ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):

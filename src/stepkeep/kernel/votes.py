@@ -27,7 +27,7 @@ from stepkeep.kernel.eligibility import (
     voices_of,
     wanted,
 )
-from stepkeep.kernel.events import GateDecided
+from stepkeep.kernel.events import ChangesRequested, EscalationRequested, GateDecided
 from stepkeep.kernel.failure import REJECTION, Settled, fail_for_good
 from stepkeep.kernel.gates import gate_of, is_past_deadline, opening_of
 from stepkeep.kernel.journal import payload_digest
@@ -37,6 +37,9 @@ from stepkeep.kernel.rows import Ballot, Note, Opening, Step, Vote, is_exhausted
 from stepkeep.kernel.separation import Act, read_exclusion
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Category, StepState
 from stepkeep.kernel.tables import StepTrigger
+
+GateRequest = ChangesRequested | EscalationRequested
+"""What a person who may decide a gate may do besides deciding it."""
 
 
 class Chosen(msgspec.Struct, frozen=True, gc=False):
@@ -49,27 +52,32 @@ class Chosen(msgspec.Struct, frozen=True, gc=False):
 
 def decide_gate(draft: Draft, event: GateDecided) -> Reply:
     decision = "approved" if event.approve else "rejected"
-    step = _the_gate(draft, event, decision)
+    step = the_gate(draft, event, decision)
     if is_exhausted(step):
-        raise _no_gate(draft, step)
+        raise no_gate(draft, step)
     if step.state is not StepState.AWAITING_APPROVAL:
-        return _decided_before(draft, step, event.actor, decision)
+        return decided_before(draft, step, event.actor, decision)
     opening = opening_of(draft, step)
     mine = next((ballot for ballot in opening.ballots if ballot.person == event.actor), None)
     if mine is not None:
         return _counted_before(draft, step, opening, mine, event)
-    if is_past_deadline(opening, draft.now):
-        name = draft.planned(step).name
-        said = f"the gate {name} of run {step.run_id} was to be {decision} before its deadline, which has passed"
-        raise Conflict(f"{said}. What it says for that case comes next.", {"step": name, "state": step.state})
+    check_deadline(draft, step, opening, decision)
     gate = gate_of(draft, step)
-    chosen = _choose(draft, step, event)
+    chosen = choose_voice(draft, step, event)
     ballot = Ballot(person=event.actor, approve=event.approve, at=draft.now, on_behalf_of=chosen.voice.on_behalf_of)
     return _count(draft, step, gate, replace(opening, ballots=(*opening.ballots, ballot)), chosen, event)
 
 
+def check_deadline(draft: Draft, step: Step, opening: Opening, decision: str) -> None:
+    """Refuse a decision that comes too late."""
+    if is_past_deadline(opening, draft.now):
+        name = draft.planned(step).name
+        said = f"the gate {name} of run {step.run_id} was to be {decision} before its deadline, which has passed"
+        raise Conflict(f"{said}. What it says for that case comes next.", {"step": name, "state": step.state})
+
+
 # -- which voice -------------------------------------------------------------------------------------------------------
-def _choose(draft: Draft, step: Step, event: GateDecided) -> Chosen:
+def choose_voice(draft: Draft, step: Step, event: GateDecided | GateRequest) -> Chosen:
     """The voice in which the person may decide: their own, or that of the only delegator for whom they may."""
     fits = fitting_voices(draft, step, event)
     if fits[0].voice.on_behalf_of is None or len(fits) == 1:
@@ -79,7 +87,7 @@ def _choose(draft: Draft, step: Step, event: GateDecided) -> Chosen:
     raise NotAllowed(said, rule="delegation", person=event.actor)
 
 
-def fitting_voices(draft: Draft, step: Step, event: GateDecided) -> list[Chosen]:
+def fitting_voices(draft: Draft, step: Step, event: GateDecided | GateRequest) -> list[Chosen]:
     """Every voice in which the person may decide, their own first. Refuses where there is none."""
     gate, opening = gate_of(draft, step), opening_of(draft, step)
     authority = draft.authority(Caller(event.tenant, event.actor, event.key))
@@ -119,10 +127,14 @@ def _fit(draft: Draft, step: Step, levels: Sequence[Level], voice: Voice, moment
     return Chosen(voice, met, frozenset(one for kind, one in held if kind is MembershipKind.ROLE))
 
 
-def _check(draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: Chosen, event: GateDecided) -> Chosen:
+def _check(
+    draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: Chosen, event: GateDecided | GateRequest
+) -> Chosen:
     """Refuse a voice that was heard before, or that the duties of its people rule out."""
     planned, voice = draft.planned(step), chosen.voice
-    needed = gate.quorum if event.approve else gate.rejections
+    needed, settles = 1, False
+    if isinstance(event, GateDecided):
+        needed, settles = (gate.quorum if event.approve else gate.rejections), _settles(gate, opening, event.approve)
     if voice.is_service and needed > 1:
         said = f"{voice.person} is a service and may not decide {planned.name} of run {step.run_id}"
         raise NotAllowed(f"{said}: it takes {needed} people", "service", voice.person, "it is a service")
@@ -135,7 +147,7 @@ def _check(draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: C
         step=planned.name,
         names=voice.names,
         roles=chosen.roles,
-        settles=_settles(gate, opening, event.approve),
+        settles=settles,
         is_service=voice.is_service,
     )
     check_separation(draft, (*map(read_exclusion, gate.excluded), *(draft.plan.definition.duties or ())), voice, act)
@@ -255,7 +267,7 @@ def _deciders(step: Step) -> tuple[str, ...]:
 
 
 # -- which gate, and decisions that came before ------------------------------------------------------------------------
-def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
+def the_gate(draft: Draft, event: GateDecided | GateRequest, decision: str) -> Step:
     """The named gate, or the only open one."""
     if event.no is not None:
         step = draft.named(event.no)
@@ -276,11 +288,12 @@ def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
         # The same decision again, whose answer may have been lost. After another decision it would be a new one.
         return last
     if waiting:
-        raise _no_gate(draft, waiting[0])
+        raise no_gate(draft, waiting[0])
     raise Conflict(f"run {event.run_id} is {draft.state} and has no open gate to be {decision}")
 
 
-def _no_gate(draft: Draft, held: Step) -> Conflict:
+def no_gate(draft: Draft, held: Step) -> Conflict:
+    """The refusal of a decision about a gate for a step that holds because no attempt is left."""
     name = draft.planned(held).name
     said = f"step {name} of run {held.run_id} holds because no attempt is left; it is no gate"
     return Conflict(f"{said}. Decide to retry, skip or fail it instead.", {"step": name, "state": held.state})
@@ -327,7 +340,8 @@ def _counted_before(draft: Draft, step: Step, opening: Opening, mine: Ballot, ev
     raise Conflict(said, record)
 
 
-def _decided_before(draft: Draft, step: Step, actor: str, decision: str) -> Reply:
+def decided_before(draft: Draft, step: Step, actor: str, decision: str) -> Reply:
+    """The answer to a decision about a gate that is not open."""
     name, record = draft.planned(step).name, record_of(step)
     mine = next((one for one in _said(step, actor) if one["decision"] == decision), None)
     if mine is not None:

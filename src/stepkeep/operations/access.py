@@ -61,7 +61,7 @@ class Scope(StrEnum):
 SCOPES: dict[Scope, str] = {
     Scope.READ: "read runs, definitions, workers, logs and people",
     Scope.START: "start runs of published workflows, rerun, retry and fork them",
-    Scope.DECIDE: "approve, reject, decide about held steps, delegate one's own authority",
+    Scope.DECIDE: "approve, reject, request changes, decide about held steps, add notes, delegate one's own authority",
     Scope.COMPLETE: "complete manual steps, reissue their tokens, send messages",
     Scope.OPERATE: "publish, cancel, pause, resume, quarantine, release, prune, drop messages, redrive and drop events",
     Scope.WORK: "be a worker, take events for a host program",
@@ -87,6 +87,8 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("migrations.migrate", "migrations.migrate_all"), O),
     **dict.fromkeys(("migrations.preview", "migrations.preview_all"), R),
     **dict.fromkeys(("approve", "reject", "decide"), D),
+    **dict.fromkeys(("interventions.request_changes", "interventions.escalate", "interventions.annotate"), D),
+    "interventions.freeze": O,
     **dict.fromkeys(("complete", "reissue_token", "send"), C),
     **dict.fromkeys(("versions.withdraw", "versions.restore"), O),
     "mailbox.list": R,

@@ -15,13 +15,14 @@ import msgspec
 
 from stepkeep.errors import DefinitionChanged, InvalidInput, NotAllowed, Unreadable
 from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.kernel.changes import changes_record
 from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.rows import Gate
 from stepkeep.kernel.states import StepState
 from stepkeep.kernel.votes import standing_of
 from stepkeep.operations import validate
 from stepkeep.operations.cases import Case, opening_in
-from stepkeep.operations.instants import instant
+from stepkeep.operations.instants import dated, instant
 from stepkeep.operations.open_gates import asked_people
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
@@ -168,6 +169,7 @@ def _view(
         "quorum": terms.quorum,
         **standing_of(terms, opening),
         "votes": asked_people(terms, step).get("votes", []),
+        "changes": None if opening.changes is None else dated(changes_record(opening.changes)),
         "rule": holding_rule(step),
         "may_decide": refusal is None,
         "refusal": None if refusal is None else {"rule": refusal.rule, "message": str(refusal)},

@@ -17,9 +17,12 @@ from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Snapshot
 from stepkeep.kernel.events import (
+    Annotated,
     CancelRequested,
+    ChangesRequested,
     ChildEnded,
     CompletionSignalled,
+    EscalationRequested,
     Event,
     GateDecided,
     HoldDecided,
@@ -47,6 +50,9 @@ NAMES_A_STEP = (
     StepClaimed,
     TimeCame,
     GateDecided,
+    ChangesRequested,
+    EscalationRequested,
+    Annotated,
     HoldDecided,
     CompletionSignalled,
     TokenReissued,
@@ -125,7 +131,7 @@ class DecisionBatch:
                 if isinstance(event, NAMES_A_STEP):
                     if event.no is not None:
                         numbers.add(event.no)
-                    elif isinstance(event, GateDecided):
+                    elif isinstance(event, GateDecided | ChangesRequested | EscalationRequested):
                         waiting = True
                 elif isinstance(event, MessageArrived):
                     messages.append(event.id)

@@ -56,9 +56,9 @@ async def decide_gate(
         **asked_by(tenant, run_id, actor, vouched_by, key),
         approve=approve,
         comment=validate.words("the comment", comment),
-        on_behalf_of=_delegator(on_behalf_of),
+        on_behalf_of=delegator(on_behalf_of),
         evidence=_references(evidence),
-        no=None if step is None else await _step_number(transactor, tenant, run_id, step),
+        no=None if step is None else await step_number(transactor, tenant, run_id, step),
     )
     return await submit(transactor, event)
 
@@ -137,7 +137,7 @@ async def complete(
         notes=validate.words("the notes", notes),
         evidence=_references(evidence),
         claim=claim,
-        on_behalf_of=_delegator(on_behalf_of),
+        on_behalf_of=delegator(on_behalf_of),
         no=no,
     )
     return await submit(transactor, event)
@@ -162,7 +162,7 @@ async def reissue_token(
         **asked_by(tenant, run_id, actor, vouched_by, key),
         token=token_hash(token),
         reason=reason,
-        no=await _step_number(transactor, tenant, run_id, step),
+        no=await step_number(transactor, tenant, run_id, step),
     )
     return await submit(transactor, event)
 
@@ -235,7 +235,8 @@ def asked_by(tenant: str, run_id: str, actor: str, vouched_by: str | None, key: 
     }
 
 
-def _delegator(name: str | None) -> str | None:
+def delegator(name: str | None) -> str | None:
+    """The person who delegated a decision, checked."""
     return None if name is None else validate.key("the delegator", name)
 
 
@@ -275,7 +276,8 @@ def _check_output(planned: PlannedStep, output: bytes | None) -> None:
         raise InvalidInput(f"the output of {planned.name} does not fit its schema: {'; '.join(wrong)}")
 
 
-async def _step_number(transactor: Transactor, tenant: str, run_id: str, step: str) -> int:
+async def step_number(transactor: Transactor, tenant: str, run_id: str, step: str) -> int:
+    """The number of a step of a run by its name."""
     return _number(await plan_of(transactor, tenant, run_id), run_id, step)
 
 

@@ -18,8 +18,10 @@ from stepkeep.kernel.definition import Completion, OnExhausted
 from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.events import (
     CancelRequested,
+    ChangesRequested,
     ChildEnded,
     CompletionSignalled,
+    EscalationRequested,
     Event,
     GateDecided,
     HoldChoice,
@@ -185,11 +187,16 @@ class Actions:
         elif row.state is StepState.AWAITING_APPROVAL:
             yield Action(f"approve {name}", By.WAIT, self._gate("ann", True, no))
             yield Action(f"approve {name} as another", By.WAIT, self._gate("bea", True, no))
-            if plain := self.plan.at(no).gate:
+            plain = self.plan.at(no).gate
+            if plain is not None:
                 for who in ("cyd",) if plain.quorum > 1 or plain.excluded else ():
                     yield Action(f"approve {name} as a third", By.WAIT, self._gate(who, True, no))
             yield Action(f"approve whatever is open ({name})", By.OPERATOR, self._gate("ann", True, None))
             yield Action(f"reject {name}", By.WAIT, self._gate("bea", False, no))
+            yield Action(f"send {name} back", By.OPERATOR, ChangesRequested(**WHO, actor="cyd", comment="more", no=no))
+            if plain is not None and plain.escalate is not UNSET:
+                up = EscalationRequested(**WHO, actor="cyd", reason="away", no=no)
+                yield Action(f"hand {name} up", By.OPERATOR, up)
         if row.state is StepState.AWAITING_COMPLETION and row.note is not None:
             for outcome in ManualOutcome:
                 event = self._complete(no, row.note.token or "", outcome)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
+from stepkeep.errors import NotAllowed
 from stepkeep.kernel.decision import Accepted, Decision
 from stepkeep.kernel.events import (
     ChildEnded,
@@ -62,7 +63,7 @@ def _accepted(state: State, action: Action, decision: Decision) -> None:
         must(met, "a late claim meets the run's deadline", action.label)
         return
     if not isinstance(reply, Accepted):
-        must(decision.entry is None, "a refusal leaves no trace", action.label)
+        _refused(decision, reply, action)
         return
     if isinstance(event, StepReported):
         row = state.rows[event.no]
@@ -77,6 +78,16 @@ def _accepted(state: State, action: Action, decision: Decision) -> None:
         must(is_exhausted(row) or is_stuck(row), "I11 one decision per gate", action.label)
     elif isinstance(event, CompletionSignalled):
         must(state.rows[event.no].state is StepState.AWAITING_COMPLETION, "I11 one decision per gate", action.label)
+
+
+def _refused(decision: Decision, reply: object, action: Action) -> None:
+    """A refusal leaves no trace. One that rests on separate duties is on record, and moves nothing."""
+    if not isinstance(reply, NotAllowed) or reply.step is None:
+        must(decision.entry is None, "a refusal leaves no trace", action.label)
+        return
+    entry = None if decision.entry is None else open_entry(decision.entry.body)
+    noted = entry is not None and not entry.hops and [cause.event for cause in entry.causes] == ["duty_violated"]
+    must(noted, "a violation of duties is on record and moves nothing", action.label)
 
 
 def _no_child_is_forgotten(plan: Plan, state: State, action: Action, decision: Decision) -> None:

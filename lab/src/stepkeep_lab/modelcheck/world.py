@@ -250,6 +250,7 @@ def _canonical_note(note: Note, fences: dict[int, int]) -> Note:
         began_at=None if note.began_at is None else NOW,
         opening=None if note.opening is None else _canonical_opening(note.opening),
         activation=None if note.activation is None else SEQ,
+        violations=(),
     )
 
 
@@ -260,6 +261,7 @@ def _canonical_opening(opening: Opening) -> Opening:
         at=NOW,
         deadline=None if opening.deadline is None else LATER,
         ballots=tuple(replace(ballot, at=NOW) for ballot in opening.ballots),
+        changes=None,
     )
 
 

@@ -50,6 +50,8 @@ class Ledger:
         self.presented: list[tuple[str, int, str]] = []
         self.left: list[str] = []
         self.acks: list[Ack] = []
+        self.violations_told: set[tuple[str, str, str]] = set()
+        """Who was refused for which duty at which step of some run."""
         self.changes: list[tuple[str, dict[str, Any]]] = []
         self.keys: list[tuple[str, str]] = []
         self.committed: dict[Attempted, int] = {}

@@ -534,6 +534,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "ballots=(*opening.ballots, ballot, ballot)",
     ),
     _in_kernel(
+        "changes-keep-votes",
+        "decisions count on after changes were requested",
+        "changes:_open_anew",
+        "ballots=(), changes=changes",
+        "changes=changes",
+    ),
+    _in_kernel(
+        "violation-each-time",
+        "every attempt that duties rule out is journaled, and a person can fill the journal",
+        "notes:note_violation",
+        "known in note.violations or",
+        "False or",
+    ),
+    _in_kernel(
+        "violation-forgotten",
+        "a refusal because of duties is not on record",
+        "notes:note_violation",
+        "if step is None:",
+        "if True:",
+    ),
+    _in_kernel(
         "requester-approves",
         "the person who asked for a run may approve it",
         "separation:_excluded",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stepkeep.errors import Contended, Refused, StoreError
+from stepkeep.errors import Contended, NotAllowed, Refused, StoreError
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.decision import Accepted
@@ -21,7 +21,7 @@ from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
-from stepkeep.operations import mailbox, pausing, people, quarantine
+from stepkeep.operations import interventions, mailbox, pausing, people, quarantine
 from stepkeep.operations.going_on import Wanted, go_on
 from stepkeep.operations.plans import plan_of
 from stepkeep.operations.rerun import rerun
@@ -58,6 +58,7 @@ class People:
         self._services = stage.random("services")
         self._staffing = stage.random("standing")
         self._hurries = stage.random("hurries")
+        self._requests = stage.random("requests")
         self._ledger = stage.ledger
         self._fourth = len(plans) // ONE_IN
         self._clicks = 0
@@ -111,6 +112,8 @@ class People:
                 return await self._server.call(operation)
             except Refused as refusal:
                 self._ledger.refusals[type(refusal).__name__] += 1
+                if isinstance(refusal, NotAllowed) and refusal.step is not None:
+                    self._ledger.violations_told.add((refusal.person or "", refusal.rule, refusal.step))
                 return None
             except StoreError as problem:
                 self._ledger.met[f"a caller met {type(problem).__name__}"] += 1
@@ -219,6 +222,8 @@ class People:
                 self._judge(run, step, approve=True)
             if maybe(random, scenario.reject * 0.3):
                 self._judge(run, step, approve=False)
+            if maybe(self._requests, scenario.approve * 0.1):
+                self._intervene(run, step)
         elif step.state is StepState.AWAITING_COMPLETION and maybe(random, scenario.complete * 0.4):
             self._complete(run, step)
         elif step.state is StepState.AWAITING_EVENT and maybe(random, scenario.send * 0.4):
@@ -285,6 +290,31 @@ class People:
             row = chance.choice(lent)
             return row.delegate, None, row.delegator
         return actor, None, None
+
+    def _intervene(self, run: Run, step: Step) -> None:
+        """Changes are requested, the next level is asked for, or a note is kept, by a person who may or may not."""
+        chance, name = self._requests, self._name(run, step.no)
+        who: interventions.Asking = {
+            "tenant": TENANT,
+            "actor": chance.choice(VOTERS),
+            "vouched_by": None,
+            "key": None,
+        }
+        kind, said = chance.choice(("changes", "changes", "levels", "notes")), f"request {chance.getrandbits(16)}"
+
+        def ask(server: Server) -> Awaitable[Accepted]:
+            if kind == "changes":
+                return interventions.request_changes(server.transactor, run.id, name, said, None, who)
+            if kind == "levels":
+                return interventions.escalate(server.transactor, run.id, name, said, None, who)
+            return interventions.annotate(server.transactor, run.id, said, name, who)
+
+        async def asked() -> None:
+            accepted = await self._ask(ask, again=maybe(chance, 0.7))
+            if accepted is not None:
+                self._ledger.met[f"{kind} on request"] += 1
+
+        self._spawn(asked())
 
     def _decide_hold(self, run: Run, step: Step, choice: HoldChoice) -> None:
         name, actor = self._name(run, step.no), self._random.choice(NAMES)

@@ -51,7 +51,8 @@ class Standing:
     async def check(self, transactor: Transactor) -> None:
         for key, votes in self._tables.votes.items():
             for vote in votes.values():
-                self._vote(vote, self._tables.gates[key][vote.no, vote.activation].opened_at)
+                self._vote(vote, self._first_opening(key, vote))
+        self._violations_are_kept()
         self._changes_are_kept()
         self._attempts_are_counted()
         told = await history(transactor.store, TENANT, None, after=0, limit=1)
@@ -62,6 +63,27 @@ class Standing:
                 await self._replay(transactor, run_id)
             for entry, step, record in verdicts:
                 self._asked_newest(entry, step, record)
+
+    def _first_opening(self, key: tuple[str, str], vote: Vote) -> int:
+        """When the gate opened first; after a request for changes it opens anew, and rights still count from then."""
+        gates = self._tables.gates[key]
+        opened_at = gates[vote.no, vote.activation].opened_at
+        for (no, activation), gate in sorted(gates.items(), reverse=True):
+            is_before = no == vote.no and activation < vote.activation
+            if is_before and gate.outcome == "changes_requested" and gate.closed_at == opened_at:
+                opened_at = gate.opened_at
+        return opened_at
+
+    def _violations_are_kept(self) -> None:
+        """A person who was told that a duty rules them out is on record for that."""
+        kept = set()
+        for entries in self._tables.journal.values():
+            for one in entries.values():
+                for cause in open_entry(one.body).causes:
+                    if cause.event == "duty_violated" and cause.detail is not None:
+                        kept.add((cause.actor, cause.detail["rule"], cause.detail["step"]))
+        lost = self._ledger.violations_told - kept
+        self._must(not lost, f"refused because of their duties, and not on record: {sorted(lost)}")
 
     # -- people ------------------------------------------------------------------------------------------------------
     def _vote(self, vote: Vote, opened_at: int) -> None:

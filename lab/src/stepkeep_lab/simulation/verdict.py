@@ -16,7 +16,7 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import Completion
-from stepkeep.kernel.gates import ESCALATED, REMINDED
+from stepkeep.kernel.gates import CHANGES_REQUESTED, ESCALATED, REMINDED
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Message, Run, Step
@@ -39,7 +39,7 @@ from stepkeep_lab.simulation.tables import Tables
 decode = msgspec.json.decode
 MACHINES = canonical_machines()
 JUDGED = {name: registry.judged(name) for name in registry.names()}
-GATE_EVENTS = {"escalated": ESCALATED, "reminded": REMINDED}
+GATE_EVENTS = {"escalated": ESCALATED, "reminded": REMINDED, "changes_requested": CHANGES_REQUESTED}
 """What the outbox has for a hop of a gate."""
 
 ENDS = {

@@ -76,6 +76,8 @@ def lines(one: dict[str, Any]) -> Iterator[str]:
         yield f"  held by {one['rule']}"
     needs = one["needs"]
     told = [f"{vote['by']} {vote['decision']} at {vote['at']}" for vote in one["votes"]]
+    if (changes := one["changes"]) is not None:
+        yield f"  changes requested by {changes['by']} at {changes['at']}: {inert_line(changes['comment'], MOST_SHOWN)}"
     yield "  " + "; ".join([f"needs {needs['approved']} more by {needs['of']}", *told])
     yield f"  {one['command']}" if one["may_decide"] else f"  you may not: {one['refusal']['message']}"
 

@@ -33,6 +33,7 @@ OF_GATE = {
     "rejected": "ApprovalDenied",
     "rejected_tolerated": "ApprovalDenied",
     "escalated": "ApprovalEscalated",
+    "changes_requested": "ApprovalChangesRequested",
 }
 """By the canonical trigger."""
 
@@ -40,8 +41,17 @@ EXPIRED = ("deadline_passed", "deadline_tolerated", "deadline_skipped")
 """Triggers of a deadline that ends a gate without a decision."""
 
 
-POLICY, EVIDENCE, PLAN = 1, 2, 3
+POLICY, EVIDENCE, PLAN, VIOLATION = 1, 2, 3, 4
 """Ranks: these come after the other events of their entry, so that the numbers of those stay what they were."""
+
+VIOLATIONS = {
+    "maker_checker": "MakerCheckerViolation",
+    "distinct": "DistinctApproversViolation",
+    "four_eyes": "DistinctApproversViolation",
+    "incompatible": "IncompatibleDutiesViolation",
+    "requires_role": "SpecialistApprovalViolation",
+}
+"""The seed's kinds of a violation, by the duty that refused."""
 
 DECISIONS = {"allow": "Allow", "hold": "RequireApproval", "deny": "Deny"}
 """The seed's words for what a policy says."""
@@ -57,7 +67,8 @@ class DomainEvents:
         """The events of the next entry, in the order of its hops."""
         whole = {**self._about, "journal": canonical}
         found = sorted([*_shown(whole, lines), *_gates(whole)], key=lambda one: one[0])
-        return [*(event for _, event in found), *_policies(whole), *_evidence(canonical, lines), *_plan(canonical)]
+        rest = (_policies(whole), _evidence(canonical, lines), _plan(canonical), _violations(whole))
+        return [*(event for _, event in found), *(event for some in rest for event in some)]
 
 
 Placed = tuple[tuple[int, int, int], DomainEvent]
@@ -77,6 +88,21 @@ def _policies(canonical: Mapping[str, Any]) -> Iterator[DomainEvent]:
             }
             about = _about(canonical, line, said)
             yield DomainEvent(facts["seq"], "PolicyEvaluated", about, {"actionid": name}, POLICY)
+
+
+def _violations(canonical: Mapping[str, Any]) -> Iterator[DomainEvent]:
+    """Acts that the duties of their person rule out: refused, and in the journal once per person and duty."""
+    for line in canonical["journal"]:
+        facts = line["metadata"]
+        if facts.get("event") == "duty_violated":
+            detail = facts["detail"]
+            said = {
+                "actionId": detail["step"],
+                "userId": facts["actor"],
+                "violations": [{"kind": VIOLATIONS[detail["rule"]], "reason": detail["reason"]}],
+            }
+            extension = {"actionid": detail["step"]}
+            yield DomainEvent(facts["seq"], "SodViolationDetected", _about(canonical, line, said), extension, VIOLATION)
 
 
 def _evidence(canonical: list[dict[str, Any]], lines: list[dict[str, Any]]) -> Iterator[DomainEvent]:
@@ -151,7 +177,8 @@ def _gates(canonical: Mapping[str, Any]) -> Iterator[Placed]:
             name = "ApprovalExpired"
         if name is not None:
             by = None if name in ("ApprovalRequested", "ApprovalExpired", "ApprovalEscalated") else facts["actor"]
-            about = _about(canonical, line, {"actionId": facts["step"], "decidedByUserId": by})
+            why = facts.get("detail", {}).get("comment") if name == "ApprovalChangesRequested" else None
+            about = _about(canonical, line, {"actionId": facts["step"], "decidedByUserId": by, "rationale": why})
             yield (facts["seq"], facts["hop"], 0), DomainEvent(facts["seq"], name, about, {"actionid": facts["step"]})
 
 

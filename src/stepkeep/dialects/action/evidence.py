@@ -36,7 +36,10 @@ TRIED = ("running", "validating")
 DECIDED = {"awaiting_approval": ("approval", "Approval"), "awaiting_completion": ("manualCompletion", "Action")}
 """States that people end, with the kind and the category of the evidence of that."""
 
-DECIDING = ("gate_decided", "completion_signalled", "time_came")
+DECIDING = ("gate_decided", "changes_requested", "completion_signalled", "time_came")
+VIOLATED = "duty_violated"
+"""The event of a journal entry that records a refused act and changes nothing."""
+
 EXPIRED = "expired"
 """The outcome where a deadline passed without a decision."""
 
@@ -90,9 +93,9 @@ class Journal:
 
 
 def may_be_evidence(line: Mapping[str, Any]) -> bool:
-    """Whether a canonical line ends an attempt, a wait for people, or a compensation hook."""
+    """Whether a canonical line ends an attempt, a wait for people, or a compensation hook, or violates a duty."""
     ends = line["from_state"] in TRIED or line["from_state"] in DECIDED or line["to_state"] in STEP_TERMINAL
-    return "step" in line["metadata"] and ends
+    return ("step" in line["metadata"] and ends) or line["metadata"]["event"] == VIOLATED
 
 
 def is_ending(line: Mapping[str, Any]) -> bool:
@@ -105,7 +108,7 @@ def evidence_of(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
     run, journal = canonical["run"], Journal(canonical["journal"])
     workspace = canonical["definition"].get("about", {}).get("workspaceId")
     drafts = [*_attempts(canonical, journal), *_decisions(canonical, journal), *_endings(canonical, lines)]
-    drafts += [*_hooks(canonical, journal), *_run_ending(canonical, lines)]
+    drafts += [*_hooks(canonical, journal), *_run_ending(canonical, lines), *_violations(canonical, journal)]
     entries: list[Shape] = []
     for number, draft in enumerate(sorted(drafts, key=lambda each: each[:3]), start=1):
         entry = filled(
@@ -192,8 +195,10 @@ def _decisions(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft
         place, step = steps[facts["step"]]
         detail = journal.details.get((facts["seq"], facts["cause"]), {})
         said = detail.get("decision") or detail.get("outcome")
-        if said is None and line["to_state"] == "cancelled":
-            continue  # the run timed out; nothing was decided about this step
+        if facts["event"] == "changes_requested":
+            said = facts["event"]
+        if said is None and line["to_state"] in ("cancelled", line["from_state"]):
+            continue  # the run timed out, or time reminded or escalated; nothing was decided about this step
         kind, category = DECIDED[line["from_state"]]
         record = step["record"] if kind == "manualCompletion" and "outcome" in (step["record"] or {}) else {}
         payload = _about(canonical["run"], step, kind) | filled(
@@ -212,6 +217,21 @@ def _decisions(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft
         what = "Manual completion" if kind == "manualCompletion" else "Approval"
         actor = SYSTEM if said is None else {"kind": "User", "userId": facts["actor"]}
         yield Draft(facts["seq"], 2, place, category, f"{what} of {step['name']}: {said or EXPIRED}", actor, payload)
+
+
+def _violations(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]:
+    """Acts that were refused because the duties of their person rule them out."""
+    steps = {step["name"]: (place, step) for place, step in enumerate(canonical["steps"])}
+    for line in journal.lines:
+        facts = line["metadata"]
+        if facts["event"] != VIOLATED:
+            continue
+        detail = journal.details.get((facts["seq"], facts["cause"]), {})
+        place, step = steps[detail["step"]]
+        payload = _about(canonical["run"], step, "violation") | {"rule": detail["rule"], "reason": detail["reason"]}
+        actor = {"kind": "User", "userId": facts["actor"]}
+        said = f"Refused at {step['name']}: {detail['rule']}"
+        yield Draft(facts["seq"], 2, place, "PolicyViolation", said, actor, payload)
 
 
 def _endings(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Iterator[Draft]:

@@ -80,9 +80,11 @@ class ActionWords:
 
 def _control_state(run: Mapping[str, Any], canonical: Mapping[str, Any]) -> str | None:
     """RunV1: `waiting` for people who decide as planned, `blocked` by what holds an action, `degraded` after a failure
-    that the run goes on from, `operator-owned` while it is paused."""
+    that the run goes on from, `operator-owned` while it is paused, and `frozen` if that is a freeze."""
     if run["ended_at"] is not None or run["state"] == "idle":
         return None
+    if run["state"] == "paused" and _is_frozen(canonical):
+        return "frozen"
     held = {step["name"] for step in canonical["steps"] if step["state"] == "awaiting_approval"}
     for line in canonical["journal"]:
         facts = line["metadata"]
@@ -97,6 +99,12 @@ def _control_state(run: Mapping[str, Any], canonical: Mapping[str, Any]) -> str 
         return "waiting"
     failing = any(step["phase"] == "main" and step["state"] in ("failed", "retrying") for step in canonical["steps"])
     return "degraded" if failing else None
+
+
+def _is_frozen(canonical: Mapping[str, Any]) -> bool:
+    """Whether the last pause was a freeze."""
+    paused = [line["metadata"].get("detail", {}) for line in canonical["journal"] if line["trigger"] == "paused"]
+    return bool(paused and paused[-1].get("freeze"))
 
 
 def _operator(run: Mapping[str, Any], canonical: Mapping[str, Any]) -> str | None:

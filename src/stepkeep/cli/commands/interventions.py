@@ -1,0 +1,67 @@
+"""`stepkeep request-changes`, `escalate`, `annotate` and `freeze`: what people do to a run besides deciding."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from stepkeep.cli.arguments import By, RunId
+from stepkeep.cli.commands.decide import For, Gate, ask, decided, stands
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import SUCCEEDED
+
+Said = Annotated[str, typer.Option("--comment", metavar="TEXT", help="What is to change.", show_default=False)]
+Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the journal.", show_default=False)]
+
+
+def request_changes(
+    settings: Settings, run: RunId, comment: Said, step: Gate = None, for_: For = None, by: By = None
+) -> int:
+    """Request changes at an open gate. It stays open, and the decisions so far are void."""
+    return decided(
+        settings,
+        run,
+        lambda engine, found: engine.interventions.request_changes(found, step, comment=comment, for_=for_, by=by),
+    )
+
+
+def escalate(settings: Settings, run: RunId, reason: Why, step: Gate = None, for_: For = None, by: By = None) -> int:
+    """Open the next level of a gate before its deadline does."""
+    return decided(
+        settings,
+        run,
+        lambda engine, found: engine.interventions.escalate(found, step, reason=reason, for_=for_, by=by),
+    )
+
+
+def annotate(
+    settings: Settings,
+    run: RunId,
+    note: Annotated[str, typer.Argument(metavar="NOTE", help="The text.", show_default=False)],
+    step: Annotated[
+        str | None, typer.Option("--step", metavar="STEP", help="The step that it is about.", show_default=False)
+    ] = None,
+    by: By = None,
+) -> int:
+    """Keep a note in the journal of a run. No state changes."""
+    told = asyncio.run(
+        ask(settings, run, lambda engine, found: engine.interventions.annotate(found, note, step=step, by=by))
+    )
+    if settings.json:
+        answer(told)
+        return SUCCEEDED
+    about = f" about {told['decision']['step']}" if told["decision"].get("step") else ""
+    say(f"a note{about} by {told['decision']['by']} is in the journal; {stands(told['run'])}")
+    say(f"Read it: {settings.command('log', 'export', told['run']['id'])}")
+    return SUCCEEDED
+
+
+def freeze(settings: Settings, run: RunId, reason: Why, by: By = None) -> int:
+    """Freeze a run: a pause under a name of its own, with a reason."""
+    status = decided(settings, run, lambda engine, found: engine.interventions.freeze(found, reason=reason, by=by))
+    if not settings.json:
+        say(f"Go on: {settings.command('resume', run)}")
+    return status

@@ -1,0 +1,79 @@
+"""Interventions of people in a run besides decisions: request changes, escalate a gate, freeze a run, add a note.
+
+Each is one event of the run; the kernel decides. It checks what was given and changes nothing itself. The engine calls
+it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from stepkeep.errors import InvalidInput
+from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.events import Annotated, ChangesRequested, EscalationRequested, PauseRequested
+from stepkeep.operations import validate
+from stepkeep.operations.people import asked_by, delegator, step_number, submit
+from stepkeep.operations.transact import Transactor
+
+
+class Asking(TypedDict):
+    """Who asks, as the engine knows it."""
+
+    tenant: str
+    actor: str
+    vouched_by: str | None
+    key: str | None
+
+
+async def request_changes(
+    transactor: Transactor, run_id: str, step: str | None, comment: str, on_behalf_of: str | None, who: Asking
+) -> Accepted:
+    """Ask for changes at the gate `step`, or at the only open one."""
+    event = ChangesRequested(
+        **_asked(run_id, who),
+        comment=said("the comment", comment, "Say what is to change."),
+        on_behalf_of=delegator(on_behalf_of),
+        no=None if step is None else await step_number(transactor, who["tenant"], run_id, step),
+    )
+    return await submit(transactor, event)
+
+
+async def escalate(
+    transactor: Transactor, run_id: str, step: str | None, reason: str, on_behalf_of: str | None, who: Asking
+) -> Accepted:
+    """Open the next level of the gate `step`, or of the only open one."""
+    event = EscalationRequested(
+        **_asked(run_id, who),
+        reason=said("the reason", reason, "Say why the next level is asked."),
+        on_behalf_of=delegator(on_behalf_of),
+        no=None if step is None else await step_number(transactor, who["tenant"], run_id, step),
+    )
+    return await submit(transactor, event)
+
+
+async def annotate(transactor: Transactor, run_id: str, note: str, step: str | None, who: Asking) -> Accepted:
+    """Keep a note in the journal of a run."""
+    event = Annotated(
+        **_asked(run_id, who),
+        note=said("the note", note, "Say what is to be kept."),
+        no=None if step is None else await step_number(transactor, who["tenant"], run_id, step),
+    )
+    return await submit(transactor, event)
+
+
+async def freeze(transactor: Transactor, run_id: str, reason: str, who: Asking) -> Accepted:
+    """Pause a run under the name of a freeze; `resume` ends it."""
+    event = PauseRequested(**_asked(run_id, who), reason=said("the reason", reason, "Say why."), freeze=True)
+    return await submit(transactor, event)
+
+
+def _asked(run_id: str, who: Asking) -> Any:
+    return asked_by(who["tenant"], run_id, who["actor"], who["vouched_by"], who["key"])
+
+
+def said(what: str, value: object, advice: str) -> str:
+    """A text that stays on record and must say something."""
+    text = validate.words(what, value)
+    if not text.strip():
+        raise InvalidInput(f"{what} is empty; it stays on record. {advice}")
+    return text
