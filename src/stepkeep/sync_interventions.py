@@ -14,6 +14,7 @@ from stepkeep.sync_administration import Call
 class Interventions:
     """What people do to a run besides deciding: request changes, escalate a gate, freeze it, add a note.
 
+    >>> waiting = engine.run(order, {"amount": 5})
     >>> engine.interventions.annotate(waiting.run_id, "the bank has a holiday", by="bea")["by"]
     'bea'
     """
@@ -29,6 +30,7 @@ class Interventions:
         The gate stays open with its deadline, and every decision so far is void. Only a person who may decide it, and
         has not, may ask. The event `gate.changes_requested` tells others.
 
+        >>> waiting = engine.run(order, {"amount": 5})
         >>> said = engine.interventions.request_changes(waiting.run_id, comment="name the supplier", by="bea")
         >>> said["decision"], said["needs"]["approved"]
         ('changes_requested', 1)
@@ -40,6 +42,7 @@ class Interventions:
     ) -> dict[str, Any]:
         """Open the next level of a gate before its deadline does. Only a person who may decide it, and has not, may.
 
+        >>> waiting = engine.run(order, {"amount": 5})
         >>> from stepkeep import Conflict
         >>> try:
         ...     engine.interventions.escalate(waiting.run_id, reason="bea is away", by="bea")
@@ -52,6 +55,7 @@ class Interventions:
     def annotate(self, run_id: str, note: str, *, step: str | None = None, by: str | None = None) -> dict[str, Any]:
         """Keep a note in the journal of a run that has not ended, about a step if one is named. No state changes.
 
+        >>> waiting = engine.run(order, {"amount": 5})
         >>> engine.interventions.annotate(waiting.run_id, "asked for an offer", step="sign-off")["step"]
         'sign-off'
         """
@@ -60,6 +64,7 @@ class Interventions:
     def freeze(self, run_id: str, *, reason: str, by: str | None = None) -> dict[str, Any]:
         """Pause a run under the name of a freeze, with a reason. `engine.resume` ends it.
 
+        >>> waiting = engine.run(order, {"amount": 5})
         >>> engine.interventions.freeze(waiting.run_id, reason="an audit", by="bea")["state"]
         'paused'
         """

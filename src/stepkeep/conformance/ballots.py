@@ -118,7 +118,7 @@ class People:
     def violation(self, step: Step, place: Place, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
         """Every reason why this violation of a duty cannot be on record like this; then remember it."""
         rule = str(asked.get("rule"))
-        if step.state not in WAITING:
+        if step.state in ENDED or step.state == "pending":
             yield Code.PEOPLE, f"{quoted(line.actor)} violates a duty on {place.name}, which waits for no person"
         if rule not in self._rules(step, place):
             yield Code.PEOPLE, f"metadata.detail.rule is {quoted(rule)}, and the definition has no such duty for it"
@@ -191,7 +191,6 @@ class People:
 
 
 NOBODY: frozenset[str] = frozenset()
-WAITING = frozenset({"awaiting_approval", "awaiting_completion"})
 MOST_VIOLATIONS = 50
 """Violations of one step that a journal holds at most."""
 

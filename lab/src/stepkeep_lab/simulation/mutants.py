@@ -660,7 +660,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _in_kernel(
         "late-vote",
         "a gate is decided after its deadline, as long as no sweep has come",
-        "votes:decide_gate",
+        "votes:check_deadline",
         "if is_past_deadline(opening, draft.now):",
         "if False:",
     ),
