@@ -65,7 +65,7 @@ class Interventions:
         """Pause a run under the name of a freeze, with a reason. `engine.resume` ends it.
 
         >>> waiting = engine.run(order, {"amount": 5})
-        >>> engine.interventions.freeze(waiting.run_id, reason="an audit", by="bea")["state"]
-        'paused'
+        >>> engine.interventions.freeze(waiting.run_id, reason="an audit", by="bea")["state"] == "paused"
+        True
         """
         return self._call(self._core.freeze(run_id, reason=reason, by=by))
