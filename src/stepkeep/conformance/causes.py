@@ -83,6 +83,9 @@ STOPPING = frozenset(
 )
 """Ends of a step after which a rollback in the same entry has the same cause."""
 
+OF_OWNERS = frozenset({"children_failed", "children_failed_tolerated"})
+"""Ends of a step that may own elements, whatever ended the last of them; the line of the step itself is compared."""
+
 BEGINNINGS = ("created", "started", "progressed")
 """Triggers after which every dialect shows the state of the run itself."""
 
@@ -193,7 +196,7 @@ class Causes:
         if line.trigger in ENDS and line.of is None and told.target not in self._run.terminal:
             said = f"the run is shown as {quoted(told.target)}, where {quoted(line.trigger)} ends it"
             say(Code.ILLEGAL, said)
-        of_step = line.of is not None and line.trigger in EVENTS
+        of_step = line.of is not None and line.trigger in EVENTS and line.trigger not in OF_OWNERS
         self._check_event(line, EVENTS[line.trigger] if of_step else RUN_CAUSES.get(line.trigger, SETTLING), say)
 
     def _shown_by(self, told: DialectLine, trigger: str) -> set[str | None]:

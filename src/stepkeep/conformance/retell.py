@@ -276,22 +276,23 @@ class Retelling:
             return None
         if leaves == "validating" and not place.is_checked:
             return None
-        return self._views[told.kind].path(
-            Wanted(
-                shown=self.shown.get(step.no),
-                state=step.state,
-                is_leased=step.leased,
-                trigger=line.trigger,
-                target=str(told.target),
-                claims=claims,
-                retries=retries,
-                ends_lease=line.took is not None,
-                leaves=leaves,
-                never=place.never,
-                is_exhausted=step.is_exhausted,
-                is_stuck=line.event == "step_decided",
-            )
+        wanted = Wanted(
+            shown=self.shown.get(step.no),
+            state=step.state,
+            is_leased=step.leased,
+            trigger=line.trigger,
+            target=str(told.target),
+            claims=claims,
+            retries=retries,
+            ends_lease=line.took is not None,
+            leaves=leaves,
+            never=place.never,
+            is_exhausted=step.is_exhausted,
+            is_stuck=line.event == "step_decided",
         )
+        find = self._views[told.kind].path
+        # A hidden completion by a person is rare; a way through it would shorten many ways that have none.
+        return find(wanted._replace(never=place.never | {"operator_completed"})) or find(wanted)
 
     def _leaves_its_child(self, step: Step, place: Place, line: Line) -> bool:
         """Whether a step that is cancelled had a child: the end of that child, or of the time that a stopped run
