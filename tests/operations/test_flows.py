@@ -202,6 +202,30 @@ def test_a_flow_makes_no_more_calls_than_its_definition_allows(database_url: str
     assert result.error == "it makes more than 3 calls, as its definition allows"
 
 
+def test_a_flow_sleeps_waits_asks_people_and_maps(database_url: str) -> None:
+    @sk.flow
+    async def patient(ctx: Any) -> list[Any]:
+        await ctx.sleep("10ms")
+        paid = await ctx.wait_for("paid", deadline="1h", where="message.cents > 0")
+        decided = await ctx.gate("Send it?")
+        doubled = await ctx.map(double, range(5), in_flight=2)
+        waits = (ctx.wait_for("never", deadline="10ms"), ctx.sleep("20ms"))
+        [late, _] = await asyncio.gather(*waits, return_exceptions=True)
+        return [paid, decided["decision"], doubled, str(late.category)]
+
+    with sk.Engine(database_url) as engine:
+        result = engine.run(patient, {})
+        assert result.state == "blocked"
+        engine.send(result.id, "paid", {"cents": 0})
+        engine.send(result.id, "paid", {"cents": 5})
+        engine.work_on(result.id)
+        engine.approve(result.id, "patient[2]", by="bea")
+        result = engine.work_on(result.id)
+        assert result.output == [{"cents": 5}, "approved", [0, 2, 4, 6, 8], "timeout"]
+        certificate = engine.certify(result.id)
+        assert certificate.ok, [certificate.canonical, *((one.dialect, one.findings) for one in certificate.dialects)]
+
+
 @pytest.mark.parametrize("commits", short_and_all([2, 5], range(1, 13)))
 def test_a_flow_survives_the_death_of_its_worker_after_a_commit(
     database_url: str, tmp_path: Path, commits: int

@@ -11,6 +11,7 @@ import msgspec
 
 from stepkeep.kernel.definition import Flow, HookFailure, Map
 from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import STEP_TERMINAL, Category, OnFailure, Phase, Rollback, RunState, StepState, StopCause
 from stepkeep.kernel.stopping import cancel_step, stop
@@ -70,6 +71,7 @@ def fail_for_good(
         return Settled(step.no, ended.state)
     if planned.on_failure is OnFailure.SKIP:
         draft.move(step, verdict.tolerated, **changes)
+        _end_calls(draft, step, planned)
         return Settled(step.no, StepState.SKIPPED, hard)
     draft.move(step, verdict.hard, **changes)
     if draft.state is RunState.STOPPING:
@@ -78,11 +80,22 @@ def fail_for_good(
             draft.policy = OnFailure.COMPENSATE
         return None
     if planned.on_failure is OnFailure.CONTINUE:
+        _end_calls(draft, step, planned)
         draft.failed += 1
         draft.blame(category, error)
         return Settled(step.no, StepState.FAILED, hard)
     _stop(draft, RunTrigger.STEP_FAILED, planned.on_failure, category, error, step.no)
     return None
+
+
+def _end_calls(draft: Draft, step: Step, planned: PlannedStep) -> None:
+    """A flow has failed, and its run goes on: the calls that it would have waited for are cancelled."""
+    if not step.unmet or planned.segment is None or not isinstance(planned.growth, Flow):
+        return
+    numbers = range(planned.segment.first, planned.segment.first + planned.segment.width)
+    for row in draft.every_step():
+        if row.no in numbers and row.state not in STEP_TERMINAL:
+            cancel_step(draft, row, of=step.no)
 
 
 def tolerates(draft: Draft, owner: int) -> bool:

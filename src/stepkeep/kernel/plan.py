@@ -379,8 +379,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """The name of a step; None if the plan has no such number."""
         if no < 2 * len(self.steps) and (no < len(self.steps) or no in self.undos):
             return self.at(no).name
-        if segment_at(self.segments, no) is not None:
-            has_step = not self.is_undo(no) or self.undo_of(self.main_no(no)) is not None
+        if (segment := segment_at(self.segments, no)) is not None:
+            # Whether a call of a flow has an undo is known to its row alone.
+            is_call = isinstance(self.steps[segment.owner].growth, Flow)
+            has_step = is_call or not self.is_undo(no) or self.undo_of(self.main_no(no)) is not None
         else:
             has_step = self.check is not None and no == self.check.no
         return self.at(no).name if has_step else None

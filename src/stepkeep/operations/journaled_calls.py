@@ -6,7 +6,7 @@ nothing. The scribe of a dialect asks it for what a step is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,8 @@ import msgspec
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Hop
 from stepkeep.kernel.plan import Plan, PlannedStep
-from stepkeep.kernel.rows import Called
+from stepkeep.kernel.rows import Called, Step
+from stepkeep.kernel.states import Phase
 from stepkeep.kernel.tables import StepTrigger
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -49,6 +50,15 @@ class JournaledCalls:
                 found = self._plan.called(no, call)
                 if found is not None:
                     self._calls[no] = found
+
+    def know(self, rows: Iterable[Step]) -> None:
+        """Take over the calls of rows, where the journal before them is not told."""
+        for row in rows:
+            planned = self._plan.of(row)
+            if planned.call is not None and planned.owner is not None:
+                self._calls[row.no] = planned
+                if planned.phase is Phase.MAIN:
+                    self._counts[planned.owner] = self._counts.get(planned.owner, 0) + 1
 
     def at(self, no: int) -> PlannedStep:
         """What this step is."""

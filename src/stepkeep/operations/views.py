@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stepkeep.definition.conditions import render_output
 from stepkeep.errors import ExpressionError, InvalidInput, NotFound, PayloadSealed, Unreadable
 from stepkeep.kernel.decision import asked_names
-from stepkeep.kernel.definition import Loop, Switch
+from stepkeep.kernel.definition import Flow, Loop, Switch
 from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan, PlannedStep
@@ -154,10 +154,12 @@ async def is_asleep(transactor: Transactor, run: Run) -> bool:
 
 async def sleepers(transactor: Transactor, plan: Plan, tenant: str, run_id: str) -> list[bool]:
     """For each step of a blocked run that waits, whether it goes on by itself; empty if its plan has no such step."""
-    if not plan.children and not any(planned.sleeps or isinstance(planned.growth, Loop) for planned in plan.steps):
+    waits = any(planned.sleeps or isinstance(planned.growth, Loop | Flow) for planned in plan.steps)
+    if not plan.children and not waits:
         return []
     waiting = [step for step in await transactor.store.read_steps(tenant, run_id) if step.state in STEP_WAITING]
-    return [is_sleep(plan, step) for step in waiting]
+    # A flow waits for its calls, and for nothing else.
+    return [is_sleep(plan, step) for step in waiting if not isinstance(plan.of(step).growth, Flow)]
 
 
 def is_sleep(plan: Plan, step: Step) -> bool:

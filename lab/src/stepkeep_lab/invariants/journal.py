@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Self
 
+from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.journal import RUN_ENTITY, Entry, Hop
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, OnFailure, Phase, RunState, StepState
 from stepkeep.kernel.tables import RUN, STEP, StepTrigger
+from stepkeep.operations.journaled_calls import JournaledCalls
 from stepkeep_lab.invariants.rows import BEFORE_STOPPING, Rows, hooked, is_open
 from stepkeep_lab.invariants.violation import must
 
@@ -47,6 +49,7 @@ class JournalFold:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self.planned = JournaledCalls(plan)
         self.seq = 0
         self.states: dict[int, str] = {}
         self.fences: dict[int, int] = {}
@@ -73,6 +76,7 @@ class JournalFold:
                 record = row.note.record
                 if any(refusal in record for refusal in REFUSALS):
                     fold.refused.add(no)
+        fold.planned.know(rows.values())
         fold.stopped = run.state in (RunState.STOPPING, RunState.COMPENSATING)
         if run.state is RunState.COMPENSATING:
             order = (plan.undo_no(row.no) for row in hooked(plan, rows))
@@ -93,6 +97,7 @@ class JournalFold:
             if hop.trigger == StepTrigger.RULES_PASSED:
                 self._rules_were_evaluated(hop, entry)
             if hop.no != RUN_ENTITY:
+                self.planned.hear(hop, entry.causes[hop.by])
                 self._take_step(hop)
             elif hop.target == RunState.STOPPING:
                 self.stopped = True
@@ -101,7 +106,7 @@ class JournalFold:
         return arrows
 
     def _take_step(self, hop: Hop) -> None:
-        planned, run = self.plan.at(hop.no), self.states[RUN_ENTITY]
+        planned, run = self.planned.at(hop.no), self.states[RUN_ENTITY]
         if hop.trigger in OPENING and hop.source != StepState.VALIDATING:
             self._may_open(hop)
         if hop.trigger == StepTrigger.CLAIMED:
@@ -120,9 +125,10 @@ class JournalFold:
 
     def _may_open(self, hop: Hop) -> None:
         """I4: a step that opens or is claimed has every dependency settled as its edge allows, and none refused."""
-        planned, name = self.plan.at(hop.no), "I4 dependencies first"
+        planned, name = self.planned.at(hop.no), "I4 dependencies first"
         claimed = hop.trigger == StepTrigger.CLAIMED
-        is_work = planned.executor is not None and planned.segment is None
+        is_flow = isinstance(planned.growth, Flow)
+        is_work = planned.executor is not None and (planned.segment is None or is_flow)
         must(is_work or not claimed, name, "{} is a gate, a wait or an owner and was claimed", planned.name)
         if planned.phase is not Phase.MAIN:
             return
@@ -138,7 +144,7 @@ class JournalFold:
             check = self.plan.check
             evaluated = check is None or self.states.get(check.no) == StepState.SUCCEEDED
         else:
-            planned = self.plan.at(hop.no)
+            planned = self.planned.at(hop.no)
             has_rules = planned.has_rules and planned.phase is Phase.MAIN
             evaluated = not has_rules or self._entered.get(hop.no) != (entry.seq, hop.by)
         must(evaluated, "rules are evaluated", "{} of {} passed its rules unevaluated", hop, entry.run_id)

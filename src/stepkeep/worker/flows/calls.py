@@ -135,6 +135,12 @@ class Templates:
             found = self._known[key] = self._template(made)
         return found
 
+    def of_wait(self, owner: str, method: str, given: tuple[Any, ...], options: Mapping[str, Any]) -> Template:
+        """The template of a step that no worker runs: `sleep`, `wait`, `approval` or `workflow` of a Workflow."""
+        made = Workflow("call", registry=self._registry)
+        getattr(made, method)(owner, *given, **options)
+        return self._template(made)
+
     def parameters(self, name: str) -> tuple[str, ...]:
         """The names of the parameters of a handler; none if this process does not know it."""
         known = self._registry.get(name)

@@ -5,13 +5,18 @@ It makes no call itself: `replay.py` matches it with the record. `executors/flow
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
+from stepkeep.definition.bounds import DEADLINE
+from stepkeep.definition.durations import format_duration
 from stepkeep.definition.registry import Function
+from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.errors import InvalidInput
 from stepkeep.worker.context import Context
-from stepkeep.worker.flows.calls import Call, Template, Templates, digest_of
+from stepkeep.worker.flows.calls import Call, CallFailed, Template, Templates, digest_of
 from stepkeep.worker.flows.replay import Flow
 from stepkeep.worker.payloads import encode
 
@@ -52,6 +57,89 @@ class FlowContext(Context):
         A call that fails for good raises CallFailed.
         """
         return Options(self, {}).step(function, *args, **inputs)
+
+    def sleep(self, duration: Duration | None = None, *, until: datetime | str | None = None) -> Awaitable[None]:
+        """Let time pass, for a duration or until a moment. No worker is taken, and restarts do not matter."""
+        moment = until.isoformat() if isinstance(until, datetime) else until
+        given = {"for": _text(duration), "until": moment}
+        template = self._templates.of_wait(
+            self.step_name, "sleep", () if duration is None else (duration,), {} if until is None else {"until": until}
+        )
+        return self._make("sleep", "sleep", given, template)
+
+    def wait_for(
+        self,
+        event: str,
+        *,
+        deadline: Duration | None = None,
+        where: str | None = None,
+        count: int | None = None,
+        until: str | None = None,
+    ) -> Awaitable[Any]:
+        """Wait for a message of this name, and return its payload; a list of them with `count` or `until`.
+
+        The options are those of `Workflow.wait`. A deadline that passes raises CallFailed of the category `timeout`.
+        """
+        said = {"deadline": deadline, "where": where, "count": count, "until": until}
+        options = {key: value for key, value in said.items() if value is not None}
+        template = self._templates.of_wait(self.step_name, "wait", (event,), options)
+        return self._make("wait_for", event, {**options, "deadline": _text(deadline)}, template)
+
+    def gate(self, prompt: str = "", **options: Any) -> Awaitable[Any]:
+        """Wait for people to approve, and return their decision. The options are those of `Workflow.approval`.
+
+        A rejection raises CallFailed of the category `governance`.
+        """
+        template = self._templates.of_wait(self.step_name, "approval", (), {"prompt": prompt, **options})
+        return self._make("gate", "gate", {"prompt": prompt, **options}, template)
+
+    async def map(
+        self, function: Function | str, items: Iterable[Any], *, in_flight: int = 10, **inputs: Any
+    ) -> list[Any]:
+        """Call a handler for each item, at most `in_flight` at a time, and return the results in order.
+
+        The item is the first argument; `inputs` are given to each call. A call that fails raises CallFailed when those
+        that are under way have ended.
+        """
+        if type(in_flight) is not int or in_flight < 1:
+            raise InvalidInput("ctx.map: in_flight is a whole number from 1 on.")
+        found, waiting, results = list(items), dict[int, Awaitable[Any]](), dict[int, Any]()
+        problem: CallFailed | None = None
+        for place, item in enumerate(found):
+            if len(waiting) >= in_flight:
+                problem = problem or await _first_of(waiting, results)
+            if problem is not None:
+                break
+            waiting[place] = self.call_step(function, item, **inputs)
+        while waiting:
+            problem = await _first_of(waiting, results) or problem
+        if problem is not None:
+            raise problem
+        return [results[place] for place in range(len(found))]
+
+    def _make(self, kind: str, name: str, given: Any, template: Template) -> Awaitable[Any]:
+        arguments = encode(given, what=f"the arguments of ctx.{kind}")
+        return self._flow.call(Call(kind, name, arguments, template, digest_of(arguments)))
+
+
+async def _first_of(waiting: dict[int, Awaitable[Any]], results: dict[int, Any]) -> CallFailed | None:
+    """Wait until one of these calls has ended, and keep what it came to."""
+    futures = {asyncio.ensure_future(one): place for place, one in waiting.items()}
+    done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+    problem = None
+    for future in sorted(done, key=futures.__getitem__):
+        place = futures[future]
+        del waiting[place]
+        try:
+            results[place] = future.result()
+        except CallFailed as failed:
+            problem = problem or failed
+    return problem
+
+
+def _text(duration: Duration | None) -> str | None:
+    """A duration as a replay compares it."""
+    return None if duration is None else format_duration(microseconds(duration, what="a duration", bounds=DEADLINE))
 
 
 class Options:

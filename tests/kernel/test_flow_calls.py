@@ -1,0 +1,171 @@
+"""Flows: calls that are steps, suspensions that lose no wake-up, and ends that are told to the flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.kernel.driver import World, work
+
+from stepkeep.kernel.definition import SECOND, Approval, Flow, Handler, StepDefinition, Undo, Wait
+from stepkeep.kernel.journal import open_entry
+from stepkeep.kernel.outcomes import Completed, Failed, NewCall, Suspended
+from stepkeep.kernel.plan import template_of, written_template
+from stepkeep.kernel.states import AttemptState, Category, OnFailure, RunState, StepState
+
+S = StepState
+
+
+def flow(*, settings: dict[str, Any] | None = None, **growth: Any) -> World:
+    """A run of one flow, and a step after it."""
+    return World(work("flow", growth=Flow(**{"max": 5, **growth}), **(settings or {})), work("after", "flow"))
+
+
+def called(name: str = "charge", *, undo: bool = False, **template: Any) -> NewCall:
+    hook = Undo(executor=Handler(name="noop")) if undo else None
+    given = {"executor": Handler(name="noop"), "undo": hook, **template}
+    step = written_template(StepDefinition(name="flow", order=0, **given))
+    return NewCall(kind="step", name=name, digest="0", arguments=b"{}", step=step, queue=1, undo_queue=1)
+
+
+def suspend(world: World, *calls: NewCall, seen: int = 0) -> None:
+    """Claim the flow, and report that it makes these calls."""
+    world.claim("flow")
+    world.report("flow", Suspended(calls=calls, seen=seen))
+
+
+def test_a_suspended_flow_gives_its_slot_back_and_counts_no_try() -> None:
+    world = flow()
+    suspend(world, called(), called("ship"))
+    assert world.states() == {"flow": "awaiting_children", "after": "pending", "flow[0]": "ready", "flow[1]": "ready"}
+    assert (world.row("flow").attempts, world.run.leased) == (0, 0)
+    assert world.attempts_of("flow") == [AttemptState.WAITED]
+
+
+def test_the_end_of_a_call_wakes_the_flow() -> None:
+    world = flow()
+    suspend(world, called(), called())
+    world.finish("flow[0]")
+    assert world.state("flow") is S.READY
+    suspend(world, seen=1)
+    assert world.state("flow") is S.AWAITING_CHILDREN
+    world.finish("flow[1]")
+    world.finish("flow")
+    assert (world.state("flow"), world.ready()) == (S.SUCCEEDED, ["after"])
+    assert world.trail("flow") == [
+        "planned", "dependencies_met", "claimed", "children_started", "children_settled", "claimed",
+        "children_started", "children_settled", "claimed", "completed", "rules_passed",
+    ]  # fmt: skip
+
+
+def test_a_call_that_settles_while_the_flow_runs_is_no_lost_wake_up() -> None:
+    world = flow()
+    suspend(world, called(), called())
+    world.finish("flow[0]")
+    world.claim("flow")
+    world.finish("flow[1]")
+    world.report("flow", Suspended(seen=1))
+    assert world.state("flow") is S.READY
+
+
+def test_a_call_that_fails_for_good_is_told_to_the_flow_alone() -> None:
+    world = flow()
+    suspend(world, called())
+    world.fail("flow[0]")
+    assert (world.state("flow[0]"), world.row("flow[0]").error) == (S.SKIPPED, "no good")
+    assert (world.state("flow"), world.run.state) == (S.READY, RunState.RUNNING)
+
+
+def test_a_flow_cannot_return_while_a_call_is_open() -> None:
+    world = flow()
+    suspend(world, called(), called())
+    world.finish("flow[0]")
+    world.finish("flow")
+    assert world.run.state is RunState.FAILED
+    assert world.row("flow").error == "it returned, but 1 of its calls have not settled"
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [(6, "it makes more than 5 calls, as its definition allows"), (0, "it awaits nothing: all its calls have settled")],
+)
+def test_a_suspension_that_nothing_would_end_fails_the_flow(calls: int, said: str) -> None:
+    world = flow()
+    suspend(world, *(called() for _ in range(calls)))
+    assert (world.run.state, world.row("flow").error) == (RunState.FAILED, said)
+
+
+def test_a_deadline_cancels_the_calls_and_fails_the_flow() -> None:
+    world = flow(deadline=10 * SECOND)
+    suspend(world, called(), called())
+    world.later(10 * SECOND, "flow")
+    assert world.states() == {
+        "flow": "failed", "after": "cancelled", "flow[0]": "cancelled", "flow[1]": "cancelled",
+    }  # fmt: skip
+    assert world.row("flow").category is Category.TIMEOUT
+
+
+@pytest.mark.parametrize("policy", [OnFailure.SKIP, OnFailure.CONTINUE])
+def test_a_flow_that_fails_in_a_run_that_goes_on_leaves_no_call_open(policy: OnFailure) -> None:
+    world = flow(settings={"on_failure": policy})
+    suspend(world, called(), called())
+    world.finish("flow[0]")
+    world.claim("flow")
+    world.report("flow", Failed(category=Category.VALIDATION, error="no", final=True))
+    assert world.state("flow[1]") is S.CANCELLED
+    assert world.over
+
+
+def test_a_rollback_undoes_calls_by_their_own_templates() -> None:
+    world = flow(settings={"on_failure": OnFailure.COMPENSATE})
+    suspend(world, called(undo=True))
+    world.finish("flow[0]")
+    suspend(world, called(undo=True), seen=1)
+    world.finish("flow[1]")
+    world.fail("flow")
+    assert world.ready() == ["undo:flow[1]"]
+    world.finish("undo:flow[1]", "undo:flow[0]")
+    assert world.run.state is RunState.ROLLED_BACK
+
+
+def test_a_cancel_ends_a_suspended_flow_and_its_calls() -> None:
+    world = flow()
+    suspend(world, called(), called())
+    world.cancel()
+    assert set(world.states().values()) == {"cancelled"}
+
+
+def test_a_sleep_and_a_gate_are_steps_that_no_worker_runs() -> None:
+    world = flow()
+    asleep = called("sleep", executor=None, wait=Wait(event="sleep", deadline=SECOND, sleeps=True))
+    suspend(world, asleep, called("gate", executor=None, approval=Approval(prompt="ok?")))
+    assert (world.state("flow[0]"), world.state("flow[1]")) == (S.AWAITING_EVENT, S.AWAITING_APPROVAL)
+    assert world.run.state is RunState.BLOCKED
+    world.later(SECOND, "flow[0]")
+    assert (world.state("flow[0]"), world.state("flow")) == (S.SUCCEEDED, S.READY)
+    suspend(world, seen=1)
+    world.reject("flow[1]")
+    assert (world.state("flow[1]"), world.state("flow")) == (S.SKIPPED, S.READY)
+
+
+def test_a_template_is_read_as_it_was_written() -> None:
+    call = called(undo=True, timeout=7, effect="write")
+    assert written_template(template_of(call.step)) == call.step
+
+
+def test_the_journal_has_the_template_of_each_call() -> None:
+    world = flow()
+    suspend(world, called())
+    told = open_entry(world.bodies[-1]).causes[-1].detail
+    assert told is not None
+    [call] = told["plan_grown"]["flow"]["calls"]
+    assert (call["kind"], call["name"], call["step"]["executor"]["name"]) == ("step", "charge", "noop")
+
+
+def test_a_step_that_is_no_flow_cannot_be_suspended() -> None:
+    world = World(work("plain"))
+    world.claim("plain")
+    with pytest.raises(Exception, match="says nothing about that"):
+        world.report("plain", Suspended(calls=(called(),)))
+    world.report("plain", Completed())
+    assert world.run.state is RunState.SUCCEEDED
