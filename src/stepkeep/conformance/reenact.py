@@ -215,7 +215,7 @@ class Reenactment:
         """Only a step with a filter, or one that takes several messages, refuses a message that it waits for."""
         filters = {
             place.name
-            for place in self.contract.places.values()
+            for place in (*self.contract.places.values(), *self.contract.places.calls.values())
             if place.rule is not None and place.rule.wait is not None and _may_refuse(place.rule.wait)
         }
         filters |= {step.name for step in self.steps.values() if step.may_refuse or self._derives}
