@@ -15,7 +15,7 @@ import msgspec
 
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.events import ChildEnded, CompletionSignalled, Event, HoldDecided, MessageArrived, StepReported
-from stepkeep.kernel.outcomes import Completed, Outcome, Suspended
+from stepkeep.kernel.outcomes import Completed, NewCall, Outcome, Suspended
 
 MAX_NAME = 255
 MAX_TEXT = 20_000
@@ -48,6 +48,8 @@ def misfit_of_event(event: Event) -> str | None:
         outcome = event.outcome
         if type(outcome) is Completed and not outcome.emit and outcome.token is None and outcome.cost is None:
             return None if outcome.output is None else _at("output", _json(outcome.output))
+        if type(outcome) is Suspended and not outcome.emit and outcome.cost is None and _is_usual(outcome):
+            return None
         if (size_bytes := outcome_bytes(outcome)) > MAX_OUTCOME_BYTES:
             return f"outcome holds {size_bytes} bytes in sum; at most {MAX_OUTCOME_BYTES} fit"
     return _event(event)
@@ -88,6 +90,21 @@ def outcome_bytes(outcome: Outcome) -> int:
     if isinstance(outcome, Suspended) and isinstance(outcome.calls, tuple):
         emitted += sum(_length(getattr(each, "arguments", None)) for each in outcome.calls)
     return emitted + (_length(outcome.output) if isinstance(outcome, Completed) else 0)
+
+
+def _is_usual(outcome: Suspended) -> bool:
+    """Whether the report of a flow is certainly valid: nearly every one, and each field by itself would take long."""
+    if type(outcome.calls) is not tuple or type(outcome.seen) is not int or type(outcome.code) is not str:
+        return False
+    for call in outcome.calls:
+        short = (call.kind, call.name, call.digest) if type(call) is NewCall else (None,)
+        if any(type(one) is not str or not 0 < len(one) <= MAX_NAME or not one.isprintable() for one in short):
+            return False
+        if type(call.step) is not str or not call.step.isascii() or len(call.step) > MAX_TEXT:
+            return False
+        if type(call.queue) is not int or type(call.undo_queue) is not int or _json(call.arguments) is not None:
+            return False
+    return outcome_bytes(outcome) <= MAX_OUTCOME_BYTES
 
 
 def _length(payload: object) -> int:

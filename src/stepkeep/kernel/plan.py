@@ -41,6 +41,9 @@ from stepkeep.kernel.rows import Called, Step
 from stepkeep.kernel.segments import Segment, element_name, lay_out, read_element_name, segment_at
 from stepkeep.kernel.states import OnFailure, Phase, StepState
 
+MOST_REMEMBERED = 2_000
+"""How many calls a plan remembers."""
+
 NO_QUEUE = 0
 """The queue of steps that no worker ever claims: gates and waits."""
 
@@ -233,6 +236,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     compile_test: CompileTest = _no_test
     segments: tuple[Segment, ...] = ()
     queues: tuple[int, ...] = ()
+    memo: dict[tuple[int, Called], PlannedStep] = msgspec.field(default_factory=dict)
+    """The calls that this process looked at last: a decision asks for the same one several times."""
 
     @property
     def size(self) -> int:
@@ -253,7 +258,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, step: Step) -> PlannedStep:
         """The planned step of a row. That of a call follows from the row, because the definition does not know it."""
         call = None if step.note is None else step.note.call
-        return self.at(step.no) if call is None else self._called(step.no, call)
+        if call is None:
+            return self.at(step.no)
+        known = self.memo.get((step.no, call))
+        if known is None:
+            known = self._called(step.no, call)
+            if len(self.memo) >= MOST_REMEMBERED:
+                self.memo.clear()
+            self.memo[step.no, call] = known
+        return known
 
     def called(self, no: int, call: Called) -> PlannedStep | None:
         """The planned step of a call, or of its undo if it has one."""

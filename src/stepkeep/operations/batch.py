@@ -319,7 +319,7 @@ class DecisionBatch:
         A lease that is kept may have been renewed since; only the database knows its end.
         """
         for decision in self.decisions.values():
-            leased = [step for step in decision.changed if step.worker is not None]
+            leased = [step for step in (*decision.changed, *decision.added) if step.worker is not None]
             if decision.entry is None or len(leased) != len(decision.claimed):
                 return False
         return all(type(reply) is Accepted for reply in self.replies)
