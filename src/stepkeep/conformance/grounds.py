@@ -41,7 +41,8 @@ def grounds_of_step(hop: Line, place: Place, step: Step, stop: str | None) -> tu
             return ("attempts_exhausted",)
         return ("lost_too_often",) if hop.category == "poison" else ("not_retryable",)
     if hop.trigger == "rules_passed":
-        if step.children_succeeded == hop.seq:
+        owns = place.rule is not None and place.rule.owns and place.phase == "main" and place.owner is None
+        if step.children_succeeded == hop.seq or (owns and hop.event not in BY_PERSON):
             return ("children_succeeded",)
         return ("completed_by_hand",) if hop.event in BY_PERSON else ("executed",)
     if hop.trigger == "claimed":

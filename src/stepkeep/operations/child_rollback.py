@@ -47,7 +47,7 @@ async def rollback_request(transactor: Transactor, child: Child, actor: str) -> 
     parent = await transactor.store.read_run(child.tenant, child.run_id)
     if parent is None:
         raise NotFound(f"there is no run {child.run_id}")
-    asked = [details.created_by, parent.details.created_by, *asked_names(details.asked_before)]
+    asked = [name for one in (details, parent.details) for name in (one.created_by, *asked_names(one.asked_before))]
     return StartRequest(
         plan=plan,
         tenant=child.tenant,

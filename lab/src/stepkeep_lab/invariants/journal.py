@@ -117,7 +117,8 @@ class JournalFold:
         is_end = hop.target in (StepState.FAILED, StepState.SKIPPED) and not is_chosen
         if hop.source == StepState.AWAITING_APPROVAL and is_end:
             self.refused.add(hop.no)
-        if hop.trigger == StepTrigger.DEPENDENCIES_MET and planned.phase is Phase.UNDO:
+        opens = (StepTrigger.DEPENDENCIES_MET, StepTrigger.CHILDREN_STARTED)
+        if hop.trigger in opens and planned.phase is Phase.UNDO:
             self.opened.append(hop.no)
         goes_on = planned.on_failure is OnFailure.CONTINUE and planned.owner is None
         if hop.target == StepState.FAILED and planned.phase is Phase.MAIN and goes_on:

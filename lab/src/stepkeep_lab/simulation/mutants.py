@@ -5,6 +5,7 @@ The list is data; `mutation` plants the bugs, and `campaign` hunts them.
 
 from __future__ import annotations
 
+from stepkeep_lab.simulation.family_mutants import FAMILY_MUTANTS
 from stepkeep_lab.simulation.mutation import Edit, Mutant
 
 
@@ -1132,4 +1133,5 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    *FAMILY_MUTANTS,
 )

@@ -29,6 +29,7 @@ from stepkeep.operations.transact import Transactor
 from stepkeep_lab.simulation.audit import Auditor
 from stepkeep_lab.simulation.definitions import correspondence, draw_definition, maybe
 from stepkeep_lab.simulation.documents import DRAWERS, draw_in_dialect
+from stepkeep_lab.simulation.families import is_anything_left, with_children
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.handlers import make_registry
 from stepkeep_lab.simulation.loop import Stalled
@@ -166,11 +167,14 @@ class _Simulation:
             Transactor(ModelStore(self._stage.database), monotonic=self._stage.loop.time),
             self._scenario,
         )
-        plans = []
+        plans: list[Plan] = []
         for place in range(1 if scenario.alike else (scenario.runs + 1) // RUNS_OF_EACH):
             drawn = self._draw(self._stage.random(f"definition:{place}"), f"w{place}")
             if scenario.letters and place == 0:
                 drawn = correspondence(drawn.name)
+            if scenario.families and not scenario.letters:
+                chance = self._stage.random(f"families:{place}")
+                drawn = with_children(drawn, plans, chance, scenario.families)
             if scenario.sinks:
                 drawn = with_hooks(drawn)
             plan = await publish(transactor, drawn, tenant=TENANT, actor="ann")
@@ -212,6 +216,7 @@ class _Simulation:
                 raise Overrun
             people.serve_fairly()
             ended = all(run.state in RUN_TERMINAL for run in runs.values())
+            ended = ended and not is_anything_left(stage.database.tables)
             if ended and stage.is_quiet and not people.busy and not people.starting:
                 break
         if self._scenario.long and not stage.ledger.violations:

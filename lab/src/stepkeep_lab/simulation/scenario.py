@@ -21,6 +21,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     is written in one of the dialects, `work` how much longer than usual handlers take. `slow_at` and `pause_at` name
     the only statement at which that happens (then often), `standstill` is how long a process stands still at most.
     `sinks` is how many sinks there are; with any, workers relay events to them.
+    `families` is which share of the steps starts a child run.
     `letters` is how many messages the first run is sent one by one before it may go on: each is a journal entry.
     """
 
@@ -79,6 +80,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     staff: float = 0.0
     policies: float = 0.0
     skew: float = 0.0
+    families: float = 0.0
     letters: int = 0
     long: bool = False
     sinks: int = 0
@@ -365,6 +367,7 @@ def draw(seed: int) -> Scenario:
             **_decider(seed),
             **_pauser(seed),
             **_staff(seed),
+            **_parents(seed),
             **random.choice(THEMES),
             **_corner(seed),
         }
@@ -405,6 +408,12 @@ def _staff(seed: int) -> dict[str, Any]:
     random = Random(f"administrator:{seed}")  # noqa: S311 - chance that must come out the same again
     of_people, of_policies, rate = random.random() < 0.15, random.random() < 0.15, random.random()
     return ({"staff": rate} if of_people else {}) | ({"policies": 0.5 * rate} if of_policies else {})
+
+
+def _parents(seed: int) -> dict[str, Any]:
+    """Steps that start runs of other workflows. Drawn apart, like a corner."""
+    random = Random(f"parents:{seed}")  # noqa: S311 - chance that must come out the same again
+    return {"families": random.choice((0.2, 0.4, 0.7))} if random.random() < 0.2 else {}
 
 
 def _corner(seed: int) -> dict[str, Any]:

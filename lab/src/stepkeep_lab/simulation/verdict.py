@@ -29,6 +29,7 @@ from stepkeep.store.mailbox import MailboxMessage
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.adopted import is_adopted, wrong_adoptions
 from stepkeep_lab.simulation.definitions import NEVER_HOLDS
+from stepkeep_lab.simulation.families import wrong_families
 from stepkeep_lab.simulation.gathering import wrongly_taken
 from stepkeep_lab.simulation.ledger import Ack, Ledger
 from stepkeep_lab.simulation.stage import TENANT, Stage
@@ -82,6 +83,8 @@ class Verdict:
         self._one_click_one_gate()
         self._reruns_keep_their_requesters()
         for said in wrong_adoptions(self._tables, self._plans):
+            self._ledger.violation(said)
+        for said in wrong_families(self._tables, self._plans):
             self._ledger.violation(said)
         self._tokens_open_one_door()
         self._workers_said_goodbye()
@@ -277,12 +280,20 @@ class Verdict:
 
     def _reruns_keep_their_requesters(self) -> None:
         """A run knows everyone who asked for it or for a run that it repeats."""
-        for key, details in self._tables.details.items():
-            asked, before = {details.created_by}, details.rerun_of
-            while before is not None and (old := self._tables.details.get((key[0], before))) is not None:
-                asked, before = asked | {old.created_by}, old.rerun_of
+        for key in self._tables.details:
+            asked = self._requesters(key)
             known = self._tables.requesters(key)
             self._must(known == asked, f"run {key[1]} was asked for by {sorted(asked)}, but knows {sorted(known)}")
+
+    def _requesters(self, key: tuple[str, str]) -> set[str]:
+        """Everyone who asked for a run, for a run that it repeats, or for its parent."""
+        details = self._tables.details.get(key)
+        if details is None:
+            return set()
+        asked, link = {details.created_by}, self._tables.children.link_of(*key)
+        if details.rerun_of is not None:
+            asked |= self._requesters((key[0], details.rerun_of))
+        return asked if link is None else asked | self._requesters((key[0], link.run_id))
 
     def _tokens_open_one_door(self) -> None:
         """A step that was completed by hand was completed with its own token."""

@@ -1,0 +1,120 @@
+"""Trees of runs in the simulator: which steps start children, and what must be true of every tree in the end.
+
+It shares no code with the engine's sweep of children. `run_seed` draws with it, `verdict` calls its check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.kernel.definition import (
+    SECOND,
+    Definition,
+    Effect,
+    Handler,
+    Retry,
+    StepDefinition,
+    SubWorkflow,
+    Undo,
+    UndoChild,
+)
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Child, ChildMode, ChildState, Note, Step
+from stepkeep.kernel.states import RUN_TERMINAL, Phase, Rollback, RunState, StepState
+from stepkeep_lab.simulation.tables import Tables
+
+DEEPEST = 2
+"""How many generations may be below a run."""
+
+
+def with_children(drawn: Definition, plans: Sequence[Plan], random: Random, share: float) -> Definition:
+    """The definition with some of its steps replaced by steps that start an earlier workflow."""
+    targets = [plan.definition for plan in plans if _depth(plan.definition, plans) < DEEPEST]
+    if drawn.dialect != "native" or not targets:
+        return drawn
+    steps = [_child(step, random.choice(targets), random) if random.random() < share else step for step in drawn.steps]
+    return replace(drawn, steps=tuple(steps))
+
+
+def _depth(definition: Definition, plans: Sequence[Plan]) -> int:
+    by_name = {plan.definition.name: plan.definition for plan in plans}
+    below = [by_name[step.child.workflow] for step in definition.steps if step.child is not msgspec.UNSET]
+    return max((1 + _depth(one, plans) for one in below), default=0)
+
+
+def _child(step: StepDefinition, target: Definition, random: Random) -> StepDefinition:
+    detached = True if random.random() < 0.15 else msgspec.UNSET
+    undo: Undo | None = None
+    if detached is msgspec.UNSET and random.random() < 0.7:
+        undo = Undo(executor=UndoChild())
+    elif random.random() < 0.5:
+        undo = Undo(executor=Handler(name="undo"), retry=Retry(max_attempts=3, initial=SECOND))
+    return StepDefinition(
+        name=step.name,
+        order=step.order,
+        depends_on=step.depends_on,
+        on_failure=step.on_failure,
+        condition=step.condition,
+        child=SubWorkflow(
+            workflow=target.name,
+            version=target.version,
+            deadline=random.choice((None, None, 20 * SECOND)),
+            detached=detached,
+        ),
+        undo=undo,
+        effect=Effect.UNKNOWN if undo is None else Effect.WRITE,
+        inputs="${{ input }}",
+    )
+
+
+def is_anything_left(tables: Tables) -> bool:
+    """Whether something is left to do about a child."""
+    return any(child.todo is not None for child in tables.children.links.values())
+
+
+def wrong_families(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
+    """Everything that is wrong with the trees of all runs, after everything has ended."""
+    for child in tables.children.links.values():
+        parent = tables.runs[child.tenant, child.run_id]
+        plan = plans[parent.definition_id]
+        name, step = plan.at(child.no).name, tables.steps[child.tenant, child.run_id][child.no]
+        run = tables.runs.get((child.tenant, child.child_id))
+        if child.todo is not None:
+            yield f"families: {child.todo} is left to be done about the child of {name} of run {child.run_id}"
+        if (run is not None) != (child.state in (ChildState.STARTED, ChildState.ENDED)):
+            yield f"families: the child of {name} of run {child.run_id} is {child.state}, and its run says otherwise"
+        if run is None:
+            continue
+        if run.state in RUN_TERMINAL and run.state is not child.outcome:
+            yield f"families: run {run.id} ended {run.state}, and its link says {child.outcome}"
+        if tables.details[child.tenant, run.id].created_by != f"parent:{child.run_id}":
+            yield f"families: run {run.id} does not name its parent"
+        if child.mode is ChildMode.AWAITED and (step.note or Note()).activation == child.activation:
+            yield from _told(plan, child, step, run.state, run.rollback)
+    yield from _undone_once(tables)
+
+
+def _told(plan: Plan, child: Child, step: Step, ended: RunState, rollback: Rollback) -> Iterator[str]:
+    """A step that its child settled ends as the child did."""
+    name = plan.at(child.no).name
+    if plan.at(child.no).phase is Phase.UNDO:
+        is_undone = ended in (RunState.ROLLED_BACK, RunState.CANCELLED) and rollback is not Rollback.PARTIAL
+        if (step.state is StepState.SUCCEEDED) != is_undone:
+            yield f"families: {name} of run {child.run_id} is {step.state}, and its rollback ended {ended}, {rollback}"
+    elif step.state is StepState.SUCCEEDED and ended is not RunState.SUCCEEDED:
+        yield f"families: {name} of run {child.run_id} succeeded, and its child ended {ended}"
+
+
+def _undone_once(tables: Tables) -> Iterator[str]:
+    backs = [child for child in tables.children.links.values() if child.undoes is not None and child.outcome]
+    for child in backs:
+        twins = [one for one in backs if one.undoes == child.undoes]
+        if len(twins) > 1 and child is twins[0]:
+            yield f"families: run {child.undoes} is rolled back by {len(twins)} runs"
+        first = tables.runs.get((child.tenant, child.undoes or ""))
+        if first is None or first.state is not RunState.SUCCEEDED:
+            yield f"families: run {child.child_id} rolls run {child.undoes} back, which did not succeed"

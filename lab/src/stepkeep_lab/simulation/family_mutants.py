@@ -1,0 +1,42 @@
+"""Planted bugs of trees of runs: how children are started, told about, called back and rolled back.
+
+Data like `mutants`, which has them among its own.
+"""
+
+from __future__ import annotations
+
+from stepkeep_lab.simulation.mutation import Edit, Mutant
+
+FAMILY_MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "partial-rollback-whole",
+        "the rollback of a child that left something counts as whole",
+        (Edit("kernel.children:_end_hook", " and not event.partial", ""),),
+    ),
+    Mutant(
+        "rollback-owns-nothing",
+        "the rollback of a child undoes none of its steps",
+        (
+            Edit(
+                "operations.child_rollback:_continuation",
+                "owned=row.no in undone or (row.no in remains and why is None)",
+                "owned=False",
+            ),
+        ),
+    ),
+    Mutant(
+        "rollback-forgets-the-last",
+        "the rollback of a child leaves the step out that was completed last",
+        (Edit("operations.child_rollback:_continuation", "enumerate(rows)", "enumerate(rows[:-1])"),),
+    ),
+    Mutant(
+        "child-end-unnoted",
+        "the transaction that ends a child does not note its end for the parent",
+        (Edit("operations.batch:notices_of", "not is_child(run.id)", "is_child(run.id)"),),
+    ),
+    Mutant(
+        "child-not-called-back",
+        "a run that stops does not call its live children back",
+        (Edit("kernel.child_runs:recall", "not awaits_child(draft, step)", "awaits_child(draft, step)"),),
+    ),
+)
