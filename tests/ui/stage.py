@@ -174,6 +174,14 @@ steps:
 """
 """A child run that waits for a message."""
 
+FAMILY = """
+workflow: family
+timeout: 2h
+steps:
+  - { name: buy, workflow: order, with: { order: A-2 } }
+"""
+"""A child run that has done something that can be undone, and waits for approval."""
+
 POLICY = {
     "policy": "house rules",
     "rules": [{"name": "careful", "steps": ["pay*"], "then": "hold", "reason": "Payouts need a second look."}],
@@ -202,7 +210,7 @@ class Site:
 
     async def _open(self) -> None:
         await self.engine.__aenter__()
-        for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, STUCK, BY_HAND, NIGHTLY, MAPPED, CHOICE, PARENT):
+        for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, STUCK, BY_HAND, NIGHTLY, MAPPED, CHOICE, PARENT, FAMILY):
             await self.engine.publish(load_text(text, "page.yaml"))
         await self.engine.start_worker(app="ui", settings=WorkerSettings(log_lines=50))
         listener = listen("127.0.0.1", 0)

@@ -260,6 +260,25 @@ def test_the_tree_of_child_runs_leads_down_and_up(site: Site, reader: Read) -> N
     expect(page.get_by_role("heading", name="parent", level=1)).to_be_visible()
     expect(page.locator(".head .badge").first).to_contain_text("Succeeded")
     expect(tree).to_contain_text("Succeeded")
+    page.get_by_role("tab", name="Certificate").click()
+    expect(page.get_by_text("The runs below it conform, and the journals agree")).to_be_visible()
+    expect(page.get_by_role("region", name="Runs below").get_by_role("row")).to_have_count(2)
+
+
+def test_the_preview_of_a_rollback_names_the_runs_below(site: Site, reader: Read) -> None:
+    run = site.start("family")
+    site.settle(run)
+    [child] = site.run(site.engine.show(run))["run"]["children"]
+    page = reader().open(f"/runs/{run}")
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Undo first what the run did").check()
+    undone = dialog.get_by_role("listitem").filter(has_text="reserve")
+    expect(undone.get_by_role("link", name=re.compile(child["run_id"][:8]))).to_be_visible()
+    dialog.get_by_role("button", name="Cancel the run").click()
+    expect(page.locator(".head .badge").first).to_contain_text(re.compile("Rolled back|Failed|Cancelled"))
+    step = site.run(site.engine.show(child["run_id"], step="undo:reserve"))["step"]
+    assert step["state"] == "succeeded"
 
 
 def test_a_choice_shows_its_cases_and_the_one_that_was_taken(site: Site, reader: Read) -> None:

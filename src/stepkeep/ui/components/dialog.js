@@ -22,7 +22,12 @@ export function openDialog({ title, body, act, label = "OK", kind = "primary", d
 		h("header", heading, h("button.button.plain.small", { type: "button", "aria-label": "Close", on: { click: () => element.close() } }, icon("cross"))),
 		h("div.content", body, problem),
 		h("footer", extra, h("button.button", { type: "button", on: { click: () => element.close() } }, act ? "Cancel" : "Close"), submit));
-	const element = h("dialog", { class: wide ? "wide" : "", "aria-labelledby": heading.id, on: { close: () => element.remove() } }, form);
+	const element = h("dialog", { class: wide ? "wide" : "", "aria-labelledby": heading.id, on: { close: ended } }, form);
+	/** Notices that the dialog showed stay. */
+	function ended() {
+		element.remove();
+		document.body.append(...element.querySelectorAll(".toasts"));
+	}
 	async function send(event) {
 		event.preventDefault();
 		if (!act) return element.close();

@@ -1,7 +1,7 @@
 /**
  * The record of a run: its journal with the chain verified in this browser, and the judge's certificate.
  */
-import { address, badge, button, card, counted, exact, facts, get, h, icon, inert, jsonView, line, moment, note, openDialog, Problem, problemBox, put, refused, said, skeleton, table, words } from "../kit.js";
+import { address, badge, button, card, counted, exact, facts, get, h, icon, inert, jsonView, line, moment, note, openDialog, Problem, problemBox, put, refused, runLink, said, skeleton, table, words } from "../kit.js";
 import { createTable } from "../components/table.js";
 import { readJournal, verifyChain } from "../journal.js";
 
@@ -71,6 +71,7 @@ export function certificateView(run, signal) {
 		put(element, card("Certificate", h("div.stack", h("p.row", told.ok ? note("ok", "shield", `The judge says: ${told.verdict}`) : note("bad", "warn", `The judge says: ${told.verdict}`), h("span.muted", "It read the journal, the definition and the payloads, with no code of the engine.")),
 			facts([["Entries", String(told.entries ?? "–")], ["Head", told.head && h("code", told.head)], ["Definition", told.definition && `${told.definition.name} version ${told.definition.version}`], ["Payloads compared", told.payloads && String(told.payloads.compared)], ...Object.entries(told.counts ?? {}).map(([name, value]) => ([words(name), String(value)]))]),
 			told.dialects?.length ? table("Dialects", ["Dialect", "State there", "Lines", "Invariants", "Verdict"], told.dialects.map((one) => [one.dialect, badge(String(one.state).toLowerCase(), inert(one.state)), String(one.lines), String(one.invariants), one.ok ? note("ok", "check", "refines it") : note("bad", "cross", counted(one.findings.length, "finding"))])) : null,
+			told.tree?.runs.length ? [h("h3", told.tree.ok ? "The runs below it conform, and the journals agree" : "The runs below it do not conform"), table("Runs below", ["Run", "Step", "State", "Entries", "Findings"], told.tree.runs.slice(0, 200).map((one) => [runLink(one.run), said(one.step), badge(one.state), String(one.entries), one.ok ? "0" : note("bad", "cross", String(one.findings))]))] : null,
 			h("details", h("summary", "The whole certificate"), jsonView(told, { open: false, label: "Certificate" }))), h("a.button.small", { href: address(`/runs/${run}/evidence`), download: `evidence-${run}.zip` }, icon("book"), "Evidence pack")));
 	}
 	return { element, show: () => void show() };

@@ -2,8 +2,8 @@
  * One run: why it does not move and the button that moves it, graph, timeline, steps with every attempt, data, journal
  * with its chain verified here, certificate, and the same in the words of a dialect.
  */
-import { address, attempt, badge, button, card, copyButton, costText, countdown, counted, createReloader, createStore, every, facts, follow, get, h, icon, inert, jsonView, lasted, line, link, may, moment, named, note, problemBox, put, refused, runLink, said, select, setQuery, shortId, skeleton, tabbed, table, toneOf, words } from "../kit.js";
-import { cancelDialog, completeDialog, DECIDABLE, gateDialog, holdDialog, moves, pauseDialog, quarantineDialog, sendDialog } from "../actions.js";
+import { address, attempt, badge, button, card, copyButton, costText, countdown, counted, createReloader, createStore, every, facts, follow, get, go, h, icon, inert, jsonView, lasted, line, link, may, moment, named, note, problemBox, put, refused, runLink, said, select, setQuery, shortId, skeleton, tabbed, table, toneOf, words } from "../kit.js";
+import { cancelDialog, completeDialog, DECIDABLE, gateDialog, holdDialog, migrateDialog, moves, pauseDialog, quarantineDialog, sendDialog } from "../actions.js";
 import { continueDialog } from "../continuing.js";
 import { createGraph } from "../components/graph.js";
 import { createTimeline, legend } from "../components/timeline.js";
@@ -110,7 +110,7 @@ export function runPage(context) {
 					!isLive && may("start") && button("Run again", () => continueDialog(view, done), { icon: "retry", kind: "primary" }),
 					isLive && may("operate") && (run.state === "paused" ? button("Resume", () => pauseDialog(id, "resume", done), { icon: "play" }) : run.state !== "idle" && button("Pause", () => pauseDialog(id, "pause", done), { icon: "pause" })),
 					isLive && may("operate") && button("Cancel", () => cancelDialog(view, done), { icon: "slash", kind: "danger" }))),
-			h("div.meta", meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", [`${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`]),
+			h("div.meta", meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", [`${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`, isLive && may("operate") && button("Migrate", () => attempt(() => migrateDialog({ workflow: run.workflow, of: run.version, run: id }, ({ new_run_id: next }) => go(`/runs/${next}`))), { kind: "small" })]),
 				run.business_key && meta("Business key", said(run.business_key, 80)), run.correlation_id !== run.id && meta("Correlation", said(run.correlation_id, 80)), run.continues && meta(`${words(run.continues.as)} of`, [runLink(run.continues.run), run.continues.from ? [" from ", said(run.continues.from, 60)] : null]), run.continued_by?.length ? meta("Continued by", run.continued_by.slice(0, 3).map((one) => [runLink(one), " "])) : null, run.parent && meta("Child of", runLink(run.parent.run_id)),
 				costText(run.cost) && meta("Cost", costText(run.cost)), labels.length ? meta("Labels", h("span.chips", labels.slice(0, 8).map(([name, text]) => h("span.chip", line(`${name}=${text}`, 60))))) : null));
 	}

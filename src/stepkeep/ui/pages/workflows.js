@@ -85,7 +85,7 @@ function differencesView({ same, workflow, steps, consequences, live }, migrate)
 	const rows = [...workflow.map((one) => [h("b", "Workflow"), "changed", words(one.field), value(one.old), value(one.new)]),
 		...steps.flatMap((one) => (one.differences.length ? one.differences.map((two) => [said(one.name), one.change, words(two.field), value(two.old), value(two.new)]) : [[said(one.name), note(one.change === "added" ? "ok" : "bad", one.change === "added" ? "plus" : "dash", one.change), "–", "–", "–"]]))];
 	return h("div.stack", same ? h("p.muted", "There is no difference.") : h("div.card", table("Differences", ["Step", "Change", "Field", "From", "To"], rows)),
-		live ? card("Live runs of the old version", live.examined ? [h("p.row", note("ok", "check", `${live.could_continue} could continue`), note(live.must_stay ? "wait" : "idle", "hand", `${live.must_stay} must stay`)), h("ul.stack.tight", live.reasons.map((one) => h("li", `${one.runs}: `, said(one.reason, 300))))] : h("p.muted", "There is none.")) : null,
+		live ? card("Live runs of the old version", live.examined ? [h("p.row", note("ok", "check", `${live.could_continue} could continue`), note(live.must_stay ? "wait" : "idle", "hand", `${live.must_stay} must stay`)), h("ul.stack.tight", live.reasons.map((one) => h("li", `${one.runs}: `, said(one.reason, 300))))] : h("p.muted", "There is none."), live.examined > 0 && may("operate") && button("Migrate live runs", migrate, { kind: "small" })) : null,
 		card("What it means", h("ul.stack.tight", consequences.map((one) => h("li", said(one, 400))))));
 }
 
