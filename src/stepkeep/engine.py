@@ -48,6 +48,7 @@ from stepkeep.errors import (
     NotFound,
     Unreachable,
 )
+from stepkeep.execution_slots import AsyncSlots
 from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
 from stepkeep.interventions import AsyncInterventions
 from stepkeep.jobs import AsyncJobs
@@ -348,6 +349,11 @@ class AsyncEngine:
     def interventions(self) -> AsyncInterventions:
         """What people do to a run besides deciding: request changes, escalate, freeze, annotate."""
         return AsyncInterventions(self.transactor, self.access)
+
+    @property
+    def slots(self) -> AsyncSlots:
+        """Limits on running runs, of the tenant and of workflows."""
+        return AsyncSlots(self.store, self.access, self._starter.limits)
 
     @property
     def pauses(self) -> AsyncPauses:

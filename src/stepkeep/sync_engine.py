@@ -33,6 +33,7 @@ from stepkeep.result import Result
 from stepkeep.store.callers import run_here
 from stepkeep.sync_administration import Audit, Keys, Tenants, Users
 from stepkeep.sync_continuations import Continuations
+from stepkeep.sync_execution_slots import Slots
 from stepkeep.sync_interventions import Interventions
 from stepkeep.sync_jobs import Jobs
 from stepkeep.sync_messages import Mailbox
@@ -207,6 +208,11 @@ class Engine:
     def interventions(self) -> Interventions:
         """What people do to a run besides deciding: request changes, escalate, freeze, annotate."""
         return Interventions(self._core.interventions, self._call)
+
+    @property
+    def slots(self) -> Slots:
+        """Limits on running runs, of the tenant and of workflows."""
+        return Slots(self._core.slots, self._call)
 
     @property
     def pauses(self) -> Pauses:

@@ -141,6 +141,7 @@ async def intrude(stage: Stage, theirs: dict[str, str], key: str) -> None:
             ("/mailbox", "messages"),
             ("/network", "allow"),
             ("/pauses", "pauses"),
+            ("/slots", "slots"),
             ("/jobs", "jobs"),
         ):
             assert (await client.get(path)).json()[name] == [], path
@@ -193,6 +194,7 @@ async def furnish(stage: Stage) -> dict[str, str]:
         await host.send(None, "paid", key="k-1", message_id="m-1")
         await host.network.allow("search.internal")
         await host.pauses.pause_queue("")
+        await host.slots.set(1000)
         job = await host.jobs.start("cancel", runs=[run])
     async with stage.client(key["secret"]) as client:
         worker = (await client.post("/work/workers", json={"app": "w", "instance": "0" * 8})).json()["worker"]["id"]

@@ -61,6 +61,8 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
         "/runs/{emitting}/outbox/orders/drop",
         {"event": "{event}", "reason": "known"},
     ),
+    "POST /slots": ("/slots", {"most": 1000}),
+    "POST /slots/clear": ("/slots/clear", None),
     "POST /pauses/queue": ("/pauses/queue", {"queue": "", "reason": "closed"}),
     "POST /pauses/queue/resume": ("/pauses/queue/resume", {"queue": ""}),
     "POST /pauses/tenant": ("/pauses/tenant", {"reason": "an audit"}),

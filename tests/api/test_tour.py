@@ -448,6 +448,11 @@ async def _sinks(tour: Tour, stage: Stage) -> None:
     assert [one["name"] for one in (await tour("GET", "/sinks?limit=1"))["sinks"]] == ["inside"]
     assert (await tour("DELETE", "/sinks/orders?discard=true&reason=over"))["removed"] == "orders"
     assert (await tour("GET", "/network"))["allow"] == []
+    limited = await tour("POST", "/slots", {"most": 1000})
+    assert [(one["scope"], one["most"]) for one in limited["slots"]] == [("tenant", 1000)]
+    assert (await tour("GET", "/slots")) == limited
+    assert (await tour("POST", "/slots/clear"))["slots"] == []
+    told(await tour.client.post("/slots", json={"most": 3, "workflow": "nowhere"}), 404, "not_found")
     closed = await tour("POST", "/pauses/queue", {"queue": "", "reason": "closed"})
     assert [(one["scope"], one["queue"], one["reason"]) for one in closed["pauses"]] == [("queue", "", "closed")]
     assert (await tour("GET", "/pauses")) == closed

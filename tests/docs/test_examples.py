@@ -42,6 +42,7 @@ WITH_AN_ENGINE = (
     "stepkeep.sync_continuations",
     "stepkeep.sync_migrations",
     "stepkeep.sync_interventions",
+    "stepkeep.sync_execution_slots",
     "stepkeep.sync_jobs",
     "stepkeep.sync_messages",
     "stepkeep.sync_outside",

@@ -49,6 +49,8 @@ from stepkeep.kernel.events import (
     MessageArrived,
     PauseRequested,
     RunStarted,
+    ScopeUse,
+    SlotGranted,
     StepClaimed,
     StepReported,
     TimeCame,
@@ -179,6 +181,7 @@ class World:
         labels: bytes | None = None,
         people: Mapping[str, Authority] | None = None,
         continuation: Continuation | None = None,
+        awaits_slot: bool = False,
         **settings: Any,
     ) -> None:
         ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
@@ -220,6 +223,7 @@ class World:
                 policy=live,
                 authorities=self.authorities(),
                 continuation=continuation,
+                awaits_slot=awaits_slot,
             )
 
         decision = born()
@@ -566,6 +570,11 @@ class World:
 
     def resume(self, *, by: str = "cyd", reason: str = "") -> Accepted:
         return self.one(UnpauseRequested(tenant="t", run_id="r", actor=by, reason=reason))
+
+    def grant(self, held: int = 0, most: int = 3) -> Accepted:
+        """Grant the run its execution slot."""
+        use = (ScopeUse("workflow w", held, most),)
+        return self.one(SlotGranted(tenant="t", run_id="r", actor="slots", scopes=use))
 
     def cancel(self, *, compensate: bool = False, by: str = "cyd", reason: str = "") -> Accepted:
         return self.one(CancelRequested(tenant="t", run_id="r", actor=by, compensate=compensate, reason=reason))

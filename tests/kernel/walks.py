@@ -64,6 +64,8 @@ from stepkeep.kernel.events import (
     MessageArrived,
     PauseRequested,
     RunStarted,
+    ScopeUse,
+    SlotGranted,
     StepClaimed,
     StepReported,
     TimeCame,
@@ -109,6 +111,7 @@ def world_of(random: Random) -> World:
         *steps,
         conditions=conditions,
         start=maybe(random, 0.9),
+        awaits_slot=maybe(random, 0.15),
         timeout=random.choice((None, 20 * SECOND, 200 * SECOND)),
         on_failure=random.choice(list(OnFailure)),
         hook_failure=random.choice(list(HookFailure)),
@@ -476,6 +479,14 @@ def _child(world: World, random: Random) -> Event:
     )
 
 
+def _granted(world: World, random: Random) -> Event:
+    waits = world.run.state is RunState.QUEUED and not world.run.moving
+    if not waits and maybe(random, 0.9):
+        return _claimed(world, random)
+    use = (ScopeUse("workflow w", random.randint(0, 2), 3),) if maybe(random, 0.8) else ()
+    return SlotGranted(tenant="t", run_id="r", actor="slots", scopes=use)
+
+
 KINDS: tuple[Callable[[World, Random], Event], ...] = (
     *(_claimed,) * 4,
     *(_reported,) * 5,
@@ -493,6 +504,7 @@ KINDS: tuple[Callable[[World, Random], Event], ...] = (
     _started,
     _paused,
     _child,
+    _granted,
 )
 
 
@@ -523,6 +535,8 @@ def _service(world: World, turn: int) -> Event:
         return RunStarted(tenant="t", run_id="r", actor="ann")
     if world.run.state is RunState.PAUSED:
         return UnpauseRequested(tenant="t", run_id="r", actor="ann")
+    if world.run.state is RunState.QUEUED and not world.run.moving:
+        return SlotGranted(tenant="t", run_id="r", actor="slots")
     for row in sorted(world.rows.values(), key=lambda row: row.no):
         served = _serve(world, row, turn)
         if served is not None:

@@ -250,9 +250,19 @@ def test_no_method_about_people_fails_on_a_wrong_type(name: str, tmp_path: Path)
         "triggers.backfill": {"name": "ann", "since": tomorrow, "until": tomorrow},
         **{
             one: {}
-            for one in ("users.list", "users.delegations", "tenants.list", "keys.list", "network.list", "pauses.list")
+            for one in (
+                "users.list",
+                "users.delegations",
+                "tenants.list",
+                "keys.list",
+                "network.list",
+                "pauses.list",
+                "slots.list",
+            )
         },
         **{one: {"queue": ""} for one in ("pauses.pause_queue", "pauses.resume_queue")},
+        "slots.set": {"most": 3},
+        "slots.clear": {},
         **{one: {} for one in ("pauses.pause_tenant", "pauses.resume_tenant")},
         "hooks.list": {},
         "hooks.add": {"document": {"hook": "h", "scheme": "github", "secrets": ["A"], "start": {"workflow": "w"}}},

@@ -34,6 +34,7 @@ from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.log import export_run, export_worker
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.retention import Policy, prune
+from stepkeep.operations.slots import SlotSweep, list_slots
 from stepkeep.operations.start import StartRequest, start_idle
 from stepkeep.operations.transact import Claim
 from stepkeep.operations.triggers import manage
@@ -126,6 +127,7 @@ async def live(bench: Bench, folder: Path) -> None:
     await _deliveries(bench)
     await _jobs(bench)
     await _children(bench)
+    await _slots(bench)
     for _ in range(AGAIN):
         await _looks(bench, runs)
     await _retention(bench, folder)
@@ -320,6 +322,24 @@ async def _children(bench: Bench) -> None:
         await sweeper.sweep()
         await views.describe_run(bench.transactor, run, tenant=TENANT)
         await views.describe_run(bench.transactor, link.child_id, tenant=TENANT)
+    sweeper.close()
+
+
+async def _slots(bench: Bench) -> None:
+    """Runs of a limited workflow wait for slots, are granted them, end, and are looked at."""
+    plan = await bench.publish(Definition(name="limited", version=1, steps=(task("work"),), slots=1))
+    sweeper = SlotSweep(bench.transactor)
+    for turn in range(AGAIN):
+        runs = [(await bench.begin(plan, priority=100)).run_id for _ in range(2)]
+        await views.describe_run(bench.transactor, runs[1], tenant=TENANT)
+        await list_slots(bench.store, TENANT)
+        await bench.store.slots.count_waiting(TENANT, 100)
+        if turn % 2:
+            await bench.cancel(runs[1])
+        for _ in runs:
+            for claim in await bench.claim(2):
+                await bench.report(claim)
+            await sweeper.sweep()
     sweeper.close()
 
 

@@ -44,6 +44,7 @@ from stepkeep.store.principals import (
     TenantRow,
 )
 from stepkeep.store.records import SignedHead
+from stepkeep.store.slot_rows import SlotRow
 from stepkeep.store.statements import load_statements
 from stepkeep.store.triggers import Backfill, Firing, TriggerRow
 
@@ -108,6 +109,7 @@ ALIKE = {
     Child: ("find_due_children", "read_children", "read_child_link"),
     Gate: ("read_gates", "read_gates_of", "list_open_gates"),
     AdoptionRow: ("load_adoptions",),
+    SlotRow: ("read_slot",),
     Vote: ("read_decisions", "read_decisions_of"),
     SealedEntry: ("read_journal", "read_journal_of"),
     SignedHead: ("read_signed_heads",),
@@ -147,6 +149,7 @@ ANSWERS: dict[str, tuple[list[str], list[str]]] = {
     **dict.fromkeys(("read_run", "read_runs"), (RECORD, RECORD)),
     **dict.fromkeys(("load_all_steps", "load_waiting_steps", "load_claimable"), STEPS),
     "load_requesters": (["tenant", "run_id", "created_by", "asked_before"], ["place", "created_by", "asked_before"]),
+    "find_slot_waiters": ([*names(SlotRow), "state"],) * 2,
     **dict.fromkeys(("read_watched_firings", "read_endings"), ([*names(Firing), "run_state"],) * 2),
     **dict.fromkeys(
         ("read_worker_journal", "read_worker_entries"), (["tenant", "worker_id", *names(SealedEntry, 2)],) * 2

@@ -110,6 +110,9 @@ class RunDetail(RunSummary):
     cost: dict[str, float]
     warnings: list[str]
     waiting_for: list[dict[str, Any]]
+    waits_for_slot: str | None = Field(
+        default=None, description="Why a queued run has no execution slot yet; null if it waits for none."
+    )
     continues: dict[str, Any] | None = Field(
         description="The run that it repeats or continues: `run`, `as` (`retry`, `rerun` or `fork`), `from`, `adopted`."
     )

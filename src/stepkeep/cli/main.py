@@ -60,6 +60,7 @@ from stepkeep.cli.commands import (
     show,
     simulate,
     sinks,
+    slots,
     start,
     state,
     status,
@@ -161,6 +162,7 @@ app.add_typer(keys.app, name="keys", rich_help_panel=SYSTEM)
 app.add_typer(tenants.app, name="tenants", rich_help_panel=SYSTEM)
 app.add_typer(hooks.app, name="hooks", rich_help_panel=SYSTEM)
 app.add_typer(network.app, name="network", rich_help_panel=SYSTEM)
+app.add_typer(slots.app, name="slots", rich_help_panel=SYSTEM)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=SYSTEM)
 app.add_typer(schemas.app, name="schemas", rich_help_panel=SYSTEM)
 app.add_typer(policy.app, name="policy", rich_help_panel=SYSTEM)

@@ -32,6 +32,7 @@ from stepkeep.client.groups import (
     ClientOutbox,
     ClientPauses,
     ClientSinks,
+    ClientSlots,
     ClientTenants,
     ClientTriggers,
     ClientUsers,
@@ -167,6 +168,11 @@ class AsyncClient:
     def interventions(self) -> ClientInterventions:
         """What people do to a run besides deciding."""
         return ClientInterventions(self.service)
+
+    @property
+    def slots(self) -> ClientSlots:
+        """Limits on running runs, of the tenant and of workflows."""
+        return ClientSlots(self.service)
 
     @property
     def pauses(self) -> ClientPauses:

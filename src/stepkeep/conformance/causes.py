@@ -21,15 +21,15 @@ from stepkeep.dialects.machine import MachineView
 
 SETTLING = (
     "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "step_decided", "completion_signalled",
-    "message_arrived", "child_ended", "cancel_requested", "unpause_requested",
+    "message_arrived", "child_ended", "slot_granted", "cancel_requested", "unpause_requested",
 )  # fmt: skip
 """Events that can end or open a step, or go on with a run, and so move whatever follows from that."""
 
 RUN_CAUSES = {
     "created": ("run_created",),
     "started": ("run_started",),
-    "progressed": ("run_started", "step_claimed", "step_decided"),
-    "resumed": (*SETTLING[1:-1], "step_claimed"),
+    "progressed": ("run_started", "slot_granted", "step_claimed", "step_decided"),
+    "resumed": (*(event for event in SETTLING[1:-1] if event != "slot_granted"), "step_claimed"),
     "paused": ("pause_requested",),
     "unpaused": ("unpause_requested",),
     "unpaused_queued": ("unpause_requested",),

@@ -258,6 +258,7 @@ class Document(msgspec.Struct, frozen=True):
     duties: tuple[DutyRule, ...] = ()
     policy: tuple[PolicyRow, ...] = ()
     budget: BudgetRow | None = None
+    slots: int | None = None
 
     def rules_about(self, step: str) -> dict[str, str]:
         """The effects of the rules of this definition that concern a step, by name."""

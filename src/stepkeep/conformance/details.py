@@ -35,6 +35,18 @@ def _verdicts(value: Any) -> bool:
     return isinstance(value, dict) and bool(value) and all(isinstance(verdict, dict) for verdict in value.values())
 
 
+def _free_slots(value: Any) -> bool:
+    """Limits under which a slot was free: fewer held one than may."""
+    return isinstance(value, list) and bool(value) and all(map(_is_free, value))
+
+
+def _is_free(limit: Any) -> bool:
+    if not isinstance(limit, dict) or limit.keys() != {"scope", "held", "most"}:
+        return False
+    held, most = limit["held"], limit["most"]
+    return text(limit["scope"]) and type(held) is int and type(most) is int and 0 <= held < most
+
+
 _VOUCHED: dict[str, Predicate] = {"vouched_by": text, "key": text}
 _NOTHING = Shape({}, {})
 SHAPES: Mapping[str, Shape] = {
@@ -43,10 +55,11 @@ SHAPES: Mapping[str, Shape] = {
         _VOUCHED
         | {
             "definition": digest, "input": digest, "start_at": moment, "asked_before": _texts,
-            "policy_revision": whole, "continues": is_continuation,
+            "policy_revision": whole, "continues": is_continuation, "awaits_slot": _true,
         },
     ),
     "run_started": Shape({}, _VOUCHED | {"start_at": moment}),
+    "slot_granted": Shape({}, {"scopes": _free_slots}),
     "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED | {"kept_at": moment, "refused_by": _texts}),
     "cancel_requested": Shape({"compensate": _flag}, _VOUCHED | {"reason": text}),
     "pause_requested": Shape({}, _VOUCHED | {"reason": text, "freeze": _true}),
@@ -89,7 +102,7 @@ ERROR_CLASSES = frozenset({"rate_limit", "5xx", "transport"})
 JUDGED = frozenset(
     {
         "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "step_decided",
-        "completion_signalled", "message_arrived", "child_ended",
+        "completion_signalled", "message_arrived", "child_ended", "slot_granted",
     }
 )  # fmt: skip
 """Events after which a step may open or be tried again: their detail may also have verdicts of policies."""

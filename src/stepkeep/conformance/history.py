@@ -7,6 +7,7 @@ step may change, and how a run may end. `steps.py` checks the lease, fence, atte
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 from stepkeep.conformance.contract import Contract, is_element_name
@@ -100,7 +101,7 @@ class RunHistory(History):
     def __init__(self, kind: str, machines: Machines, contract: Contract | None = None) -> None:
         super().__init__(kind, machines)
         self.partial = False
-        self.has_progressed = False
+        self.has_progressed = self.awaits_slot = False
         self.steps: dict[int, Step] = {}
         self.numbers: dict[str, int] = {}
         self.names: dict[int, str] = {}
@@ -122,6 +123,10 @@ class RunHistory(History):
         return self.numbers.get(step)
 
     def follow(self, line: Line, say: Say) -> None:
+        if line.event == "run_created" and line.detail is not None and '"awaits_slot"' in line.detail:
+            self.awaits_slot = json.loads(line.detail).get("awaits_slot") is True
+        elif line.event == "slot_granted":
+            self.awaits_slot = False
         if self.reenactment is not None:
             self.reenactment.hear(line, say)
         if line.about != "step":
@@ -267,5 +272,5 @@ class RunHistory(History):
         if state == "blocked" and self._in(MOVING, "main"):
             say(Code.ENDING, "the run stays blocked, but a step in it can move")
         causes = in_flight if state == "stopping" else self._in(*CAUSES[state]) if state in CAUSES else 1
-        if causes <= 0:
+        if causes <= 0 and not (state == "queued" and self.awaits_slot):
             say(Code.STUCK, f"the run stays {quoted(self.state)}, but nothing in it can move it on")

@@ -65,6 +65,7 @@ BEGINNINGS = {
     "run_started": ("started",),
     "pause_requested": ("paused",),
     "unpause_requested": ("unpaused", "unpaused_queued"),
+    "slot_granted": (*sorted(OPENINGS), "progressed"),
 }
 """The first hop of a cause, where its event determines it."""
 
@@ -130,6 +131,8 @@ class Reenactment:
         self.started_at: int | None = None
         self.start_at: object = None
         self.pinned: object = None
+        self.awaits_slot = self.is_granted = False
+        """Whether the run stays queued until it is granted an execution slot, and whether it was."""
         self.stopped_at: int | None = None
         self.stopped_in = 0
         self.stopped_by = self.cancelled_by = (0, "", "")
@@ -176,6 +179,23 @@ class Reenactment:
             self._check_violation(line, say)
         if line.event == "message_arrived":
             self.arrived[str(self.asked.get("name"))] += 1
+        if line.event == "slot_granted":
+            self._check_grant(line, say)
+
+    def _check_grant(self, line: Line, say: Say) -> None:
+        """A run gets a slot once, and only if it was created to wait for one."""
+        if not self.awaits_slot:
+            said = "it has one already" if self.is_granted else "its creation does not say that it waits for one"
+            say(Code.CAUSE, f"the run is granted a slot, but {said}")
+        elif self.started_at is None and not self._derives:
+            say(Code.CAUSE, "the run is granted a slot before it was started")
+        self.grant(line.at)
+
+    def grant(self, at: int | None) -> None:
+        """The run has its slot: its first steps open."""
+        if self.awaits_slot:
+            self.awaits_slot, self.is_granted = False, True
+            self._open_first(at)
 
     def _check_violation(self, line: Line, say: Say) -> None:
         no = self.contract.numbers.get(str(self.asked.get("step")))
@@ -195,6 +215,7 @@ class Reenactment:
             self.people.requesters = frozenset({line.actor, *(before if isinstance(before, list) else ())})
             self.start_at = self.asked.get("start_at")
             self.pinned = self.asked.get("policy_revision")
+            self.awaits_slot = self.asked.get("awaits_slot") is True
             if "continues" in self.asked or not self.planned:
                 self.adoption = Adoption(self.asked.get("continues"))
 
@@ -209,6 +230,8 @@ class Reenactment:
             self.asked = self.verdicts = {}
         elif line.event == "step_reported" and self._cause[3] not in (-1, line.no):
             self.asked = {}
+        if line.event == "slot_granted" and self._cause[:3] != known:
+            self._check_grant(line, say)
         self._cause = (*known, line.no)
 
     def _check_refusals(self, say: Say) -> None:
@@ -233,11 +256,21 @@ class Reenactment:
         if self.asked.get("vouched_by", "") == line.actor:
             said = wrong_field("detail.vouched_by", line.actor, "another name", "a program vouches for others")
             say(Code.CAUSE, said)
+        if line.event == "run_created":
+            self._check_limit(line, say)
         if line.event == "message_arrived":
             self._check_refusals(say)
             place = line.seq, line.by
             if self.message_ids.setdefault(str(self.asked.get("id")), place) != place:
                 say(Code.CAUSE, f"message {quoted(self.asked.get('id'))} arrives again; a message is recorded once")
+
+    def _check_limit(self, line: Line, say: Say) -> None:
+        """A run of a workflow with slots waits for one. A child may run under the slot of its parent; a run that
+        continues another may have nothing left to run."""
+        exempt = line.actor.startswith("parent:") or "continues" in self.asked
+        if self.contract.document.slots is not None and not self.awaits_slot and not exempt:
+            said = wrong_field("detail.awaits_slot", None, True, "the definition limits the running runs")
+            say(Code.POLICY, f"the run: {said}")
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def step_hop(self, step: Step, line: Line, run_state: str, say: Say) -> None:
@@ -344,8 +377,9 @@ class Reenactment:
             tell(Code.DEPENDENCY, f"it is {quoted(line.trigger)} before the steps it depends on allow that")
             return
         wanted = self.to_open.pop(place.no)
-        if wanted is None and place.phase == "main" and line.event != "run_started":
-            tell(Code.CAUSE, wrong_field("event", line.event, "run_started", "it depends on no step"))
+        expected = "slot_granted" if self.is_granted else "run_started"
+        if wanted is None and place.phase == "main" and line.event != expected:
+            tell(Code.CAUSE, wrong_field("event", line.event, expected, "it depends on no step"))
         self._check_opener(line, wanted, tell)
 
     def _skip(self, place: Place, line: Line, tell: Say) -> None:
@@ -614,8 +648,13 @@ class Reenactment:
             say(Code.TIMER, f"the run starts at {line.at}, before its moment {due}")
 
     def begin(self, at: int | None) -> None:
-        """The run starts: its first steps open. The time is unknown where a dialect hides the start."""
+        """The run starts: its first steps open, unless it waits for a slot. The time is unknown where a dialect hides
+        the start."""
         self.started_at = at
+        if not self.awaits_slot:
+            self._open_first(at)
+
+    def _open_first(self, at: int | None) -> None:
         adopted = sorted(
             (step for step in self.steps.values() if step.ended_as in ADOPTING), key=lambda one: one.settled
         )

@@ -370,11 +370,15 @@ class Retelling:
             return None
         return self.run.ground if state in ("stopping", "compensating") else ""
 
-    def _derive_start(self, line: Line) -> None:
+    def _derive_start(self, line: Line, *, begins: bool = True) -> None:
+        """The run was started before this line. If something in it `begins`, it also has the slot that it waited
+        for."""
         if self.state == "idle":
             self.state = "running"
             if self.run.started_at is None:
                 self.run.begin(self._created_at)
+        if begins:
+            self.run.grant(None)
 
     def _derive_before(self, step: Step, place: Place, hop: Line, say: Say) -> None:
         if hop.trigger in CREATING and place.phase == "main":
@@ -390,7 +394,7 @@ class Retelling:
             return
         if self.run.adoption.is_used:
             # A run that continues another one starts in the entry that creates it, also where the dialect hides that.
-            self._derive_start(hop)
+            self._derive_start(hop, begins=False)
         asks = self.run.asked.get("compensate") is True and self.state != "idle"
         if hop.event == "cancel_requested" and not asks:
             return

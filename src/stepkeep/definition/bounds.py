@@ -17,6 +17,8 @@ MAX_LEVELS = 10
 MAX_FACTS = 50
 MAX_TEXT = 10_000
 MAX_PRIORITY = 1_000_000
+MAX_SLOTS = 1_000_000
+"""How many runs of a workflow, or of a tenant, a limit lets run at most."""
 MAX_ORDER = 1_000_000_000
 MAX_VERSION = 1_000_000_000
 

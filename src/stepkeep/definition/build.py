@@ -106,6 +106,7 @@ def build(written: WorkflowBlock, handlers: Registry | None = None) -> kernel.De
         budget=msgspec.UNSET if written.budget is None else budget_of(written.budget),
         triggers=triggers_of(written.triggers) or msgspec.UNSET,
         hooks=hooks_of(written) or msgspec.UNSET,
+        slots=msgspec.UNSET if written.slots is None else written.slots,
         input_schema=msgspec.UNSET if written.input_schema is None else written.input_schema,
         check_capabilities=asked or msgspec.UNSET,
         about=about_archive(written.archive),

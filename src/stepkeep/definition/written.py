@@ -502,6 +502,7 @@ class WorkflowBlock(Block):
     lease: Annotated[int | None, within(bounds.LEASE)] = None
     grace: Annotated[int | None, within(bounds.GRACE)] = None
     priority: int = Field(default=0, ge=-bounds.MAX_PRIORITY, le=bounds.MAX_PRIORITY)
+    slots: int | None = Field(default=None, ge=1, le=bounds.MAX_SLOTS)
     labels: dict[Word, Text] = {}
     duties: list[DutyBlock] = []
     policy: list[PolicyRuleBlock] = Field(default=[], max_length=bounds.MAX_POLICY_RULES)

@@ -14,6 +14,7 @@ from stepkeep.kernel.adoption import Continuation, GoingOn, adopt_all
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.draft import Draft, vouched
+from stepkeep.kernel.execution_slots import waiting_numbers
 from stepkeep.kernel.invariants import check_decision
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.plan import Plan
@@ -52,12 +53,13 @@ def create_run(
     authorities: Mapping[Caller, Authority] | None = None,
     asked_before: bytes | None = None,
     continuation: Continuation | None = None,
+    awaits_slot: bool = False,
 ) -> Decision:
     """The decision that creates a run. Every run is created idle; "start now" is a second hop of the same entry.
 
     With `start_at`, a later moment, the run stays idle until its timer starts it. With `continuation` it takes the
-    finished steps of an earlier run. Raises Missing if a policy reads the
-    standing of the actor, and `authorities` does not have it.
+    finished steps of an earlier run. With `awaits_slot` it stays queued until it is granted an execution slot. Raises
+    Missing if a policy reads the standing of the actor, and `authorities` does not have it.
     """
     blank = Run(
         tenant=tenant,
@@ -89,6 +91,9 @@ def create_run(
         origin |= {"policy_revision": pin}
     if continuation is not None:
         origin |= {"continues": continuation.told(plan)}
+    waiting = waiting_numbers(plan, () if continuation is None else continuation.notes) if awaits_slot else frozenset()
+    if waiting:
+        origin |= {"awaits_slot": True}
     draft.caused_by("run_created", actor, vouched(origin, vouched_by, key))
     draft.move_run(RunTrigger.CREATED)
     if continuation is not None:
@@ -103,7 +108,7 @@ def create_run(
                 no=planned.no,
                 queue=planned.queue,
                 priority=priority,
-                unmet=planned.unmet,
+                unmet=planned.unmet + (planned.no in waiting),
             )
         )
     if is_later:

@@ -31,6 +31,7 @@ from stepkeep.kernel.events import (
     PauseRequested,
     Request,
     RunStarted,
+    SlotGranted,
     StepClaimed,
     StepReported,
     TimeCame,
@@ -39,6 +40,7 @@ from stepkeep.kernel.events import (
     caller_of,
 )
 from stepkeep.kernel.execution import claim, report
+from stepkeep.kernel.execution_slots import grant_slot
 from stepkeep.kernel.invariants import check_decision
 from stepkeep.kernel.notes import annotate, note_violation
 from stepkeep.kernel.pausing import pause, unpause
@@ -242,6 +244,7 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     PauseRequested: pause,
     UnpauseRequested: unpause,
     Annotated: annotate,
+    SlotGranted: grant_slot,
 }
 
 MEETS_DEADLINE = frozenset(
@@ -259,6 +262,7 @@ MEETS_DEADLINE = frozenset(
         PauseRequested,
         UnpauseRequested,
         ChildEnded,
+        SlotGranted,
     }
 )
 """Events that go on with a run, or hold it back. If its timeout has passed, the run times out first, and they meet a

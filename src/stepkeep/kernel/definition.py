@@ -547,6 +547,8 @@ class Definition(_Value, frozen=True, kw_only=True):
     triggers: tuple[TriggerSpec, ...] | msgspec.UnsetType = msgspec.UNSET
     """What starts runs of this workflow by itself, once this version is published."""
     hooks: tuple[Hook, ...] | msgspec.UnsetType = msgspec.UNSET
+    slots: int | msgspec.UnsetType = msgspec.UNSET
+    """How many runs of this workflow hold an execution slot at most; the others wait, queued."""
 
     @property
     def declared_triggers(self) -> tuple[TriggerSpec, ...]:

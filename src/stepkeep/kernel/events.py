@@ -147,6 +147,20 @@ class MessageArrived(Request, frozen=True, kw_only=True, gc=False):
     kept_at: int | None = None
 
 
+class ScopeUse(msgspec.Struct, frozen=True, gc=False):
+    """A limit on running runs as it stood before a slot was granted: how many held one, and how many may."""
+
+    scope: str
+    held: int
+    most: int
+
+
+class SlotGranted(Event, frozen=True, kw_only=True, gc=False):
+    """A queued run gets an execution slot. `scopes` are the limits that count for it."""
+
+    scopes: tuple[ScopeUse, ...] = ()
+
+
 class ChildEnded(Event, frozen=True, kw_only=True, gc=False):
     """The child run of a step has ended, or was not started (`state` is None). `activation` says which child it is.
 

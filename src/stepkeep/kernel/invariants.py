@@ -15,8 +15,8 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState
 
-MOVES_BY_ITSELF = frozenset({RunState.QUEUED, RunState.RUNNING, RunState.VALIDATING, RunState.COMPENSATING})
-"""States that a run keeps only while at least one of its steps is runnable."""
+MOVES_BY_ITSELF = frozenset({RunState.RUNNING, RunState.VALIDATING, RunState.COMPENSATING})
+"""States that a run keeps only while at least one of its steps is runnable. A queued one may wait for a slot."""
 
 
 def check_decision(plan: Plan, decision: Decision) -> None:
@@ -26,10 +26,20 @@ def check_decision(plan: Plan, decision: Decision) -> None:
         check_step(step)
     for step in decision.added:
         check_step(step)
+    if decision.run.state is RunState.QUEUED and not decision.run.moving:
+        _check_waiting(plan, decision)
     if decision.run.state is RunState.PAUSED:
         for step in (*decision.changed, *decision.added):
             if step.ready_at is not None and step.ready_at != HELD_BACK:
                 raise InvariantBroken(f"step {step.no} of run {step.run_id} may be claimed, and its run is paused")
+
+
+def _check_waiting(plan: Plan, decision: Decision) -> None:
+    """Nothing of a queued run moves: its first steps must wait for an execution slot."""
+    rows = (*decision.changed, *decision.added)
+    waits = any(step.state is StepState.PENDING and step.unmet > plan.at(step.no).unmet for step in rows)
+    if (decision.added or any(step.no in plan.roots for step in rows)) and not waits:
+        raise InvariantBroken(f"run {decision.run.id} (queued) has nothing in it that can move, and waits for no slot")
 
 
 def check_step(step: Step) -> None:

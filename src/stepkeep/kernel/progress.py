@@ -31,11 +31,25 @@ from stepkeep.kernel.waits import accepts, take
 
 
 def begin(draft: Draft) -> None:
-    """Start the run: its timeout begins, and its roots open."""
+    """Start the run: its timeout begins, and its roots open unless they wait for an execution slot."""
     timeout = draft.plan.definition.timeout
     draft.started_at = draft.now
     draft.due_at = None if timeout is None else draft.now + timeout
     draft.move_run(RunTrigger.STARTED)
+    if not slot_waiters(draft):
+        open_first_steps(draft)
+
+
+def slot_waiters(draft: Draft) -> list[Step]:
+    """The steps that wait for the execution slot of their run: each counts it as one more unmet dependency."""
+    first = [step for step in map(draft.step, draft.plan.roots) if step.state is StepState.PENDING]
+    if not first:
+        first = [step for step in draft.every_step() if step.state is StepState.PENDING][:1]
+    return [step for step in first if step.unmet > draft.planned(step).unmet]
+
+
+def open_first_steps(draft: Draft) -> None:
+    """Open the roots, and what follows the steps that the run adopted."""
     for no in draft.plan.roots:
         step = draft.step(no)
         if step.state is StepState.PENDING:

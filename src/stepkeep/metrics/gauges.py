@@ -106,6 +106,7 @@ class StoreGauges:
         return {
             "stepkeep_runs": {(tenant, str(state)): float(count) for state, count in tally.live.items()},
             "stepkeep_late_timers": {(tenant,): float(tally.late)},
+            "stepkeep_runs_waiting_for_slot": {(tenant,): float(await store.slots.count_waiting(tenant, LIMIT))},
         }
 
     async def _queues(self, tenant: str) -> Rows:

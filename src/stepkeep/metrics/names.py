@@ -62,6 +62,7 @@ def _rows() -> tuple[Metric, ...]:
         ("stepkeep_runs", g, "Live runs by state, counted up to a bound.", ("tenant", "state")),
         ("stepkeep_queue_depth", g, "Ready steps of a queue, counted up to a bound.", ("tenant", "queue")),
         ("stepkeep_queue_oldest_seconds", g, "Age of the oldest ready step of a queue.", ("tenant", "queue")),
+        ("stepkeep_runs_waiting_for_slot", g, "Queued runs that wait for a slot, up to a bound.", ("tenant",)),
         ("stepkeep_late_timers", g, "Timers that are overdue.", ("tenant",)),
         ("stepkeep_stuck_runs", g, "Live runs that nothing can move: a defect.", ()),
         ("stepkeep_workers", g, "Workers that are not shut down; silent ones apart.", ("tenant", "state")),

@@ -95,6 +95,8 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     "mailbox.drop": O,
     **dict.fromkeys(("publish", "publish_schema", "sign_heads", "cancel", "quarantine", "release", "prune"), O),
     **dict.fromkeys(("pause", "resume"), O),
+    "slots.list": R,
+    **dict.fromkeys(("slots.set", "slots.clear"), O),
     "pauses.list": R,
     **dict.fromkeys(("pauses.pause_queue", "pauses.resume_queue", "pauses.pause_tenant", "pauses.resume_tenant"), O),
     **dict.fromkeys(("list_policies", "show_policy", "replay_policy"), R),

@@ -33,6 +33,7 @@ class Why(StrEnum):
     DATABASE = "database"
     NOT_STARTED = "not_started"
     PAUSED = "paused"
+    SLOT = "slot"
     APPROVAL = "approval"
     DECISION = "decision"
     COMPLETION = "completion"

@@ -137,6 +137,7 @@ class ChildSweep:
                 correlation_id=details.correlation_id,
                 priority=record.run.priority,
                 asked_before=msgspec.json.encode(sorted(set(asked))),
+                takes_slot=child.mode is ChildMode.DETACHED,
             )
         )
 

@@ -26,6 +26,7 @@ from stepkeep.operations.pausing import read_pause
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.progress import progress_words, read_progress
 from stepkeep.operations.services import Known, Service, Wanted, known_workers, read_service
+from stepkeep.operations.slots import read_wait
 from stepkeep.operations.staffing import explain_queue, explain_worker, judge
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import inert_line
@@ -129,6 +130,7 @@ async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Sce
         pauses=staff.pauses,
         pause=await read_pause(transactor, found.run),
         course=await course(transactor, found),
+        slot=await read_wait(store, found.run),
         asked={} if case is None else {step.no: await asked_of(store, case, step) for step in waits},
     )
 

@@ -26,6 +26,7 @@ from stepkeep.operations.pausing import Pause
 from stepkeep.operations.services import Known, Service, Wanted
 from stepkeep.operations.staffing import judge, queue_paused, start_command
 from stepkeep.operations.views import case_taken, element_counts, is_sleep, waits_until
+from stepkeep.store.slot_rows import SlotRow
 
 LATE = 5 * SECOND
 """A timer that is overdue by so much was not swept: a live worker sweeps every second."""
@@ -48,6 +49,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     pause: Pause | None = None
     pauses: Pauses = NONE
     course: Mapping[str, Any] | None = None
+    slot: tuple[SlotRow, str] | None = None
+    """The execution slot that the run waits for, and why it has none, in words."""
 
 
 def explain_run(scene: Scene) -> Explanation:
@@ -79,6 +82,8 @@ def _of_run(scene: Scene) -> Iterable[Cause]:
     if run.state is RunState.IDLE:
         said = f"{subject} has not been started."
         return [Cause(code=Why.NOT_STARTED, subject=subject, sentence=said, command=("start", "--run", run.id))]
+    if run.state is RunState.QUEUED and scene.slot is not None:
+        return [_awaits_slot(subject, *scene.slot)]
     if is_stuck(run, scene.steps):
         return [_stuck(scene)]
     found = [cause for step in scene.steps if (cause := _of_step(scene, step)) is not None]
@@ -89,6 +94,11 @@ def _of_run(scene: Scene) -> Iterable[Cause]:
         said = f"{subject} stops ({run.cause}); steps that still run have until then: {left}."
         found.append(Cause(code=Why.STOPPING, subject=subject, sentence=said, until=run.due_at))
     return sorted(found, key=lambda cause: ATTENTION[cause.code])
+
+
+def _awaits_slot(subject: str, row: SlotRow, why: str) -> Cause:
+    said = f"{subject} waits for {why}."
+    return Cause(code=Why.SLOT, subject=subject, sentence=said, since=row.asked_at, command=("slots", "list"))
 
 
 def _paused(scene: Scene) -> Cause:

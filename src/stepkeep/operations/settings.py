@@ -29,6 +29,7 @@ class SettingKind(StrEnum):
     QUOTA = "quota"
     PAUSE = "pause"
     WITHDRAWN = "withdrawn"
+    SLOTS = "slots"
 
 
 async def read_setting(store: Store, tenant: str, kind: SettingKind, name: str) -> Any:

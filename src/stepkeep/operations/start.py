@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,16 +17,25 @@ from uuid_utils import uuid7
 
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_input, is_declared
-from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused, QuotaExceeded, StoreUnavailable
+from stepkeep.errors import (
+    Conflict,
+    ConnectionLost,
+    InvalidInput,
+    KeyReused,
+    QuotaExceeded,
+    StepkeepError,
+    StoreUnavailable,
+)
 from stepkeep.kernel.adoption import Continuation, GoingOn
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Reply
 from stepkeep.kernel.draft import Missing
 from stepkeep.kernel.events import MessageArrived, RunStarted, StepClaimed
+from stepkeep.kernel.execution_slots import waiting_numbers
 from stepkeep.kernel.payloads import PREFIX
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
-from stepkeep.kernel.rows import Details
+from stepkeep.kernel.rows import Details, Run
 from stepkeep.kernel.start_template import StartTemplate, start_template
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
@@ -39,12 +49,16 @@ from stepkeep.operations.payloads import INLINE_INPUT_BYTES
 from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.quotas import QuotaKeeper
 from stepkeep.operations.run_webhooks import check_webhook, run_webhook
+from stepkeep.operations.slots import KnownLimits, grant_slots
 from stepkeep.operations.trace_context import LABEL, current, root_of
 from stepkeep.operations.transact import Claim, Transactor, Unlocked, claims_of
 from stepkeep.operations.withdrawn import Withdrawals
 from stepkeep.store.change import Basis, IdempotencyKey, Loaded, More, NewRun, Payload, Want, Write
 from stepkeep.store.mailbox import NO_RUN, BusinessKey, KeyWant, MailboxMessage
 from stepkeep.store.protocol import Transaction
+from stepkeep.store.slot_rows import SlotRow
+
+log = logging.getLogger(__name__)
 
 OPERATION = "start"
 
@@ -93,6 +107,12 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     continuation: Continuation | None = None
     """The finished steps that it takes from the run `rerun_of`."""
+
+    takes_slot: bool = True
+    """False for a child that its parent waits for: it runs under the slot of the parent."""
+
+    awaits_slot: bool = False
+    """Whether a limit on running runs concerns it."""
 
     adopted_payloads: tuple[Payload, ...] = ()
     """The outputs of adopted steps that are kept outside their rows, as its own."""
@@ -152,6 +172,7 @@ class Starter:
         self._live = self.live = transactor.plans.live
         self.quotas = QuotaKeeper(transactor.store)
         self.withdrawals = Withdrawals(transactor)
+        self.limits = KnownLimits(transactor)
         self._templates: dict[tuple[int, bool], tuple[Plan, StartTemplate | None]] = {}
 
     async def start(self, request: StartRequest) -> Started:
@@ -164,6 +185,12 @@ class Starter:
             if earlier is None:
                 raise
             return earlier
+        started = await self._put(request)
+        if request.awaits_slot:
+            await self.grant(request)
+        return started
+
+    async def _put(self, request: StartRequest) -> Started:
         if request.key is None:
             return await self._lane.put(request)
         try:
@@ -176,6 +203,13 @@ class Starter:
             if earlier is None:
                 raise
             return earlier
+
+    async def grant(self, request: StartRequest) -> None:
+        """Grant a slot to a run that was just created, if one is free. A worker does it otherwise."""
+        try:
+            await grant_slots(self._transactor, request.tenant, [request.plan.definition.name])
+        except StepkeepError as problem:
+            log.info("the slot of run %s is left to a worker: %s", request.run_id, problem)
 
     async def _made_before(self, request: StartRequest) -> Started | None:
         """The run that the idempotency key of a request has created: asking again needs no place."""
@@ -226,7 +260,10 @@ class Starter:
             raise answer or InvalidInput("the run was not decided on")
         assert batch.claims is not None
         self._transactor.remember(batch.claims.batch)
-        return StartedHere(answer, batch.claims.made, has_more=not answer.created or batch.claims.has_more)
+        if request.awaits_slot:
+            await self.grant(request)
+        has_more = not answer.created or batch.claims.has_more or request.awaits_slot
+        return StartedHere(answer, batch.claims.made, has_more=has_more)
 
     async def reduced(self, request: StartRequest) -> StartRequest:
         """The request as it is decided on: checked, and with a reference instead of a large input."""
@@ -234,10 +271,15 @@ class Starter:
         payloads.check_size("the input", request.input)
         request = accept(request)
         definition = request.plan.definition
-        if request.continuation is None or request.continuation.how is not GoingOn.ROLLBACK:
+        undoes = request.continuation is not None and request.continuation.how is GoingOn.ROLLBACK
+        if not undoes:
             # What a withdrawn version did can still be undone.
             await self.withdrawals.refuse(request.tenant, definition.name, definition.version)
         request = self._traced(request)
+        if request.takes_slot and not undoes:
+            is_limited = definition.slots is not msgspec.UNSET
+            awaits = is_limited or await self.limits.concern(request.tenant, definition.name)
+            request = msgspec.structs.replace(request, awaits_slot=awaits) if awaits else request
         if payloads.seal.is_on:
             # Equal inputs are sealed differently, and must be recognised as equal.
             known = request.fingerprint if request.idempotency_key is not None else ""
@@ -501,7 +543,7 @@ class Starting:
                 {"run_id": holder},
             )
         self._continuations.check(request)
-        is_alike = not (request.is_delayed or request.continuation is not None)
+        is_alike = not (request.is_delayed or request.continuation is not None or request.awaits_slot)
         is_alike = is_alike and not self._live.concerns_start(request.tenant, request.plan)
         made_alike = self._template(request.plan, request.start_now) if is_alike else None
         created = _create(request, self._loaded, key, made_alike, self._live)
@@ -593,7 +635,25 @@ def _create(
             *hook_cursors(definition, decision.run, loaded.now),
         ),
         adoptions=adoption_rows(request.continuation, request.tenant, request.run_id),
+        slot=_slot(request, decision.run, loaded.now),
         idempotency=key,
+    )
+
+
+def _slot(request: StartRequest, run: Run, now: int) -> SlotRow | None:
+    """The row of a run that waits for an execution slot. One that adopted all its steps needs none."""
+    plan, adopted = request.plan, () if request.continuation is None else request.continuation.notes
+    if not request.awaits_slot or not waiting_numbers(plan, adopted):
+        return None
+    most = plan.definition.slots
+    starts_at = request.start_at if request.start_delay is None else now + request.start_delay
+    return SlotRow(
+        tenant=run.tenant,
+        run_id=run.id,
+        workflow=plan.definition.name,
+        most=None if most is msgspec.UNSET else most,
+        priority=run.priority,
+        asked_at=max(now, starts_at or now),
     )
 
 
@@ -652,6 +712,7 @@ def _decide(
         authorities=loaded.authorities,
         asked_before=request.asked_before,
         continuation=request.continuation,
+        awaits_slot=request.awaits_slot,
     )
 
 

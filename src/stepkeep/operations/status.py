@@ -54,6 +54,7 @@ async def read_status(
         "queues": queues,
         "workers": [worker_view(known, staff.now) for known in staff.workers],
         "paused": pauses_view(staff.pauses),
+        "waiting_for_slots": await store.slots.count_waiting(tenant, limit),
         "late_timers": {"count": tally.late, "since": instant(tally.late_since)},
         "stuck_runs": stuck,
     }

@@ -154,6 +154,10 @@ class Transactor:
         self.spans: Spans | None = None
         self.succeeded: Succeeded = lambda key, plan, outputs: None
         self.on_children: list[Callable[[], None]] = []
+        self.on_slots: list[Callable[[], None]] = []
+        """Called when a committed run waits for an execution slot, or one ended while `runs_wait`."""
+        self.runs_wait = False
+        """Whether runs waited for a slot when this process looked last."""
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
     async def submit(self, event: Event) -> Accepted:
@@ -322,8 +326,17 @@ class Transactor:
         if write.has_children:
             for listener in self.on_children:
                 listener()
+        if self.on_slots and _concerns_slots(write, ends=self.runs_wait):
+            for listener in self.on_slots:
+                listener()
         if self.spans is not None:
             self.spans.committed(write, loaded)
+
+
+def _concerns_slots(write: Write, *, ends: bool) -> bool:
+    """Whether a run waits for a slot now, or (`ends`) one has ended and may have held one."""
+    waits = any(new.slot is not None for new in write.new_runs)
+    return waits or (ends and any(change.run.ended_at is not None for change in write.runs))
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from stepkeep.operations.plans import plan_for
 from stepkeep.operations.progress import read_progress
 from stepkeep.operations.quarantine import view as quarantine_view
 from stepkeep.operations.skips import Skip, cascades, read_skips
+from stepkeep.operations.slots import read_wait
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import inert_line
 from stepkeep.store.reading import damage_of
@@ -52,6 +53,8 @@ async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> d
     whole = await read_snapshot(transactor, run_id, tenant=tenant)
     view = await view_of(transactor, whole, await plan_for(transactor, whole.record.run))
     view["run"] |= await course(transactor, whole.record, whole.entries)
+    waits = await read_wait(transactor.store, whole.record.run)
+    view["run"]["waits_for_slot"] = None if waits is None else waits[1]
     return view
 
 

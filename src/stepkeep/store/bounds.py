@@ -111,6 +111,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
         "closed_at": TIME,
     },
     "adoptions": {"no": STEP_NO, "owned": Bounds(0, 1, 1)},
+    "slots": {"most": QUOTA, "priority": PRIORITY, "asked_at": TIME, "granted_at": TIME},
     "decisions": {"no": STEP_NO, "activation": SEQ, "level": COUNT, "at": TIME},
     "workers": {
         "no": ID,
@@ -247,6 +248,8 @@ def _check_rest(what: Write) -> None:
         _check_row("decisions", vote)
     for adoption in (one for new in what.new_runs for one in new.adoptions):
         _check_row("adoptions", adoption)
+    for slot in (new.slot for new in what.new_runs if new.slot is not None):
+        _check_row("slots", slot)
     for change in what.triggers:
         _check_row("triggers", change.row)
     for firing in what.firings:

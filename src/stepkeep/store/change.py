@@ -33,6 +33,7 @@ from stepkeep.kernel.states import RunState
 from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
+from stepkeep.store.slot_rows import Held, SlotGrant, SlotRow
 from stepkeep.store.triggers import Backfill, Firing, TriggerChange, TriggerKey, TriggerRow
 
 NOT_REQUESTED = "the child was called back, or has started already; nothing was written"
@@ -172,6 +173,8 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
     spend: tuple[SpendWindow, ...] = ()
     adoptions: tuple[RunKey, ...] = ()
     """Runs from which steps were adopted: by which runs, and which of them owns the undo."""
+    slots: tuple[str, ...] = ()
+    """Tenants whose execution slots are to be locked and counted, after all runs and business keys."""
 
 
 class Loaded(msgspec.Struct, kw_only=True):
@@ -185,9 +188,9 @@ class Loaded(msgspec.Struct, kw_only=True):
     asked for by `Want.messages` that are in the inbox already (consumed or not). `proposed` is in claim order; its runs
     and steps are locked and loaded. `authorities` has what the callers of `Want.people` bring. `mailboxes` has what was
     found under the locks of `More.keys`, after which `now` is read again. `adoptions` has what was adopted from the
-    runs of `More.adoptions`. `barred` has existing runs that must not be
-    changed, with the reason: Unreadable or Quarantined. `passed_over` counts claimable steps that are not proposed
-    because their run is barred.
+    runs of `More.adoptions`, `slots` how many slots are held in the tenants of `More.slots`. `barred` has existing runs
+    that must not be changed, with the reason: Unreadable or Quarantined. `passed_over` counts claimable steps that are
+    not proposed because their run is barred.
     """
 
     now: int
@@ -213,6 +216,7 @@ class Loaded(msgspec.Struct, kw_only=True):
     authorities: dict[Caller, Authority] = {}
     triggers: dict[TriggerKey, TriggerRow] = {}
     adoptions: dict[RunKey, tuple[AdoptionRow, ...]] = {}
+    slots: dict[str, Held] = {}
     barred: dict[RunKey, Unreadable | Quarantined] = {}
     passed_over: int = 0
 
@@ -236,7 +240,7 @@ class Basis(StrEnum):
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     """A new run with all its steps. `entries` begin its journal: its creation, and the claim of its first steps if the
     same transaction made one. `deliveries` are cursors for a destination of its own. `adoptions` are the steps that it
-    takes from earlier runs."""
+    takes from earlier runs. `slot` is for a run that waits for an execution slot."""
 
     run: Run
     details: Details
@@ -249,6 +253,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     adoptions: tuple[AdoptionRow, ...] = ()
     children: tuple[Child, ...] = ()
     recalls: tuple[Recall, ...] = ()
+    slot: SlotRow | None = None
     idempotency: IdempotencyKey | None = None
 
 
@@ -305,6 +310,8 @@ class Write(msgspec.Struct, kw_only=True):
     triggers: list[TriggerChange] = []
     firings: list[Firing] = []
     backfills: list[Backfill] = []
+    granted: list[SlotGrant] = []
+    """Slots of runs that wait for one; one that does not is a conflict."""
     only_hot: bool = False
 
     @property
@@ -315,7 +322,9 @@ class Write(msgspec.Struct, kw_only=True):
     @property
     def _has_rare_rows(self) -> bool:
         rare = (self.new_steps, self.messages, self.consumed, self.outbox, self.released_keys, self.mailbox)
-        return any(rare) or bool(self.payloads) or self._has_gates or self.has_triggers or self.has_children
+        if self.payloads or self.granted:
+            return True
+        return any(rare) or self._has_gates or self.has_triggers or self.has_children
 
     @property
     def has_children(self) -> bool:
@@ -347,6 +356,7 @@ class Write(msgspec.Struct, kw_only=True):
             or new.gates
             or new.deliveries
             or new.adoptions
+            or new.slot
             or new.idempotency
             or new.run.business_key
             for new in self.new_runs

@@ -36,6 +36,7 @@ from stepkeep.store.principals import (
 )
 from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
 from stepkeep.store.records import RunRecord, RunStatus, SignedHead
+from stepkeep.store.slot_rows import SlotRow
 from stepkeep.store.triggers import Backfill, Firing, TriggerRow
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -52,6 +53,7 @@ DELETE_ORDER = (
     "delete_gates",
     "delete_adoptions",
     "delete_children",
+    "delete_slots",
     "delete_decisions",
     "delete_signed_heads",
     "delete_run_details",
@@ -72,6 +74,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "decisions": Vote,
     "adoptions": AdoptionRow,
     "children": Child,
+    "slots": SlotRow,
     "signed_heads": SignedHead,
     "workers": Worker,
     "definitions": StoredDefinition,
@@ -190,6 +193,7 @@ gate_from = reader(Gate)
 vote_from = reader(Vote)
 adoption_from = reader(AdoptionRow)
 child_from = reader(Child)
+slot_from = reader(SlotRow)
 signed_head_from = reader(SignedHead)
 idempotency_from = reader(IdempotencyKey)
 unchecked_definition = reader(StoredDefinition)

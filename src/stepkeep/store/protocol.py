@@ -66,6 +66,7 @@ from stepkeep.store.records import (
     WorkerChange,
     WorkerReport,
 )
+from stepkeep.store.slots import SlotStore
 from stepkeep.store.triggers import TriggerStore
 
 
@@ -182,6 +183,8 @@ class Store(Protocol):
     def deliveries(self) -> DeliveryStore: ...
     @property
     def children(self) -> ChildStore: ...
+    @property
+    def slots(self) -> SlotStore: ...
     @property
     def jobs(self) -> JobStore: ...
 

@@ -34,6 +34,7 @@ from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.pauses import NONE as NONE_PAUSED
 from stepkeep.operations.pauses import read_pauses
 from stepkeep.operations.services import Service
+from stepkeep.operations.slots import SlotSweep
 from stepkeep.operations.start import StartedHere
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.operations.triggers.events import consume
@@ -180,6 +181,7 @@ class Worker:
         self._triggers = TriggerSweep(transactor)
         self._jobs = JobSweep(transactor)
         self._children = ChildSweep(transactor) if transactor.has_database else None
+        self._slot_sweep = SlotSweep(transactor) if transactor.has_database else None
         self._pollers = {
             kind: QueuePoller(self._settings, self._runtime, lambda: transactor.store.notifier.is_connected)
             for kind in Kind
@@ -362,6 +364,8 @@ class Worker:
                     work["maintain"] = self._maintain
                 if self._children is not None and self._settings.children_seconds > 0:
                     work["look after children"] = partial(self._look_after_children, self._children)
+                if self._slot_sweep is not None and self._settings.slots_seconds > 0:
+                    work["grant slots"] = partial(self._grant_slots, self._slot_sweep)
                 if self._settings.jobs_seconds > 0 and self._transactor.has_database:
                     work["carry out jobs"] = self._carry_out_jobs
                 work |= {"publish": self._publish, "tell progress": self._tell_progress}
@@ -379,6 +383,8 @@ class Worker:
                 unsubscribe()
                 if self._children is not None:
                     self._children.close()
+                if self._slot_sweep is not None:
+                    self._slot_sweep.close()
                 self._calls.close()
                 ending.cancel()
                 for chore in chores:
@@ -707,6 +713,13 @@ class Worker:
         if found:
             self.wake(new_queues=True)
             self._note_change()
+
+    async def _grant_slots(self, slots: SlotSweep) -> None:
+        """Grant execution slots to queued runs; at once if this process ended a run or created one that waits."""
+        await self._runtime.wait(self._engaged, None)
+        await self._runtime.wait(slots.changed, self._runtime.spread(self._settings.slots_seconds))
+        if await slots.sweep():
+            self.wake()
 
     async def _carry_out_jobs(self) -> None:
         """Go on with jobs on many runs. A task of its own: no sweep waits for them."""

@@ -27,6 +27,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
       their leases.
     - `children_seconds`: the longest pause between two looks for child runs to start, to cancel or to tell about; 0
       leaves them to other workers.
+    - `slots_seconds`: the longest pause between two looks for runs that wait for an execution slot; 0 leaves them to
+      other workers.
     - `maintain_seconds`: pause between two maintenance calls of the store; `first_maintain_seconds`: before the first.
     - `first_publish_seconds`: pause before a worker first publishes what it serves; later it publishes with each
       heartbeat.
@@ -48,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_seconds: float = 10.0
     sweep_seconds: float = 0.75
     children_seconds: float = 0.75
+    slots_seconds: float = 0.75
     busy_poll_seconds: float = 0.002
     idle_poll_seconds: float = 0.5
     rare_poll_seconds: float = 5.0

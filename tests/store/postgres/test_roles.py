@@ -47,6 +47,7 @@ TABLES = {
     ),
     *("triggers", "firings", "backfills", "settings", "mailbox", "signed_heads", "jobs", "job_runs"),
     "adoptions",
+    "slots",
     "children",
 }
 

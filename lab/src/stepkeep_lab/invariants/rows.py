@@ -186,6 +186,8 @@ def _cause_to_progress(plan: Plan, run: Run, rows: Rows) -> None:
         must(right, name, "run {} is stopping with no attempt or no grace period", run.id)
         left = [row.no for row in found if row.state not in STEP_TERMINAL and row not in in_flight]
         must(not left, name, "run {} is stopping, yet {} are left to be run", run.id, left)
+    elif run.state is RunState.QUEUED and not runnable:
+        must(awaits_slot(plan, rows), name, "run {} is queued, no step is runnable, and it awaits no slot", run.id)
     elif run.state is not RunState.PAUSED:
         rolls_back = run.state is RunState.COMPENSATING and any(
             row.state is StepState.AWAITING_CHILDREN and plan.at(row.no).phase is Phase.UNDO for row in found
@@ -201,6 +203,16 @@ def _cause_to_progress(plan: Plan, run: Run, rows: Rows) -> None:
     must(not forgotten, name, "{} of run {} wait for nothing and were not opened", forgotten, run.id)
     timed = plan.definition.timeout is None or run.due_at is not None or run.state is RunState.COMPENSATING
     must(timed, name, "run {} is {} and has lost its timeout", run.id, run.state)
+
+
+def awaits_slot(plan: Plan, rows: Rows) -> bool:
+    """Whether nothing of a run has begun, because its first steps count the slot that it waits for."""
+    begun = [row for row in rows.values() if row.state is not StepState.PENDING and not _is_adopted(row)]
+    return not begun and any(row.unmet > plan.steps[row.no].unmet for row in rows.values())
+
+
+def _is_adopted(row: Step) -> bool:
+    return row.note is not None and row.note.adopted is not None
 
 
 def _row_is_sound(plan: Plan, row: Step) -> None:

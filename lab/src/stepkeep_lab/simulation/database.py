@@ -248,6 +248,17 @@ class Session(Owner):
         tables = self._live()
         loaded.mailboxes.update({want.business_key: tables.mailbox_of(want) for want in wants})
 
+    async def lock_slots(self, tenants: Sequence[str]) -> None:
+        """Lock the execution slots of tenants, in one order."""
+        for tenant in sorted(tenants):
+            self._live()
+            await self._database.locks.take(self, ("slots", tenant))
+
+    def count_slots(self, tenants: Sequence[str], loaded: Loaded) -> None:
+        """Count the slots that are held in locked tenants."""
+        tables = self._live()
+        loaded.slots.update({tenant: tables.slots.held(tenant, tables.runs) for tenant in tenants})
+
     async def lock_triggers(self, more: More, loaded: Loaded) -> None:
         """Lock triggers in the order of their names, and read them."""
         there = sorted(key for key in more.triggers if key in self._live().triggers.triggers)

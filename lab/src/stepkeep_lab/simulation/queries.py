@@ -197,7 +197,11 @@ def reports(tables: Tables, tenant: str, newest: int) -> list[WorkerReport]:
 def stuck(tables: Tables) -> list[RunKey]:
     """Promise 6 as a query: unfinished runs that nothing will ever move."""
     return sorted(
-        key for key, run in tables.runs.items() if _is_stuck(run, tables.steps[key]) and not tables.is_quarantined(key)
+        key
+        for key, run in tables.runs.items()
+        if _is_stuck(run, tables.steps[key])
+        and not tables.is_quarantined(key)
+        and not (run.state is RunState.QUEUED and tables.slots.waits(key))
     )
 
 

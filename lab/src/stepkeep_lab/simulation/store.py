@@ -75,6 +75,7 @@ from stepkeep_lab.simulation.delivery_tables import ModelDeliveries
 from stepkeep_lab.simulation.job_tables import ModelJobs
 from stepkeep_lab.simulation.notifications import ModelNotifier
 from stepkeep_lab.simulation.people_tables import ModelAudit, ModelPeople, ModelQuotas
+from stepkeep_lab.simulation.slot_tables import ModelSlots
 from stepkeep_lab.simulation.trigger_tables import ModelTriggers
 
 T = TypeVar("T")
@@ -222,6 +223,10 @@ class _Change:
             now = await self._wait("lock keys", lambda: self._session.lock_keys(more.keys))
             self.loaded.now = now + self._store.clock_offset
             await self._ask("load mailboxes", lambda: self._session.load_mailboxes(more.keys, self.loaded))
+        if more.slots:
+            self._holds_keys = True
+            await self._wait("lock slots", lambda: self._session.lock_slots(more.slots))
+            await self._ask("count slots", lambda: self._session.count_slots(more.slots, self.loaded))
 
 
 class ModelTransaction:
@@ -268,6 +273,7 @@ class ModelStore:
         self.triggers = ModelTriggers(tables.triggers, tables.runs, tables.details, self.wire, self._clock)
         self.deliveries = ModelDeliveries(database, self.wire, self._clock)
         self.children = ModelChildren(database, self.wire, self._clock)
+        self.slots = ModelSlots(database, self.wire)
         self.jobs = ModelJobs(database, self.wire, self._clock)
 
     @property

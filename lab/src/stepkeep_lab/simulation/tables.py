@@ -34,6 +34,7 @@ from stepkeep_lab.simulation.delivery_tables import DeliveryRows
 from stepkeep_lab.simulation.job_tables import JobRows
 from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
+from stepkeep_lab.simulation.slot_tables import SlotRows
 from stepkeep_lab.simulation.trigger_tables import TriggerRows
 
 MET = "another transaction conflicts: run the whole transaction again"
@@ -72,6 +73,7 @@ class Tables:
         self.deliveries = DeliveryRows()
         self.jobs = JobRows()
         self.children = ChildRows()
+        self.slots = SlotRows()
         self.signed_heads: dict[RunKey, dict[str, SignedHead]] = {}
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
@@ -227,6 +229,7 @@ class Tables:
     def _check_record(self, what: Write) -> None:
         self.triggers.check(what)
         self.children.refuse(what)
+        self.slots.refuse(what)
         for attempt in what.attempts:
             if (attempt.no, attempt.fence) in self.attempts.get((attempt.tenant, attempt.run_id), {}):
                 raise Contended(MET)
@@ -289,6 +292,7 @@ class Tables:
             mine[vote.no, vote.activation, vote.person] = vote
         self.triggers.write(what)
         self.children.write(what)
+        self.slots.write(what)
         for payload in what.payloads:
             self.payloads.setdefault((payload.tenant, payload.run_id), {})[payload.digest] = payload.body
 
@@ -338,6 +342,7 @@ class Tables:
         self.gates.pop(key)
         self.adoptions.pop(key)
         self.children.delete(*key)
+        self.slots.rows.pop(key, None)
         self.signed_heads.pop(key, None)
         self.votes.pop(key)
         self.evidence.pop(key, None)

@@ -123,6 +123,7 @@ async def _of_run(store: Store, tenant: str, run: str) -> dict[str, Any]:
         f"runs with {run}": await store.list_runs(RunFilter(tenant=tenant, correlation_id=run)),
         f"steps of {run}": await store.read_steps(tenant, run),
         f"children of {run}": await store.children.read_all(tenant, run),
+        f"slot of {run}": await store.slots.read(tenant, run),
         f"attempts of {run}": await store.read_attempts(tenant, run),
         f"messages of {run}": await store.read_messages(tenant, run),
         f"journal of {run}": await store.read_journal(tenant, run),

@@ -32,10 +32,13 @@ class LinearTimeline(Timeline):
         self.fences: dict[str, int] = {}
         self.died: tuple[str, int] | None = None
         self.cancelled_in: int | None = None
+        self.awaits_slot = False
+        """Whether the engine made the instance wait for an execution slot before its first step."""
 
     def take(self, change: Change) -> None:
         super().take(change)
         name, said = change.step, change.facts
+        self.awaits_slot = self.awaits_slot or "awaits_slot" in (said.get("detail") or ())
         if name:
             self.by_seq.setdefault(self.seq(name), name)
             self.active.pop(name, None)
@@ -73,7 +76,7 @@ def _fully_inserted(timeline: LinearTimeline, change: Change, say: Say) -> None:
 
 
 def _first_step_is_ready(timeline: LinearTimeline, change: Change, say: Say) -> None:
-    if change.is_head and timeline.run not in (None, "CANCELED"):
+    if change.is_head and timeline.run not in (None, "CANCELED") and not timeline.awaits_slot:
         waiting = [name for name in timeline.having("PENDING") if timeline.seq(name) == 0]
         if waiting:
             say(f"the instance was started and its first step {waiting[0]} is still PENDING")

@@ -25,6 +25,9 @@ CHANGES_RUNS = {
 }
 """What every decision about a run may write. A business key is deleted when its run ends, and becomes free."""
 
+GRANTS_SLOTS = {"insert": ("slots", "quota_scopes"), "update": ("slots", "quota_scopes"), "delete": ("slots",)}
+"""What a start and the grant of an execution slot write."""
+
 FIRES = {
     "insert": ("runs", "run_details", "idempotency_keys", "business_keys", "triggers", "firings", "backfills"),
     "update": ("triggers", "firings", "backfills"),
@@ -60,21 +63,33 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
         "insert": (
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
+            *GRANTS_SLOTS["insert"],
             *("workers", "worker_journal", "worker_reports", "attempt_evidence", "sinks", "delivery_actions", "audit"),
         ),
-        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "workers", "worker_reports", "sinks", "jobs", "job_runs"),
-        "delete": (*CHANGES_RUNS["delete"], "mailbox"),
+        "update": (
+            *CHANGES_RUNS["update"],
+            *FIRES["update"],
+            *GRANTS_SLOTS["update"],
+            *("workers", "worker_reports", "sinks", "jobs", "job_runs"),
+        ),
+        "delete": (*CHANGES_RUNS["delete"], *GRANTS_SLOTS["delete"], "mailbox"),
     },
     Part.CLIENT: {
         "insert": (
             *("definitions", "schemas", "queues"),
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
-            *("quarantine", "mailbox", "sinks", "delivery_actions", "audit", "quota_scopes", "quota_runs"),
+            *GRANTS_SLOTS["insert"],
+            *("quarantine", "mailbox", "sinks", "delivery_actions", "audit", "quota_runs"),
             *("jobs", "job_runs"),
         ),
-        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "quarantine", "mailbox", "sinks", "quota_scopes", "jobs"),
-        "delete": (*CHANGES_RUNS["delete"], "sinks", "deliveries", "quota_runs"),
+        "update": (
+            *CHANGES_RUNS["update"],
+            *FIRES["update"],
+            *GRANTS_SLOTS["update"],
+            *("quarantine", "mailbox", "sinks", "jobs"),
+        ),
+        "delete": (*CHANGES_RUNS["delete"], *GRANTS_SLOTS["delete"], "sinks", "deliveries", "quota_runs"),
     },
 }
 """A worker runs what was published; a client publishes, starts, decides and looks. Neither changes the schema, a

@@ -21,6 +21,7 @@ from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
 from stepkeep.store.postgres.people import load_authorities, share_people
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
+from stepkeep.store.slot_rows import LOCK
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.postgres")
@@ -120,6 +121,10 @@ class Loading:
                 loaded.triggers[row[0], row[1]] = columns.trigger_from(row)
         if more.keys:
             await self._load_mailboxes(more.keys)
+        for tenant in sorted(more.slots):
+            self._holds_keys = True
+            await fetch(self.connection, SQL.lock_quota, tenant, LOCK)
+            loaded.slots[tenant] = dict(await fetch(self.connection, SQL.count_held_slots, tenant))
 
     async def _load_mailboxes(self, wants: Sequence[KeyWant]) -> None:
         """Lock business keys and then read what is known about them, so that nothing changes after it was read."""

@@ -85,6 +85,7 @@ from stepkeep.store.records import (
     WholeRun,
     WorkerChange,
 )
+from stepkeep.store.slots import SlotTable
 from stepkeep.store.trigger_reads import TriggerTables
 
 T = TypeVar("T")
@@ -137,6 +138,7 @@ class PostgresStore(SharedReads):
         self.quotas = QuotaTables(SQL, self._transact)
         self.triggers = TriggerTables(SQL, self._find, self._transact, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self.clock_offset, self._can_exist)
+        self.slots = SlotTable(SQL, self._find, self._transact)
         self.children = ChildTable(SQL, self._find, self._transact, lambda: self.clock_offset)
         self.jobs = JobTables(SQL, self._find, self._transact, lambda: self.clock_offset)
 

@@ -90,6 +90,11 @@ async def _write_rest(connection: Connection, what: Write, clock_offset: int) ->
         await _write_children(connection, what)
     if what.has_triggers:
         await _write_triggers(connection, what)
+    for slot in [new.slot for new in what.new_runs if new.slot is not None]:
+        await execute(connection, SQL.insert_slots, *people_values(slot))
+    for grant in what.granted:
+        if len(await fetch(connection, SQL.grant_slot, *grant)) != 1:
+            raise Contended("another transaction granted a slot: run the whole transaction again")
     for payload in what.payloads:
         owner = (payload.tenant, payload.run_id, payload.digest)
         for number, chunk in payload.chunks():

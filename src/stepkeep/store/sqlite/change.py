@@ -23,6 +23,7 @@ from stepkeep.store.change import NOT_REQUESTED, Decide, Loaded, More, Propose, 
 from stepkeep.store.columns import json_text
 from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
+from stepkeep.store.slot_rows import LOCK
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.deliveries import advance, begin, emit, note_endings
 from stepkeep.store.sqlite.people import load_authorities
@@ -198,6 +199,10 @@ def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
             loaded.triggers[row[0], row[1]] = columns.trigger_from(row)
     if more.keys:
         load_mailboxes(connection, more.keys, loaded)
+    for tenant in more.slots:
+        connection.execute(SQL.lock_quota, (tenant, LOCK)).fetchall()
+        held: list[Row] = connection.execute(SQL.count_held_slots, (tenant,)).fetchall()
+        loaded.slots[tenant] = {str(row[0]): row[1] for row in held}
 
 
 def load_mailboxes(connection: apsw.Connection, wants: Sequence[KeyWant], loaded: Loaded) -> None:
@@ -341,6 +346,8 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
         _write_children(connection, what)
     if what.has_triggers:
         _write_triggers(connection, what)
+    if what.granted and _count(connection, SQL.grant_slot, list(what.granted)) != len(what.granted):
+        raise Contended("another transaction granted a slot: run the whole transaction again")
     for payload in what.payloads:
         owner = (payload.tenant, payload.run_id, payload.digest)
         many(SQL.insert_payload_chunks, ((*owner, number, chunk) for number, chunk in payload.chunks()))
@@ -414,6 +421,7 @@ def _write_new_runs(connection: apsw.Connection, what: Write, now: int) -> None:
     many(SQL.insert_gates, (rows.row_of(gate) for one in new for gate in one.gates))
     many(SQL.insert_adoptions, (rows.row_of(adoption) for one in new for adoption in one.adoptions))
     many(SQL.insert_deliveries, (rows.row_of(cursor) for one in new for cursor in one.deliveries))
+    many(SQL.insert_slots, (rows.row_of(one.slot) for one in new if one.slot is not None))
     begin(connection, new, now)
     note_endings(connection, [one.run for one in new], now)
     emit(connection, [entry for one in new for entry in one.outbox], now)

@@ -69,6 +69,7 @@ from stepkeep.store.records import (
     WholeRun,
     WorkerChange,
 )
+from stepkeep.store.slots import SlotTable
 from stepkeep.store.sqlite import deliveries, forks, retention, schema
 from stepkeep.store.sqlite.change import SQL, change, load_involved, load_proposals, record
 from stepkeep.store.sqlite.clock import Clock, machine_time_us
@@ -110,6 +111,7 @@ class SqliteStore(SharedReads):
         self.quotas = QuotaTables(SQL, self._transact)
         self.triggers = TriggerTables(SQL, self._find, self._transact, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self._clock.now(), self._can_exist)
+        self.slots = SlotTable(SQL, self._find, self._transact)
         self.children = ChildTable(SQL, self._find, self._transact, lambda: self._clock.now())
         self.jobs = JobTables(SQL, self._find, self._transact, lambda: self._clock.now())
         self._writer: Writer | None = None

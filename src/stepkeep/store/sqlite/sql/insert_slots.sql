@@ -1,0 +1,3 @@
+-- Record that a new run waits for an execution slot.
+insert into slots (tenant, run_id, workflow, most, priority, asked_at, granted_at)
+values (?1, ?2, ?3, ?4, ?5, ?6, ?7)
