@@ -1,6 +1,6 @@
 """Plays schemathesis against a real `stepkeep serve` process in three roles, and prints how many cases it sent.
 
-    python scripts/fuzz_service.py --examples 100 [--postgres] [--role reader] [--phases fuzzing,stateful]
+    python scripts/fuzz_service.py --examples 100 [--postgres [--confined]] [--role reader] [--phases fuzzing,stateful]
 
 Every check of schemathesis is on. The exit status is 1 if a check failed in any role or phase. Streams that have no
 end are left out. The service runs from a copy of the package, so that an edit during a long run changes nothing.
@@ -22,11 +22,15 @@ import tempfile
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
 
 import stepkeep
 from stepkeep.definition.native import load_text
 from stepkeep.engine import AsyncEngine
 from stepkeep.operations.access import Scope
+from stepkeep.store.postgres.grants import Part, grants
 from stepkeep_lab.postgres import PostgresServer
 
 ROLES = {
@@ -175,11 +179,16 @@ def main() -> int:
     store = parser.add_mutually_exclusive_group()
     store.add_argument("--db", help="an empty, migrated database; a SQLite file of its own by default")
     store.add_argument("--postgres", action="store_true", help="a database on a PostgreSQL server of its own")
+    parser.add_argument(
+        "--confined", action="store_true", help="with --postgres: serve under row-level security"
+    )
     parser.add_argument("--role", choices=sorted(ROLES), action="append", help="only this role; may be repeated")
     parser.add_argument("--phases", default="examples,coverage,fuzzing,stateful")
     parser.add_argument("--include", help="only paths that match this regular expression")
     parser.add_argument("--reports", type=Path, help="where the reports go; a temporary folder by default")
     asked = parser.parse_args()
+    if asked.confined and not asked.postgres:
+        parser.error("--confined needs --postgres")
     folder = asked.reports or Path(tempfile.mkdtemp(prefix="stepkeep-fuzz-"))
     folder.mkdir(parents=True, exist_ok=True)
     if not asked.postgres:
@@ -188,11 +197,21 @@ def main() -> int:
         return play_all(url, asked, folder)
 
 
+def confined(url: str) -> str:
+    """The same database for a new role under row-level security, which needs no password here."""
+    parts = urlsplit(url)
+    with psycopg.connect(url, autocommit=True) as session:
+        session.execute("create role stepkeep_fuzz login")
+        for statement in grants("stepkeep_fuzz", Part.API, database=parts.path.strip("/")):
+            session.execute(statement.encode())
+    return urlunsplit(parts._replace(netloc=f"stepkeep_fuzz@{parts.netloc.rpartition('@')[2]}"))
+
+
 def play_all(url: str, asked: argparse.Namespace, folder: Path) -> int:
     """Play all roles and phases on this database. Returns the exit status."""
     store = url.partition(":")[0]
     keys = asyncio.run(furnish(url))
-    service, address = serve(url, folder)
+    service, address = serve(confined(url) if asked.confined else url, folder)
     played: list[Played] = []
     try:
         for role in asked.role or ROLES:

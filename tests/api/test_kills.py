@@ -19,6 +19,7 @@ from stepkeep_lab.bench.ground import fresh_ground
 from stepkeep_lab.bench.restarts import rolling
 from tests.api.stage import HELLO, Stage, on
 from tests.api.test_service import said
+from tests.confined import confine
 from tests.databases import migrated_file
 from tests.suites import in_proof
 
@@ -26,8 +27,8 @@ from tests.suites import in_proof
 class Site:
     """A socket that stays open, and the processes that serve on it."""
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url, self._folder = url, folder
+    def __init__(self, url: str, folder: Path, serves_as: str | None = None) -> None:
+        self.url, self._folder, self._served = url, folder, serves_as or url
         self.listener = socket.socket()
         self.listener.bind(("127.0.0.1", 0))
         self.listener.listen(1024)
@@ -36,7 +37,7 @@ class Site:
 
     def start(self) -> subprocess.Popen[str]:
         fd = self.listener.fileno()
-        arguments = ["serve", "--fd", str(fd), "--db", self.url, "--json", "--log-level", "error"]
+        arguments = ["serve", "--fd", str(fd), "--db", self._served, "--json", "--log-level", "error"]
         child = subprocess.Popen(
             [sys.executable, "-m", "stepkeep", *arguments],
             cwd=self._folder,
@@ -60,6 +61,14 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     made = Site(migrated_file(tmp_path / "stepkeep.db"), tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def confined_site(postgres_dsn: str, tmp_path: Path) -> Iterator[Site]:
+    """A service under row-level security. The test itself looks with the owner's eyes."""
+    made = Site(postgres_dsn, tmp_path, serves_as=confine(postgres_dsn))
     yield made
     made.close()
 
@@ -91,6 +100,19 @@ def started_runs(url: str) -> set[str]:
 
 @pytest.mark.parametrize("kills", [2, in_proof(20)])
 def test_a_server_killed_under_load_has_every_run_that_it_acknowledged_once(site: Site, kills: int) -> None:
+    kill_under_load(site, kills)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("kills", [1, in_proof(10)])
+def test_a_server_under_row_level_security_is_killed_under_load_and_loses_nothing(
+    confined_site: Site, kills: int
+) -> None:
+    kill_under_load(confined_site, kills)
+
+
+def kill_under_load(site: Site, kills: int) -> None:
+    """Kill the service while four clients start runs. Each run that it acknowledged is there, and no other one."""
     key = key_for(site.url)
     acknowledged: dict[str, str] = {}
     stop = threading.Event()

@@ -10,16 +10,30 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import psycopg
 import pytest
 import yaml
 
 from stepkeep.cli.main import app
+from tests.api.test_service import Start, program, said
 from tests.cli.surface import commands
+from tests.confined import as_role
+
+__all__ = ["program"]
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 UNITS = sorted(DEPLOY.glob("*.service"))
+WORDS = {"8321": "0", "0.0.0.0": "127.0.0.1"}
+HANDLERS = """
+import stepkeep as sk
+
+@sk.step("deploy.greet")
+def greet():
+    return "hello"
+"""
 
 
 def parsed(words: list[str]) -> None:
@@ -74,6 +88,59 @@ def test_containers_may_take_longer_to_stop_than_the_program_drains() -> None:
         service = COMPOSE["services"][name]
         grace = float(service["command"][service["command"].index("--grace") + 1])
         assert float(service["stop_grace_period"].removesuffix("s")) > grace
+
+
+def test_only_the_migration_has_the_role_of_the_owner() -> None:
+    files = {name: service.get("env_file") for name, service in COMPOSE["services"].items()}
+    assert files == {
+        "database": ["database.env"],
+        "migrate": ["database.env"],
+        "serve": ["api.env"],
+        "worker": ["worker.env"],
+        "remote-worker": None,
+    }
+
+
+@pytest.mark.postgres
+def test_the_commands_of_compose_bring_up_a_service_and_a_worker_with_roles_of_their_own(
+    postgres_dsn: str, program: Start, tmp_path: Path
+) -> None:
+    """Each command is the one of the file; the containers, the passwords and the fixed port are left out."""
+    head = (DEPLOY / "compose.yaml").read_text(encoding="utf-8").partition("services:")[0]
+    granted = re.findall(r"run --rm migrate (db grants (\w+) --as \w+)", head)
+    roles = {role: as_role(postgres_dsn, role) for _, role in granted}
+    assert set(roles) == {"stepkeep_api", "stepkeep_worker"}
+    assert all(f"postgresql://{role}:PASSWORD@database" in head for role in roles)
+
+    def done(text: str) -> str:
+        child = program(*shlex.split(text), "--db", postgres_dsn)
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0, err
+        return out
+
+    done(shlex.join(COMPOSE["services"]["migrate"]["command"]))
+    with psycopg.connect(postgres_dsn, autocommit=True) as session:
+        for command, role in granted:
+            if session.execute("select 1 from pg_roles where rolname = %s", (role,)).fetchone() is None:
+                session.execute(f"create role {role} login".encode())
+            session.execute(done(command).encode())
+    done("users create ann")
+    key = json.loads(done("keys create ann --scope start --scope read --scope operate --json"))["secret"]
+
+    (tmp_path / "handlers.py").write_text(HANDLERS, encoding="utf-8")
+    serve = [WORDS.get(word, word) for word in COMPOSE["services"]["serve"]["command"]]
+    service: dict[str, Any] = dict(said(program(*serve, "--json", "--db", roles["stepkeep_api"])))
+    assert service["row_level_security"] is True
+    headers = {"Authorization": f"Bearer {key}"}
+    with httpx2.Client(base_url=service["address"], timeout=60, headers=headers) as client:
+        text = "workflow: greeting\ntimeout: 1h\nsteps: [{name: greet, uses: deploy.greet, timeout: 5s}]\n"
+        made = client.post("/workflows", content=text, headers={"Content-Type": "application/yaml"})
+        assert made.status_code == 201, made.text
+        worker = [word.replace("/app/", f"{tmp_path}/") for word in COMPOSE["services"]["worker"]["command"]]
+        program(*worker, "--db", roles["stepkeep_worker"])
+        run = client.post("/runs?wait=60", json={"workflow": "greeting"})
+        assert run.status_code == 201, run.text
+        assert run.json()["result"]["state"] == "succeeded", run.text
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
