@@ -179,9 +179,7 @@ def main() -> int:
     store = parser.add_mutually_exclusive_group()
     store.add_argument("--db", help="an empty, migrated database; a SQLite file of its own by default")
     store.add_argument("--postgres", action="store_true", help="a database on a PostgreSQL server of its own")
-    parser.add_argument(
-        "--confined", action="store_true", help="with --postgres: serve under row-level security"
-    )
+    parser.add_argument("--confined", action="store_true", help="with --postgres: serve under row-level security")
     parser.add_argument("--role", choices=sorted(ROLES), action="append", help="only this role; may be repeated")
     parser.add_argument("--phases", default="examples,coverage,fuzzing,stateful")
     parser.add_argument("--include", help="only paths that match this regular expression")
