@@ -216,7 +216,12 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             [runs["fail"], HOSTILE],
         ],
         ("definitions",): [[], [HOSTILE]],
-        ("diff",): [[runs["fail"], runs["fail"]], [HOSTILE, HOSTILE], [f"{HOSTILE}@1", f"{HOSTILE}@2"]],
+        ("diff",): [
+            [runs["fail"], "--step", HOSTILE],
+            [runs["fail"], runs["fail"]],
+            [HOSTILE, HOSTILE],
+            [f"{HOSTILE}@1", f"{HOSTILE}@2"],
+        ],
         ("withdraw",): [
             [HOSTILE, "1", "--reason", "x"],
             ["gate", HOSTILE, "--reason", "x"],

@@ -59,3 +59,12 @@ def test_a_step_that_no_worker_takes_is_skipped_with_a_reason(cli: Cli, home: Pa
     assert (said["decision"]["decision"], said["run"]["state"]) == ("skipped", "succeeded")
     late = cli("decide", run, "one", "complete", "--output", "1", "--reason", "x", "--json")
     assert late.json["error"]["code"] == "conflict"
+
+
+def test_two_attempts_are_compared_or_the_refusal_says_what_there_is(cli: Cli, home: Path) -> None:
+    (home / "one.yaml").write_text("workflow: parked\nsteps:\n  - {name: one, uses: nobody.has}\n")
+    run = cli("start", "one.yaml", "--json").json["run"]["id"]
+    said = cli("diff", run, "--step", "one", "--json")
+    assert (said.status, "has 0 attempts" in said.json["error"]["message"]) == (2, True)
+    assert cli("diff", run).status == 2
+    assert cli("diff", run, "--step", "other").status == 1

@@ -289,13 +289,13 @@ class Retelling:
             retries=retries,
             ends_lease=line.took is not None,
             leaves=leaves,
-            never=place.never,
+            never=place.never | (OTHER_WAYS if _is_completed_by_person(line) else frozenset()),
             is_exhausted=step.is_exhausted,
             is_stuck=line.event == "step_decided",
         )
         find = self._views[told.kind].path
         # A hidden completion by a person is rare; a way through it would shorten many ways that have none.
-        return find(wanted._replace(never=place.never | {"operator_completed"})) or find(wanted)
+        return find(wanted._replace(never=wanted.never | {"operator_completed"})) or find(wanted)
 
     def _leaves_its_child(self, step: Step, place: Place, line: Line) -> bool:
         """Whether a step that is cancelled had a child: the end of that child, or of the time that a stopped run
@@ -588,6 +588,15 @@ class Retelling:
         if planned != self.contract.size:
             said_so = f"{planned} of {self.contract.size} steps of the definition are in this log"
             say(Code.DEFINITION, f"steps are missing: {said_so}")
+
+
+OTHER_WAYS = frozenset({"completed", "completion_succeeded", "children_succeeded"})
+"""How a step comes to its rules without a decision about it."""
+
+
+def _is_completed_by_person(line: Line) -> bool:
+    """Whether a decision about a stuck step completed it: it passes its rules in the same entry."""
+    return line.trigger == "rules_passed" and line.event in ("step_decided", "hold_decided")
 
 
 def _leaves(line: Line) -> str | None:

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.operations import views
 from stepkeep.operations.transact import Transactor
 
 OF_RUN = ("workflow", "version", "state", "category", "error", "input", "output", "cost")
+OF_ATTEMPT = ("state", "worker", "code", "category", "error", "in_doubt", "cost", "evidence")
 OF_STEP = ("state", "category", "error", "output", "attempts", "cost")
 
 
@@ -51,6 +53,35 @@ def compare_views(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str,
     }
 
 
+def compare_attempts(view: Mapping[str, Any], numbers: tuple[int, int] | None = None) -> dict[str, Any]:
+    """What differs between two attempts of a step, from the view of that step; of the last two by default.
+
+    An attempt is named by its number; a release counts as no attempt, so that of several with one number the last is
+    meant.
+    """
+    step = view["step"]
+    known = {attempt["number"]: attempt for attempt in step["history"]}
+    wanted = numbers or tuple(sorted(known)[-2:])
+    if len(wanted) < 2:
+        said = f"step {step['name']} of run {view['run']['id']} has {len(known)} attempts that have ended"
+        raise InvalidInput(f"{said}; two are compared.")
+    for number in wanted:
+        if number not in known:
+            listed = ", ".join(map(str, sorted(known))) or "none"
+            raise NotFound(f"step {step['name']} has no ended attempt {number}. It has: {listed}.")
+    one, other = (known[number] for number in wanted)
+    found = list(_differ(one, other, OF_ATTEMPT))
+    return {
+        "run_id": view["run"]["id"],
+        "step": step["name"],
+        "attempts": list(wanted),
+        "same": not found,
+        "same_code": None if None in (one["code"], other["code"]) else one["code"] == other["code"],
+        "differences": found,
+        "seconds": [_seconds(one), _seconds(other)],
+    }
+
+
 def _differ(one: Mapping[str, Any], other: Mapping[str, Any], fields: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     for name in fields:
         if one.get(name) != other.get(name):
@@ -58,7 +89,7 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any], fields: tuple[str,
 
 
 def _seconds(step: Mapping[str, Any]) -> float | None:
-    """From the start of the step to its end."""
+    """From the start of a step or an attempt to its end."""
     if step.get("started_at") is None or step.get("ended_at") is None:
         return None
     began, ended = datetime.fromisoformat(step["started_at"]), datetime.fromisoformat(step["ended_at"])

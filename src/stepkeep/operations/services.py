@@ -58,6 +58,14 @@ class UsageWindow(msgspec.Struct, frozen=True, kw_only=True):
     settled: int
 
 
+class Code(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which code a handler is: the digest of its source, its module, and the version of its package if it has one."""
+
+    digest: str = ""
+    module: str = ""
+    version: str = ""
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker says about itself. `kinds` are the executors that need no handler and are allowed here; `groups`
     None means all queues; `coroutines` are the handlers that need no thread; `apps` is the code it was given. `secrets`
@@ -84,6 +92,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     only_run: str | None = None
     progress: tuple[StepProgress, ...] = ()
     usage: tuple[UsageWindow, ...] = ()
+    code: dict[str, Code] = {}
+    """Which code each of its handlers is."""
 
     @property
     def own_runs(self) -> str | None:

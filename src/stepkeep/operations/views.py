@@ -26,6 +26,7 @@ from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Ph
 from stepkeep.kernel.stopping import is_in_doubt
 from stepkeep.operations import validate
 from stepkeep.operations.codec import HIDDEN
+from stepkeep.operations.codes import handler_name, read_codes
 from stepkeep.operations.continued import adopted_view, course
 from stepkeep.operations.family import family
 from stepkeep.operations.instants import dated, instant
@@ -74,6 +75,7 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     held = {step.worker for step in steps if step.worker is not None}
     numbers = held | {attempt.worker for attempt in whole.attempts}
     workers = await transactor.store.name_workers(tenant, numbers) if numbers else {}
+    codes = await read_codes(transactor, tenant, {attempt.worker for attempt in whole.attempts})
     aside = await _set_aside(transactor, tenant)
     progress = await read_progress(transactor, tenant, found.run.id, steps)
     attempts: dict[int, list[Attempt]] = defaultdict(list)
@@ -92,6 +94,9 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
         | {"progress": progress.get(step.no)}
         for step in steps
     ]
+    for step, one in zip(steps, described, strict=True):
+        for attempt, told in zip(attempts[step.no], one["history"], strict=True):
+            told["code"] = codes.get((attempt.worker, handler_name(plan.of(step).executor)))
     for one in described:
         if one["record"] is not None and "claim" in one["record"]:
             one["record"]["claim"] = decode_json(visible(msgspec.json.encode(one["record"]["claim"])))

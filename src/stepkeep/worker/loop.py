@@ -45,6 +45,7 @@ from stepkeep.store.protocol import EVENTS_READY, RUNS_SETTLED, RUNS_STOPPED, No
 from stepkeep.worker import forks
 from stepkeep.worker.attempts import Attempts
 from stepkeep.worker.claiming import named
+from stepkeep.worker.code import code_of
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.hooks import Hooks
@@ -217,6 +218,7 @@ class Worker:
         self._pauses = NONE_PAUSED
         self._maintain_in = self._settings.first_maintain_seconds
         self._publish_in = self._settings.first_publish_seconds
+        self._has_published = False
         self._grace = self._settings.grace_seconds
         self._misfits_told = 0
         self._listeners_added = False
@@ -457,6 +459,9 @@ class Worker:
         await self._reports_written(self._settings.closing_seconds if self._outage.gone is None else 0.0)
         await self._end_relay(max(0.0, min(SEND_SECONDS, began + self._grace - self._runtime.monotonic())))
         with suppress(StoreError):
+            if not self._has_published:
+                # Which code ran its attempts is told by what a worker publishes.
+                await self._membership.publish(self._offer())
             await self._membership.leave()
 
     async def _reports_written(self, seconds: float) -> None:
@@ -609,6 +614,7 @@ class Worker:
             only_run=None if self._shared.only_run is None else self._shared.only_run[1],
             progress=self._shared.progress.collect(self._shared.leases, self._runtime.monotonic()),
             usage=self._shared.meter.usage(),
+            code={spec.name: code_of(spec.function) for spec in self._registry},
         )
 
     async def _read_queues(self) -> None:
@@ -681,6 +687,7 @@ class Worker:
             self._scope_changed.clear()
         self._publish_in = self._settings.heartbeat_seconds
         await self._membership.publish(self._offer())
+        self._has_published = True
 
     async def _tell_progress(self) -> None:
         """Publish what handlers say about how far they are: the first value at once, later ones together."""

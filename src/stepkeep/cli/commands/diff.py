@@ -1,4 +1,4 @@
-"""`stepkeep diff A B`: what differs between two versions of a workflow, or between two runs. Reads only."""
+"""`stepkeep diff A B`: what differs between two versions of a workflow, two runs, or two attempts. Reads only."""
 
 from __future__ import annotations
 
@@ -19,15 +19,30 @@ def diff(
     first: Annotated[
         str, typer.Argument(metavar="A", help="WORKFLOW@VERSION, or the id of a run.", show_default=False)
     ],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one of the same kind.", show_default=False)],
+    second: Annotated[
+        str | None, typer.Argument(metavar="B", help="Another one of the same kind.", show_default=False)
+    ] = None,
+    step: Annotated[
+        str | None, typer.Option("--step", metavar="STEP", help="With one run: a step whose attempts are compared.")
+    ] = None,
+    attempts: Annotated[
+        tuple[int, int] | None,
+        typer.Option(
+            "--attempts", metavar="N M", help="With --step: two numbers of attempts; the last two by default."
+        ),
+    ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="Also which live runs of version A could continue under version B.")
     ] = False,
 ) -> int:
-    """Compare two versions of a workflow, or two runs.
+    """Compare two versions of a workflow, two runs, or two attempts of a step.
 
     Of versions: steps that were added, removed or changed, and what that means for runs of the old version.
     """
+    if second is None or step is not None:
+        return _of_attempts(settings, first, second, step, attempts)
+    if attempts is not None:
+        raise InvalidInput("--attempts goes with one run and --step.")
     of_versions = [version_in(text) for text in (first, second)]
     if live and None in of_versions:
         raise InvalidInput("--live goes with two versions: WORKFLOW@VERSION.")
@@ -40,6 +55,28 @@ def diff(
         for line in run_lines(view) if of_versions[0] is None else version_lines(view):
             say(line)
     return SUCCEEDED
+
+
+def _of_attempts(
+    settings: Settings, run: str, second: str | None, step: str | None, numbers: tuple[int, int] | None
+) -> int:
+    if second is not None or step is None:
+        raise InvalidInput("give two versions or two runs; or one run, and the --step whose attempts are compared.")
+    from stepkeep.cli.render.differences import attempt_lines
+    from stepkeep.operations.run_differences import compare_attempts
+
+    view = compare_attempts(asyncio.run(_shown(settings, run, step)), numbers)
+    if settings.json:
+        answer(view)
+    else:
+        for line in attempt_lines(view):
+            say(line)
+    return SUCCEEDED
+
+
+async def _shown(settings: Settings, run: str, step: str) -> dict[str, Any]:
+    async with open_engine(settings) as engine:
+        return await engine.show(await find_run(engine, run), step=step)
 
 
 async def _compare(

@@ -58,6 +58,18 @@ def run_lines(view: Mapping[str, Any]) -> Iterator[str]:
             yield f"{INDENT}{_pair(one, 'first', 'second')}"
 
 
+def attempt_lines(view: Mapping[str, Any]) -> Iterator[str]:
+    """What differs between two attempts of a step."""
+    first, second = view["attempts"]
+    yield f"step {view['step']} of {view['run_id']}: attempt {first} → attempt {second}"
+    if view["same"]:
+        yield "nothing differs but times"
+    for one in view["differences"]:
+        yield f"~ {_pair(one, 'first', 'second')}"
+    code = {True: "the same code ran both", False: "other code ran", None: "which code ran is not known"}
+    yield code[view["same_code"]]
+
+
 def _pair(one: Mapping[str, Any], before: str, after: str) -> str:
     return f"{one['field']}: {_shown(one.get(before))} → {_shown(one.get(after))}"
 

@@ -1,0 +1,48 @@
+"""Which code a handler is: the digest of its source, its module, and the version of the package that has it.
+
+It is computed once for each function of a process, and published with the offer of the worker, so that an attempt costs
+nothing more. It reads source files and runs no user code. `loop` calls it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from importlib import metadata
+from types import CodeType
+from typing import Any
+
+from stepkeep.operations.services import Code
+
+DIGITS = 16
+"""How many hexadecimal digits of a digest are kept."""
+
+
+@lru_cache(maxsize=4096)
+def code_of(function: Callable[..., Any]) -> Code:
+    """The code of a handler. A function without a source file has the digest of its byte code."""
+    plain = inspect.unwrap(function)
+    try:
+        text = inspect.getsource(plain).encode()
+    except (OSError, TypeError):
+        compiled = getattr(plain, "__code__", None)
+        text = b"" if compiled is None else repr(_parts(compiled)).encode()
+    module = getattr(plain, "__module__", None) or ""
+    digest = hashlib.sha256(text).hexdigest()[:DIGITS] if text else ""
+    return Code(digest=digest, module=module, version=_version(module.partition(".")[0]))
+
+
+def _parts(compiled: CodeType) -> tuple[Any, ...]:
+    """What two compilations of the same source have in common, whatever file they come from."""
+    constants = tuple(_parts(one) if isinstance(one, CodeType) else one for one in compiled.co_consts)
+    return compiled.co_name, compiled.co_code.hex(), constants, compiled.co_names
+
+
+@lru_cache(maxsize=256)
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package) if package else ""
+    except (metadata.PackageNotFoundError, ValueError):
+        return ""
