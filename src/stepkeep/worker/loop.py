@@ -694,6 +694,7 @@ class Worker:
         await self._runtime.wait(self._shared.progress.changed, None)
         self._shared.progress.begin()
         await self._membership.publish(self._offer())
+        self._has_published = True
         await self._runtime.sleep(PUBLISH_SECONDS)
 
     async def _sweep(self) -> None:

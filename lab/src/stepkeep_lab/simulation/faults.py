@@ -56,6 +56,7 @@ class Fault(StrEnum):
     QUARANTINE = "quarantine"
     RUN_PAUSED = "run_paused"
     STEP_DECIDED = "step_decided"
+    RUN_MIGRATED = "run_migrated"
     STAFF = "staff"
 
 

@@ -750,6 +750,56 @@ MUTANTS: tuple[Mutant, ...] = (
         "if step.worker is not None or",
         "if step.state is StepState.RUNNING or",
     ),
+    # -- migrations
+    _in_kernel(
+        "migrated-to-another-meaning",
+        "a run is migrated although a finished step is gone or means something else",
+        "migration:refusals",
+        "yield from obstacles(old.definition, new.definition, settled)",
+        "yield from ()",
+    ),
+    _in_kernel(
+        "migrated-in-flight",
+        "a run is migrated while a worker holds one of its steps",
+        "migration:_in_flight",
+        "if row.worker is not None:",
+        "if False:",
+    ),
+    _in_kernel(
+        "migrated-without-its-messages",
+        "a run is migrated although messages of it were not taken",
+        "migration:refusals",
+        "if run.inbox:",
+        "if False:",
+    ),
+    _in_kernel(
+        "migrated-and-done-again",
+        "a run is migrated although a step that began would have its effect twice",
+        "migration:_repeated",
+        "elif choice.may_repeat:",
+        "elif False:",
+    ),
+    _in_kernel(
+        "migrated-without-its-failure",
+        "a run is migrated although a step of it has failed",
+        "migration:refusals",
+        "if choice is not None and not choice.adopted:",
+        "if False:",
+    ),
+    _one(
+        "migrated-without-its-undo",
+        "a migrated run does not undo what the earlier one did",
+        "operations.going_on:_continuation",
+        "wanted.how.owns_undo",
+        "wanted.how is GoingOn.RETRY",
+    ),
+    _one(
+        "migrated-on-old-news",
+        "a run is migrated by what it was when it was examined, although it has moved since",
+        "operations.migrating:MigrationBatch._start",
+        "run is None or run.seq != self._seq or ended.state is not RunState.CANCELLED",
+        "run is None or ended.state is not RunState.CANCELLED",
+    ),
     # -- decisions about stuck steps
     _in_kernel(
         "stuck-in-flight",
@@ -764,20 +814,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "stuck:decide_step",
         "settle(draft, _act(draft, step, note, event, holds))",
         "_act(draft, step, note, event, holds)",
-    ),
-    _in_kernel(
-        "completed-without-rules",
-        "a step that a person completes passes without its rules",
-        "stuck:_complete",
-        "if draft.planned(step).has_rules:",
-        "if False:",
-    ),
-    _in_kernel(
-        "required-and-skipped",
-        "a person skips a step that its run needs",
-        "stuck:_check",
-        "if event.choice is SKIP and _is_required(draft, planned):",
-        "if False:",
     ),
     _in_kernel(
         "hook-given-up",

@@ -22,7 +22,9 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
 from stepkeep.operations import interventions, mailbox, pausing, people, quarantine
+from stepkeep.operations.access import Acting
 from stepkeep.operations.going_on import Wanted, go_on
+from stepkeep.operations.migrating import migrate
 from stepkeep.operations.plans import plan_of
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
@@ -31,6 +33,7 @@ from stepkeep_lab.simulation.definitions import EVENTS, ROLE, SERVICE, VOTERS, m
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.gathering import payload_of
 from stepkeep_lab.simulation.ledger import Ack
+from stepkeep_lab.simulation.migrated import VERSIONS
 from stepkeep_lab.simulation.processes import Server
 from stepkeep_lab.simulation.stage import TENANT, Stage
 
@@ -52,6 +55,7 @@ class People:
 
     def __init__(self, stage: Stage, server: Server, plans: list[Plan]) -> None:
         self._stage, self._server, self._plans = stage, server, plans
+        self.known: dict[int, Plan] = {plan.definition_id: plan for plan in plans}
         self._random = stage.random("people")
         self._losses = stage.random("lost tokens")
         self._alarms = stage.random("alarms")
@@ -233,8 +237,7 @@ class People:
             self._lose_token(run, step)
 
     def _name(self, run: Run, no: int) -> str:
-        plan = next(plan for plan in self._plans if plan.definition_id == run.definition_id)
-        return plan.at(no).name
+        return self.known[run.definition_id].at(no).name
 
     def _judge(self, run: Run, step: Step, *, approve: bool) -> None:
         name, actor = self._name(run, step.no), self._random.choice(VOTERS)
@@ -580,6 +583,27 @@ class People:
                 by=actor,
             )
         )
+
+    async def migrate_runs(self) -> None:
+        """Migrate runs in any state to another version, until the chaos is over."""
+        random, scenario = self._stage.random("migrator"), self._stage.scenario
+        while scenario.migrations and self._stage.chaos:
+            await asyncio.sleep(random.choice((0.2, 1.0, 3.0)) * random.random())
+            runs = [run for run in self._stage.database.tables.runs.values() if run.state not in RUN_TERMINAL]
+            if runs and maybe(random, scenario.migrations):
+                run, to = random.choice(runs), random.choice((1, *VERSIONS))
+                self._stage.log.note(Fault.RUN_MIGRATED, run.id)
+                self._spawn(self._migrate(run.id, to, random.choice(NAMES)))
+
+    async def _migrate(self, run_id: str, to: int, actor: str) -> None:
+        acting: Acting = {"actor": actor, "vouched_by": None, "key": None}
+        done = await self._ask(
+            lambda server: migrate(server.transactor, server.starter, run_id, to, tenant=TENANT, acting=acting),
+            again=True,
+        )
+        if done is not None:
+            self._ledger.met["migration: accepted"] += 1
+            self._ledger.acks.append(Ack("migration", done.new_run_id, done))
 
     # -- noise -------------------------------------------------------------------------------------------------------
     def _any_step(self, run: Run) -> Step:

@@ -33,6 +33,7 @@ from stepkeep_lab.simulation.families import is_anything_left, with_children
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.handlers import make_registry
 from stepkeep_lab.simulation.loop import Stalled
+from stepkeep_lab.simulation.migrated import other_versions
 from stepkeep_lab.simulation.people import People
 from stepkeep_lab.simulation.processes import Server, Workplace
 from stepkeep_lab.simulation.receivers import with_hooks
@@ -123,6 +124,7 @@ class _Simulation:
         registry = make_registry(stage)
         server = Server(stage)
         people = People(stage, server, plans)
+        people.known = self._plans
         places = [Workplace(stage, registry, place) for place in range(scenario.workers)]
         receivers = stage.receivers
         if receivers is not None:
@@ -135,6 +137,7 @@ class _Simulation:
             people.set_aside(),
             people.pause_runs(),
             people.decide_stuck(),
+            people.migrate_runs(),
             self._harm(places, server),
         ]
         work.append(Staff(stage, server, people.hurry).change())
@@ -180,6 +183,10 @@ class _Simulation:
             plan = await publish(transactor, drawn, tenant=TENANT, actor="ann")
             self._plans[plan.definition_id] = plan
             plans.append(plan)
+            chance = self._stage.random(f"versions:{place}")
+            for other in other_versions(drawn, chance) if scenario.migrations else ():
+                version = await publish(transactor, other, tenant=TENANT, actor="ann")
+                self._plans[version.definition_id] = version
         return [plans[place % len(plans)] for place in range(scenario.runs)]
 
     def _draw(self, random: Random, name: str) -> Definition:

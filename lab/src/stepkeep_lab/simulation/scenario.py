@@ -77,6 +77,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: float = 0.0
     pauses: float = 0.0
     decisions: float = 0.0
+    migrations: float = 0.0
     staff: float = 0.0
     policies: float = 0.0
     skew: float = 0.0
@@ -365,6 +366,7 @@ def draw(seed: int) -> Scenario:
             **_threads(seed),
             **_operator(seed),
             **_decider(seed),
+            **_migrator(seed),
             **_pauser(seed),
             **_staff(seed),
             **_parents(seed),
@@ -401,6 +403,12 @@ def _decider(seed: int) -> dict[str, Any]:
     """Somebody decides about steps that are stuck. Drawn apart, like a corner."""
     random = Random(f"decider:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"decisions": random.random()} if random.random() < 0.3 else {}
+
+
+def _migrator(seed: int) -> dict[str, Any]:
+    """Somebody migrates runs to other versions. Drawn apart, like a corner."""
+    random = Random(f"migrator:{seed}")  # noqa: S311 - chance that must come out the same again
+    return {"migrations": random.random()} if random.random() < 0.25 else {}
 
 
 def _staff(seed: int) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from stepkeep_lab.simulation.definitions import NEVER_HOLDS
 from stepkeep_lab.simulation.families import wrong_families
 from stepkeep_lab.simulation.gathering import wrongly_taken
 from stepkeep_lab.simulation.ledger import Ack, Ledger
+from stepkeep_lab.simulation.migrated import wrong_migrations
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.standing import Standing
 from stepkeep_lab.simulation.store import ModelStore
@@ -82,6 +83,8 @@ class Verdict:
         self._inputs_were_right()
         self._one_click_one_gate()
         self._reruns_keep_their_requesters()
+        for said in wrong_migrations(self._tables, self._plans):
+            self._ledger.violation(said)
         for said in wrong_adoptions(self._tables, self._plans):
             self._ledger.violation(said)
         for said in wrong_families(self._tables, self._plans):
