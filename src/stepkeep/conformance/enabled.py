@@ -213,7 +213,10 @@ def _by_condition(hop: Hop) -> Iterator[Problem]:
 def _claimed(hop: Hop) -> Iterator[Problem]:
     if hop.rule is not None and (hop.rule.approval or hop.rule.wait or hop.rule.owns or hop.rule.child):
         yield Code.CLAIM, "it is claimed, but no worker runs a gate, a wait, a child or the owner of elements"
-    if hop.is_budget_known and hop.step.attempt - (hop.step.spent or 0) > hop.place.retry.max_attempts:
+    # The rules of a step that a person completed are judged in an attempt of their own.
+    is_judged = hop.line.source == "validating"
+    most = hop.place.retry.max_attempts + is_judged
+    if hop.is_budget_known and hop.step.attempt - (hop.step.spent or 0) > most:
         said = f"attempt {hop.step.attempt} is claimed, but the definition allows {hop.place.retry.max_attempts}"
         yield Code.ATTEMPT, said
 

@@ -1,0 +1,37 @@
+"""True logs of steps that people complete, or that lose their workers, in the words of every dialect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import stepkeep as sk
+from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.retell import STEP_ROWS
+from stepkeep.dialects.registry import judged
+
+
+def fail_to_call() -> dict[str, bool]:
+    raise ConnectionError("no route")
+
+
+@pytest.mark.parametrize("source", ["awaiting_approval", "awaiting_event", "ready", "retrying"])
+def test_a_hidden_way_goes_by_a_decision_of_a_person_only_if_no_other_is_as_short(source: str) -> None:
+    """After a lost lease a claim follows from a retry as well as from a completion by hand."""
+    by_person = [trigger.startswith("operator_") for _, trigger, _ in STEP_ROWS[source]]
+    assert True in by_person
+    assert by_person == sorted(by_person)
+
+
+def test_the_rules_of_a_step_that_was_completed_by_hand_are_judged_beyond_its_attempts(tmp_path: Path) -> None:
+    flow = sk.Workflow("held")
+    once = sk.Retry(max_attempts=1)
+    flow.step("call", fail_to_call, inputs={}, retry=once, on_exhausted="hold", rules=["output.ok"], effect="read")
+    with sk.Engine(f"sqlite:///{tmp_path / 'held.db'}") as engine:
+        run = engine.run(flow).run_id
+        engine.decide(run, "call", "complete", output={"ok": True}, reason="called by phone", by="bea")
+        assert engine.work_on(run).state == "succeeded"
+        assert engine.certify(run).ok
+        for dialect in ("ioa", "run", "linear", "action", "workstream"):
+            assert replay_lines(engine.log(run, as_=dialect), judged(dialect)).findings == (), dialect
