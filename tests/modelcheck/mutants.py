@@ -30,7 +30,7 @@ from stepkeep.kernel import (
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.events import ChildEnded, GateDecided, MessageArrived, StepReported, TimeCame
-from stepkeep.kernel.outcomes import Released
+from stepkeep.kernel.outcomes import Completed, Released
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import AttemptState, StepState
 from stepkeep.kernel.tables import StepTrigger
@@ -289,7 +289,18 @@ def _a_hook_does_not_wait_for_the_rollback(patch: Patch) -> None:
     patch.setattr(progress, "begin_hook", begin)
 
 
+def _a_call_that_settles_wakes_nobody(patch: Patch) -> None:
+    patch.setattr(elements, "call_settled", lambda draft, owner: draft.put(replace(owner, unmet=owner.unmet - 1)))
+
+
+def _a_flow_may_return_before_its_calls(patch: Patch) -> None:
+    real = REPORTS[Completed]
+    patch.setitem(REPORTS, Completed, lambda draft, step, outcome: real(draft, replace(step, unmet=0), outcome))
+
+
 MUTANTS = (
+    Mutant("a call that settles wakes nobody", "flow", "I18 calls are counted", _a_call_that_settles_wakes_nobody),
+    Mutant("a flow may return before its calls", "flow", "I18 calls are counted", _a_flow_may_return_before_its_calls),
     Mutant("steps that never ran are undone", "rules first", UNDO, _steps_that_never_ran_are_undone),
     Mutant("late claims are granted", "diamond", "a late claim meets the run's deadline", _late_claims_are_granted),
     Mutant("doubt is not told", "crowd", "no effect without a trace", _cancelled_in_flight_without_a_trace),

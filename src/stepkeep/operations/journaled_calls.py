@@ -57,6 +57,8 @@ class JournaledCalls:
             planned = self._plan.of(row)
             if planned.call is not None and planned.owner is not None:
                 self._calls[row.no] = planned
+                if (undo := self._plan.undo_for(row)) is not None:
+                    self._calls[undo.no] = undo
                 if planned.phase is Phase.MAIN:
                     self._counts[planned.owner] = self._counts.get(planned.owner, 0) + 1
 

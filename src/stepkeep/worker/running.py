@@ -75,6 +75,8 @@ class Running:
                 prepared = self._prepared.of(claim)
                 if prepared.is_transactional and not self._shared.transactor.has_database:
                     raise MisfitError(claim.planned.name, "a transactional step needs a worker with the database")
+                if prepared.is_flow and not self._shared.transactor.has_database:
+                    raise MisfitError(claim.planned.name, "a flow needs a worker with the database; its calls do not")
             except MisfitError as problem:
                 self._misfit(self._held_unprepared(claim, now), problem)
                 continue

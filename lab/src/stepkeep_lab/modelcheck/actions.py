@@ -14,7 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.kernel.decision import Claimer
-from stepkeep.kernel.definition import Completion, OnExhausted
+from stepkeep.kernel.definition import Completion, Flow, Handler, OnExhausted, Retry, StepDefinition, Undo
 from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.events import (
     CancelRequested,
@@ -39,16 +39,18 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.outcomes import (
     Completed,
     Failed,
+    NewCall,
     Outcome,
     Released,
     RulesFailed,
     RulesPassed,
     Stopped,
+    Suspended,
     Waiting,
 )
-from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.plan import Plan, written_template
 from stepkeep.kernel.rows import Step, is_exhausted
-from stepkeep.kernel.states import Category, ErrorClass, Phase, RunState, StepState
+from stepkeep.kernel.states import STEP_TERMINAL, Category, ErrorClass, Phase, RunState, StepState
 from stepkeep_lab.modelcheck.family import Case
 from stepkeep_lab.modelcheck.world import FAR, LATER, NEW_TOKEN, NOW, RAN_OUT, TOKEN, WORKER, State, holds
 
@@ -58,6 +60,24 @@ KEPT = 2
 """How many messages may lie in the inbox at once."""
 OLD = "a message that came before"
 WHO: dict[str, Any] = {"tenant": "t", "run_id": "r"}
+CALL = NewCall(
+    kind="step",
+    name="call",
+    digest="0",
+    arguments=b"{}",
+    step=written_template(
+        StepDefinition(
+            name="a",
+            order=0,
+            executor=Handler(name="x"),
+            retry=Retry(max_attempts=1, max_losses=1),
+            undo=Undo(executor=Handler(name="x"), retry=Retry(max_attempts=1, max_losses=1)),
+        )
+    ),
+    queue=1,
+    undo_queue=1,
+)
+"""A call that a flow makes."""
 PAUSABLE = (RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED)
 CHILD_ENDS = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK)
 STALE = (Completed(token=TOKEN), Failed(category=Category.TRANSIENT, error="no"), RulesPassed())
@@ -238,11 +258,21 @@ class Actions:
                 yield Failed(category=Category.TRANSIENT, error="no", error_class=error_class)
         if state.run.state is RunState.STOPPING:
             yield Stopped()
+        if isinstance(planned.growth, Flow):
+            yield from self._suspensions(state, row)
         event = self.parks.get(row.no)
         if event is not None:
             yield Waiting(event=event, timeout=None)
             yield Waiting(event=event, timeout=5)
             yield Waiting(event=event, timeout=5, takes_timeouts=False)
+
+    def _suspensions(self, state: State, row: Step) -> Iterator[Outcome]:
+        """A flow awaits what is open, or makes a call; its worker may have looked before the last call settled."""
+        calls = [other for no, other in state.rows.items() if self.plan.is_element(no)]
+        settled = sum(other.state in STEP_TERMINAL for other in calls)
+        for seen in {settled, max(settled - 1, 0)}:
+            yield Suspended(seen=seen)
+            yield Suspended(calls=(CALL,), seen=seen)
 
     # -- what must change nothing ------------------------------------------------------------------------------------
     def probes(self, state: State) -> Iterator[tuple[str, Event, frozenset[str]]]:

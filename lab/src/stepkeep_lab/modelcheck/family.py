@@ -23,6 +23,7 @@ from stepkeep.kernel.definition import (
     Dependency,
     Distinct,
     Effect,
+    Flow,
     Handler,
     HookFailure,
     Level,
@@ -300,6 +301,12 @@ def cases() -> tuple[Case, ...]:
                 **undoing,
             ),
             _work("b", "a", growth=Loop(max=2, until="", pause=SOON, deadline=SOON), on_failure=OnFailure.SKIP),
+        ),
+        _case(
+            "flow",
+            "a flow of up to two calls with hooks, with a deadline, and a step behind it",
+            _work("a", growth=Flow(max=2, deadline=SOON), **undoing),
+            _work("b", Dependency(step="a", allow=ANY_END)),
         ),
         _case(
             "choice",
