@@ -11,6 +11,7 @@ from stepkeep.dialects.registry import load_file
 from stepkeep.kernel.definition import SECOND, Definition, Dependency, Effect, Handler, StepDefinition, Undo
 from stepkeep.kernel.states import OnFailure, Rollback, RunState, StepState
 from stepkeep.simulate.endings import Ending
+from stepkeep.simulate.findings import Kind
 from stepkeep.simulate.report import MAX_PATHS, Report, simulate
 from tests.suites import in_proof
 
@@ -295,3 +296,10 @@ steps:
     assert found["after fails for good"].undone == ("pay",)
     failures = [path for path in found if "takes three" in path and "pay[2] fails for good" in path]
     assert failures
+
+
+def test_a_flow_is_walked_as_one_step_and_the_report_says_so() -> None:
+    report = walked("workflow: w\nsteps:\n  - {name: a, uses: order, flow: {max_calls: 5}}\n")
+    said = [found.message for found in report.findings if found.kind is Kind.NOT_WALKED]
+    assert said == ["a is a flow: its calls are known only while it runs, and are not walked here."]
+    assert {ending.state for ending in report.endings} >= {RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED}

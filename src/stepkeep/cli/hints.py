@@ -35,6 +35,8 @@ def _wait(run: str, wait: Mapping[str, Any], settings: Settings, token: str | No
         return [f"{step} waits for approval{whose}{until}:", *asked, f"  {approve}", f"  {reject}"]
     if wait["for"] == "sleep":
         return [f"{step} sleeps until {wait['until']}."]
+    if wait["for"] == "children" and "elements" in wait:
+        return [f"{step} waits for its elements{until}: {wait['settled']} of {wait['elements']} have settled."]
     if wait["for"] == "children":
         return [f"{step} waits for its child run{until}: {settings.command('show', run)}"]
     if wait["for"] == "decision":

@@ -14,7 +14,7 @@ import msgspec
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.lint import skip_cascades
-from stepkeep.kernel.definition import CompensateWhen, Completion, Definition, StepDefinition
+from stepkeep.kernel.definition import CompensateWhen, Completion, Definition, Flow, StepDefinition
 from stepkeep.kernel.plan import laid_out
 from stepkeep.kernel.states import OnFailure, RunState, StepState
 from stepkeep.simulate.endings import Ending
@@ -200,8 +200,11 @@ def _skipped_too(definition: Definition, endings: Sequence[Ending]) -> Iterator[
 
 
 def _not_walked(definition: Definition) -> Iterator[Finding]:
-    """Where the walk is bounded: a child is one step that succeeds, fails or is late."""
+    """Where the walk is bounded: a child, and a flow with all its calls, is one step."""
     for step in definition.steps:
+        if isinstance(step.growth, Flow):
+            said = f"{step.name} is a flow: its calls are known only while it runs, and are not walked here."
+            yield _finding(Kind.NOT_WALKED, step.name, said, "Test the function with the handlers of its calls.")
         if step.child is not msgspec.UNSET:
             said = f"{step.name} starts {step.child.workflow}, and the paths inside that workflow are not walked here."
             yield _finding(Kind.NOT_WALKED, step.name, said, "Simulate that workflow by itself.")
