@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.conformance.tree import TreeRun, judge_tree
-from stepkeep.kernel.definition import Definition, Effect
+from stepkeep.kernel.definition import Budget, Definition, Effect
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import OnFailure, Rollback, RunState
 from stepkeep.operations.rollback import rollback_preview
 from tests.operations.test_child_rollback import BAD, HOOK, LEAF, ended, parent, sub
-from tests.operations.test_children import children, finish, flow, look_after
+from tests.operations.test_children import call, children, finish, flow, look_after
 from tests.workbench import TENANT, Bench, on, task
 
 MIDDLE = flow("middle", sub(name="inner"), task("own", 1, ["inner"], undo=HOOK))
@@ -197,3 +197,28 @@ def test_a_rollback_that_leaves_a_step_out_is_found(database_url: str, forget: C
     found = judge_tree(runs, docs, []).findings
     assert found
     assert all("does not take it" in one.message and one.run == back.run for one in found)
+
+
+@pytest.mark.parametrize(("limit", "state"), [(5.0, RunState.FAILED), (7.0, RunState.SUCCEEDED)])
+def test_what_children_spend_counts_against_the_budget_of_their_parent(
+    database_url: str, limit: float, state: RunState
+) -> None:
+    leaf = flow("leaf", task("first", 0), task("second", 1, ["first"]))
+    middle = flow("middle", call("inner", 0, "leaf"), task("own", 1, ["inner"]))
+    top = flow("top", call("sub", 0, "middle"), task("last", 1, ["sub"]), budget=Budget(limits={"usd": limit}))
+
+    async def body(bench: Bench) -> None:
+        for one in (leaf, middle):
+            await bench.publish(one)
+        run = await bench.start(top)
+        for _ in range(6):
+            await look_after(bench)
+            for claim in await bench.claim(10):
+                await bench.report(claim, Completed(output=b"1", cost=b'{"usd":2.0}'))
+        await look_after(bench)
+        assert await bench.state(run) is state
+        if state is RunState.FAILED:
+            [_, last] = await bench.store.read_steps(TENANT, run)
+            assert "budget" in (last.error or "")
+
+    on(database_url, body)

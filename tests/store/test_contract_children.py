@@ -7,13 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.json import decode
 from msgspec.structs import replace
 from tests.store.values import TENANT, a_step, new_run, run_id, save
 
 from stepkeep.errors import Conflict
-from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo, Notice, Recall
-from stepkeep.kernel.states import Category, RunState
-from stepkeep.store.change import Loaded, More, Write
+from stepkeep.kernel.rows import Attempt, Child, ChildMode, ChildState, ChildTodo, Notice, Recall
+from stepkeep.kernel.states import AttemptState, Category, RunState
+from stepkeep.store.change import Loaded, More, Want, Write
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import Store
 
@@ -193,3 +194,29 @@ async def test_a_bug_in_a_statement_is_found(bug: str, tmp_path: Path, monkeypat
         finally:
             await store.close()
     assert found > 0, bug
+
+
+async def test_the_cost_of_a_run_is_that_of_the_tree_that_it_waits_for(store: Store) -> None:
+    awaited, detached = a_child(0), a_child(1, mode=ChildMode.DETACHED)
+    below = a_child(0, run_id=run_id(100), child_id=run_id(200))
+    await asked(store, awaited, detached)
+    for number in (100, 101, 200):
+        await save(store, new_run(number, (a_step(number, 0),)))
+    await write(store, Write(children=[below]))
+    spent = [
+        Attempt(TENANT, run_id(number), 0, 1, 1, AttemptState.SUCCEEDED, 1, 5, 6, cost=b"%d" % number)
+        for number in (1, 100, 101, 200)
+    ]
+    await write(store, Write(attempts=spent))
+    found: dict[str, Any] = {}
+
+    def decide(loaded: Loaded) -> More | Write:
+        found.update({key[1]: sorted(map(decode, filter(None, costs))) for key, costs in loaded.costs.items()})
+        return Write()
+
+    await store.change([Want(tenant=TENANT, run_id=run_id(number), costs=True) for number in (1, 100, 101)], decide)
+    assert found == {
+        run_id(1): [1, 100, 200],
+        run_id(100): [100, 200],
+        run_id(101): [101],
+    }

@@ -191,7 +191,7 @@ class Session(Owner):
                     Origin(details.created_by, details.labels, details.policy_revision),
                 )
             if want.costs:
-                loaded.costs[key] = tuple(attempt.cost for _, attempt in sorted(tables.attempts[key].items()))
+                loaded.costs[key] = tables.costs_below(key)
             if want.duties:
                 loaded.involved[key] = Involved(tables.requesters(key), tables.executors(key))
 

@@ -12,7 +12,19 @@ from msgspec.structs import replace
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.decision import asked_names
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, OutboxEntry, Run, Step, Vote, Worker
+from stepkeep.kernel.rows import (
+    Attempt,
+    ChildMode,
+    Details,
+    Gate,
+    GateChange,
+    Message,
+    OutboxEntry,
+    Run,
+    Step,
+    Vote,
+    Worker,
+)
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
 from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.bounds import check_write
@@ -78,6 +90,13 @@ class Tables:
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
         self.triggers = TriggerRows()
+
+    def costs_below(self, key: RunKey) -> tuple[bytes | None, ...]:
+        """What the ended attempts of a run cost, and of the runs below it that it waits for."""
+        keys = [key]
+        for one in keys:  # grows during the loop
+            keys += [(one[0], child.child_id) for child in self.children.of(*one) if child.mode is ChildMode.AWAITED]
+        return tuple(attempt.cost for one in sorted(keys) for _, attempt in sorted(self.attempts[one].items()))
 
     def output_of(self, key: RunKey, no: int) -> bytes | None:
         """What a step produced: its note's output, or that of the attempt that succeeded under the right fence."""

@@ -1,10 +1,23 @@
--- Read what the ended attempts of runs cost.
-select wanted.place, attempt.cost
-from unnest($1::text::text[], $2::text::uuid[]) with ordinality as wanted (tenant, run_id, place)
+-- Read what the ended attempts of runs cost, and of those below them that they wait for.
+with recursive tree (place, tenant, run_id) as (
+    select wanted.place, wanted.tenant, wanted.run_id
+    from unnest($1::text::text[], $2::text::uuid[]) with ordinality as wanted (tenant, run_id, place)
+    union all
+    select tree.place, tree.tenant, child.child_id
+    from tree
+    cross join lateral (
+        select child_id
+        from children
+        where children.tenant = tree.tenant and children.run_id = tree.run_id and children.mode = 'awaited'
+        offset 0
+    ) as child
+)
+select tree.place, attempt.cost
+from tree
 cross join lateral (
     select no, fence, cost
     from attempts
-    where attempts.tenant = wanted.tenant and attempts.run_id = wanted.run_id
+    where attempts.tenant = tree.tenant and attempts.run_id = tree.run_id
     offset 0
 ) as attempt
-order by wanted.place, attempt.no, attempt.fence
+order by tree.place, tree.run_id, attempt.no, attempt.fence

@@ -1,5 +1,15 @@
--- Read what the ended attempts of runs cost. ?1 is JSON: [[tenant, run id], ...].
-select a.tenant, a.run_id, a.cost
-from json_each(?1) w
-cross join attempts a on a.tenant = w.value ->> 0 and a.run_id = w.value ->> 1
-order by a.tenant, a.run_id, a.no, a.fence
+-- Read what the ended attempts of runs cost, and of those below them that they wait for. ?1 is JSON:
+-- [[tenant, run id], ...].
+with recursive tree (tenant, root, run_id) as (
+    select w.value ->> 0, w.value ->> 1, w.value ->> 1
+    from json_each(?1) w
+    union all
+    select tree.tenant, tree.root, c.child_id
+    from tree
+    cross join children c on c.tenant = tree.tenant and c.run_id = tree.run_id
+    where c.mode = 'awaited'
+)
+select tree.tenant, tree.root, a.cost
+from tree
+cross join attempts a on a.tenant = tree.tenant and a.run_id = tree.run_id
+order by tree.tenant, tree.root, a.run_id, a.no, a.fence
