@@ -8,7 +8,7 @@ import { startKeyboard } from "./keyboard.js";
 import { PAGES } from "./pages.js";
 import { signInPage } from "./pages/signin.js";
 
-const THEMES = (["system", "light", "dark"]);
+const THEMES = ["system", "light", "dark"];
 const main = h("main", { id: "main", tabindex: "-1" });
 const live = h("div.live", { role: "status", data: { live: "none" } }, h("span", "Live"));
 let controller = new AbortController();

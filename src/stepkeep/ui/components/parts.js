@@ -20,6 +20,9 @@ export function button(label, act, options = {}) {
 	}, options.icon && icon(options.icon), options.hidden ? null : h("span", label));
 }
 
+/** The options of most buttons in tables. */
+export const SMALL = { kind: "small" };
+
 /** A link to a page. @param {string} path @param {...Child} children */
 export const link = (path, ...children) => h("a", { href: href(path) }, ...children);
 

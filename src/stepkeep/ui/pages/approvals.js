@@ -4,7 +4,7 @@
 import { ago, badge, button, countdown, counted, createReloader, createStore, empty, every, follow, get, h, href, icon, inert, jsonView, line, may, note, problemBox, put, refused, said, setQuery, skeleton, words } from "../kit.js";
 import { gateDialog } from "../actions.js";
 
-const SHOWS = ([["mine", "For me"], ["late", "Late"], ["all", "All"]]);
+const SHOWS = [["mine", "For me"], ["late", "Late"], ["all", "All"]];
 
 const PAGE = 50, MOST_LOOKS = 5;
 

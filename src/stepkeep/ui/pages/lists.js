@@ -1,7 +1,7 @@
 /**
  * Pages that are lists: jobs, triggers, outbox, policies, keys, users, audit. Each is a table with its actions.
  */
-import { ago, area, ask, attempt, badge, button, card, copyButton, countdown, counted, empty, exact, field, get, h, inert, input, jsonView, line, may, moment, named, note, openDialog, part, post, put, readJson, runLink, said, select, send, setQuery, span, table, words } from "../kit.js";
+import { ago, area, ask, attempt, badge, button, card, copyButton, countdown, counted, empty, exact, field, get, h, inert, input, jsonView, line, may, moment, named, note, openDialog, part, post, put, readJson, runLink, said, select, send, setQuery, span, table, words, SMALL } from "../kit.js";
 import { jobRuns } from "../components/bulk.js";
 import { listed, listPage } from "../components/list.js";
 
@@ -12,9 +12,9 @@ export const triggersPage = listed({
 	title: "Triggers", load: (signal) => get("/triggers", { limit: 200 }, signal),
 	draw: ({ triggers }, again) => (triggers.length ? h("div.card", table("Triggers", ["Trigger", "Workflow", "Kind", "State", "Next", "Overlap", ""], triggers.map((one) => [
 		said(one.trigger), said(`${one.workflow}${one.version ? ` v${one.version}` : ""}`), words(one.kind), badge(one.state), one.next_at ? [countdown(one.next_at), h("div.faint", moment(one.next_at))] : "–", words(one.overlap ?? ""),
-		h("div.row", button("Next firings", () => void next(one.trigger), { kind: "small" }),
-			may("operate") && one.state !== "removed" && button(one.state === "paused" ? "Resume" : "Pause", () => attempt(async () => { await post(`/triggers/${named(one.trigger)}/${one.state === "paused" ? "resume" : "pause"}`); again(); }), { kind: "small" }),
-			may("operate") && button("Fire now", () => confirm("Fire", `${one.trigger} starts a run of ${one.workflow} now.`, () => post(`/triggers/${named(one.trigger)}/fire`), again), { kind: "small" })),
+		h("div.row", button("Next firings", () => void next(one.trigger), SMALL),
+			may("operate") && one.state !== "removed" && button(one.state === "paused" ? "Resume" : "Pause", () => attempt(async () => { await post(`/triggers/${named(one.trigger)}/${one.state === "paused" ? "resume" : "pause"}`); again(); }), SMALL),
+			may("operate") && button("Fire now", () => confirm("Fire", `${one.trigger} starts a run of ${one.workflow} now.`, () => post(`/triggers/${named(one.trigger)}/fire`), again), SMALL)),
 	]))) : empty("bolt", "No triggers", "A workflow declares them below ", h("code", "triggers:"), ", with a schedule or an event.")),
 });
 
@@ -34,7 +34,7 @@ export const jobsPage = listed({
 		return [h("b", words(one.action)), badge(one.state === "done" ? "succeeded" : one.state === "stopped" ? "cancelled" : "running", words(one.state)),
 			[h("progress", { "aria-label": `Progress of the job ${one.job}`, max: Math.max(1, all), value: all - left || (left ? 0 : 1) }), h("div.faint", [`${all - left} of ${counted(all, "run")}`, one.refused && `${one.refused} refused`, one.unchanged && `${one.unchanged} unchanged`].filter(Boolean).join(", "))],
 			said(one.trigger ?? (Object.entries(one.where ?? {}).map(([name, value]) => `${words(name)}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join("; ") || "chosen runs"), 120), said(one.created_by ?? "–"), ago(one.created_at),
-			h("div.row", isRun && button("Show", async () => openDialog({ title: `${words(one.action)}: ${counted(all, "run")}`, wide: true, body: [one.reason ? h("p", said(one.reason)) : null, jobRuns((await get(`/jobs/${part(one.job)}/runs`, { limit: 100 })).runs), all > 100 && h("p.muted", "The first 100 by their ids.")] }), { kind: "small" }),
+			h("div.row", isRun && button("Show", async () => openDialog({ title: `${words(one.action)}: ${counted(all, "run")}`, wide: true, body: [one.reason ? h("p", said(one.reason)) : null, jobRuns((await get(`/jobs/${part(one.job)}/runs`, { limit: 100 })).runs), all > 100 && h("p.muted", "The first 100 by their ids.")] }), SMALL),
 				isRun && one.state === "running" && may("operate") && button("Stop", () => confirm("Stop the job", "What it has done stays. The other runs are left as they are.", () => post(`/jobs/${part(one.job)}/stop`), again), { kind: "small danger" }))];
 	}))), older && h("p.muted", "Older jobs: ", h("code", "stepkeep jobs list"))] : empty("layers", "No jobs", "Select runs on their page, and cancel, pause or run them again: that is a job.")),
 });
@@ -46,7 +46,7 @@ export const outboxPage = listed({
 		sinks.sinks.length ? h("div.card", table("Sinks", ["Sink", "Kind", "Waiting", "Dead", "Lag", ""], sinks.sinks.map((one) => {
 			const lag = status.sinks.find((two) => two.sink === one.name) ?? { waiting: 0, dead: 0, lag_seconds: 0 };
 			return [said(one.name), words(one.kind ?? "–"), String(lag.waiting), lag.dead ? note("bad", "cross", String(lag.dead)) : "0", lag.lag_seconds ? span(lag.lag_seconds * 1000, true) : "–",
-				h("div.row", may("operate") && lag.dead ? button("Deliver again", () => ask({ title: "Deliver again", label: "Deliver", text: `Every dead event of ${inert(one.name)} is tried again.`, path: "/outbox/redrive", given: () => ({ sink: one.name }), then: again }), { kind: "small" }) : null)];
+				h("div.row", may("operate") && lag.dead ? button("Deliver again", () => ask({ title: "Deliver again", label: "Deliver", text: `Every dead event of ${inert(one.name)} is tried again.`, path: "/outbox/redrive", given: () => ({ sink: one.name }), then: again }), SMALL) : null)];
 		}))) : empty("send", "No sinks", "Events of runs go to sinks: ", h("code", "stepkeep sinks add"), " makes one."),
 		list.deliveries.length ? card("Not delivered yet", table("Deliveries", ["Run", "Sink", "State", "Attempts", "Error"], list.deliveries.map((one) => [runLink(one.run), said(one.sink), badge(one.state), String(one.attempts), one.error ? said(one.error) : "–"]))) : null],
 });
@@ -58,7 +58,7 @@ export const policiesPage = listed({
 		openDialog({ title: "Publish a policy", label: "Publish", wide: true, body: field("Policy", text, "As the command line takes it, in JSON."), act: async () => { await post("/policies", { policy: readJson(text.value, "The policy") }); again(); } });
 	}, { icon: "plus" }),
 	draw: ({ policies }) => (policies.length ? h("div.card", table("Revisions", ["Revision", "Published", "By", ""], policies.map((one) => [h("b", String(one.revision)), moment(one.published_at ?? one.at), said(one.published_by ?? one.by ?? "–"),
-		h("div.row", button("Show", async () => openDialog({ title: `Revision ${one.revision}`, wide: true, body: jsonView(await get(`/policies/${part(String(one.revision))}`)) }), { kind: "small" }))])))
+		h("div.row", button("Show", async () => openDialog({ title: `Revision ${one.revision}`, wide: true, body: jsonView(await get(`/policies/${part(String(one.revision))}`)) }), SMALL))])))
 		: empty("shield", "No policy", "Rules decide which starts, steps and gates are allowed. ", h("code", "stepkeep policy publish FILE"))),
 });
 
@@ -70,7 +70,7 @@ export const keysPage = listed({
 			act: async () => { secret(await post("/api-keys", { owner: owner.value.trim(), scopes: boxes.filter(([, box]) => box.checked).map(([name]) => name) })); again(); } });
 	}, { icon: "plus", kind: "primary" }),
 	draw: ({ keys }, again) => (keys.length ? h("div.card", table("Keys", ["Key", "Owner", "State", "Scopes", "Made", "Ends", ""], keys.map((one) => [h("code", `sk_${inert(one.id)}`), said(one.owner), badge(one.state === "live" ? "active" : one.state, words(one.state)), h("span.chips", one.scopes.map((scope) => h("span.chip", scope))), [ago(one.created_at), " by ", said(one.created_by)], one.expires_at ? countdown(one.expires_at) : "never",
-		one.state === "live" ? h("div.row", button("Replace", () => openDialog({ title: "Replace the key", label: "Replace", body: h("p", "A new secret is shown once."), act: async () => { secret(await post(`/api-keys/${part(one.id)}/rotate`)); again(); } }), { kind: "small" }),
+		one.state === "live" ? h("div.row", button("Replace", () => openDialog({ title: "Replace the key", label: "Replace", body: h("p", "A new secret is shown once."), act: async () => { secret(await post(`/api-keys/${part(one.id)}/rotate`)); again(); } }), SMALL),
 			button("Revoke", () => confirm("Revoke", `Programs that use sk_${one.id} are refused within a second.`, () => send("DELETE", `/api-keys/${part(one.id)}`, {}), again), { kind: "small danger" })) : null]))) : empty("key", "No keys")),
 });
 
@@ -86,8 +86,8 @@ export const usersPage = listed({
 		openDialog({ title: "Register a user", label: "Register", body: [field("Name", name), field("Shown as", display)], act: async () => { await post("/users", { name: name.value.trim(), ...(display.value.trim() ? { display: display.value.trim() } : {}) }); again(); } });
 	}, { icon: "plus", kind: "primary" }),
 	draw: ({ users }, again) => h("div.card", table("Users", ["Name", "Shown as", "Kind", "State", "Registered", ""], users.map((one) => [said(one.name), one.display ? said(one.display) : "–", words(one.kind), badge(one.disabled_at ? "disabled" : "active"), [ago(one.created_at), " by ", said(one.created_by)],
-		h("div.row", button("Show", async () => openDialog({ title: line(one.name, 60), wide: true, body: jsonView(await get(`/users/${part(one.name)}`), { label: "User" }) }), { kind: "small" }),
-			may("admin") && button("Give a role", () => { const role = input({ autofocus: true }); openDialog({ title: `Give ${line(one.name, 40)} a role`, label: "Give", body: field("Role", role), act: async () => { await post(`/users/${part(one.name)}/grant`, { role: role.value.trim() }); again(); } }); }, { kind: "small" }),
+		h("div.row", button("Show", async () => openDialog({ title: line(one.name, 60), wide: true, body: jsonView(await get(`/users/${part(one.name)}`), { label: "User" }) }), SMALL),
+			may("admin") && button("Give a role", () => { const role = input({ autofocus: true }); openDialog({ title: `Give ${line(one.name, 40)} a role`, label: "Give", body: field("Role", role), act: async () => { await post(`/users/${part(one.name)}/grant`, { role: role.value.trim() }); again(); } }); }, SMALL),
 			may("admin") && button(one.disabled_at ? "Enable" : "Disable", () => (one.disabled_at ? attempt(async () => { await post(`/users/${part(one.name)}/enable`); again(); }) : confirm("Disable", `${one.name} and the keys of ${one.name} are refused.`, () => post(`/users/${part(one.name)}/disable`), again)), { kind: `small${one.disabled_at ? "" : " danger"}` }))]))),
 });
 

@@ -21,8 +21,8 @@ export function runPage(context) {
 	const { signal, params } = context, id = params.id;
 	const store = createStore({
 		view: null, why: null, past: null, problem: "", step: context.query.get("step") ?? "", detail: null,
-		as: DIALECTS.includes(context.query.get("as") ?? "") ? (context.query.get("as")) : "", told: null });
-	let tab = TABS.includes(context.query.get("tab") ?? "") ? (context.query.get("tab")) : "flow";
+		as: DIALECTS.includes(context.query.get("as") ?? "") ? context.query.get("as") : "", told: null });
+	let tab = TABS.includes(context.query.get("tab") ?? "") ? context.query.get("tab") : "flow";
 	const done = () => reloader.ask();
 
 	const head = h("div.stack.tight"), why = h("div"), problem = h("div"), travel = pastBar({ run: id, signal, shown: (past) => store.set({ past }) });
@@ -175,14 +175,15 @@ export function runPage(context) {
 		const next = all[Math.max(0, Math.min(all.length - 1, at + by))];
 		if (next && next.name !== store.get().step) choose(next.name);
 	};
+	const ifLive = (act) => () => { const { view } = store.get(); if (view && !view.run.ended_at && may("operate")) act(view); };
 	const firstMove = (label) => { const { view, why: explained } = store.get(); const cause = explained?.causes?.[0]; if (view && cause) void attempt(moves(cause, view, done).find((one) => !label || one.label === label)?.act ?? (async () => undefined)); };
 	return {
 		element,
 		keys: {
 			j: { say: "Next step", act: () => move(1) }, k: { say: "Step before", act: () => move(-1) }, escape: { say: "Close the step", act: () => store.get().step && choose(store.get().step) },
 			m: { say: "Move it: the action that the page proposes", act: () => firstMove("") }, a: { say: "Approve", act: () => firstMove("Approve") }, r: { say: "Reject", act: () => firstMove("Reject") },
-			p: { say: "Pause the run, or go on with it", act: () => { const { view } = store.get(); if (view && !view.run.ended_at && may("operate")) pauseDialog(id, view.run.state === "paused" ? "resume" : "pause", done); } },
-			c: { say: "Cancel the run", act: () => { const { view } = store.get(); if (view && !view.run.ended_at && may("operate")) cancelDialog(view, done); } },
+			p: { say: "Pause the run, or go on with it", act: ifLive((view) => pauseDialog(id, view.run.state === "paused" ? "resume" : "pause", done)) },
+			c: { say: "Cancel the run", act: ifLive((view) => cancelDialog(view, done)) },
 			R: { say: "Run again", act: () => { const { view } = store.get(); if (view?.run.ended_at && may("start")) continueDialog(view, done); } },
 			"[": { say: "One entry back in time", act: () => travel.move(-1) }, "]": { say: "One entry on in time", act: () => travel.move(1) },
 			...Object.fromEntries(TABS.map((one, at) => [String(at + 1), { say: `Show ${one === "record" ? "certificate" : one}`, act: () => { tab = one; tabs.show(one); setQuery({ tab: one === "flow" ? undefined : one }); } }])),
