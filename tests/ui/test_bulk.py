@@ -117,3 +117,23 @@ def test_claims_of_a_queue_and_of_the_tenant_are_paused_and_resumed(site: Site, 
     assert site.run(site.engine.pauses.list())["pauses"] == []
     run = site.start("echo", {"value": 1})
     assert site.settle(run) == "succeeded"
+
+
+def test_runs_beyond_a_limit_wait_for_a_slot_and_say_so(site: Site, reader: Read) -> None:
+    person = reader()
+    page = person.open("/workers")
+    page.get_by_role("button", name="Limit runs").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Workflow").fill("payment")
+    dialog.get_by_label("Runs at once").fill("1")
+    dialog.get_by_role("button", name="Set").click()
+    row = page.get_by_role("row", name=re.compile("^payment"))
+    expect(row).to_be_visible()
+    first, second = site.start("payment"), site.start("payment")
+    expect(row).to_contain_text(re.compile("payment\\s*1\\s*1\\s*1"))
+    waiting = person.open(f"/runs/{second}")
+    expect(waiting.locator(".why")).to_contain_text("slot")
+    page = person.open("/workers")
+    row.get_by_role("button", name="End the limit").click()
+    assert site.settle(second) == "blocked"
+    assert site.settle(first) == "blocked"

@@ -1,7 +1,7 @@
 /**
  * The workers: what each holds and serves, how busy it is, what is needed and nobody serves, what is served and unused.
  */
-import { ago, ask, attempt, badge, button, card, counted, empty, field, get, h, line, may, named, note, post, said, select, span, table, words } from "../kit.js";
+import { ago, ask, attempt, badge, button, card, counted, empty, field, get, h, input, line, may, named, note, openDialog, post, said, select, span, table, words } from "../kit.js";
 import { listPage } from "../components/list.js";
 
 /** @param {Context} context */
@@ -11,11 +11,11 @@ export function workersPage(context) {
 	const page = listPage(context, {
 		title: "Workers", seconds: 5,
 		load: async (signal) => {
-			const [{ workers }, { status }, needed] = await Promise.all([get("/workers", { live: all ? "false" : "true", limit: 200 }, signal), get("/status", {}, signal), readNeeds(known, signal)]);
-			return { workers, queues: status.queues, paused: status.paused, needed: needed.handlers };
+			const [{ workers }, { status }, needed, { slots }] = await Promise.all([get("/workers", { live: all ? "false" : "true", limit: 200 }, signal), get("/status", {}, signal), readNeeds(known, signal), get("/slots", {}, signal)]);
+			return { workers, queues: status.queues, paused: status.paused, needed: needed.handlers, slots };
 		},
-		actions: (again) => { const toggle = button("Show those that are shut down", () => { all = !all; toggle.setAttribute("aria-pressed", String(all)); page.again(); }, { pressed: false }); return [toggle, may("operate") && button("Pause claims", async () => pauseDialog((await readNeeds(known, context.signal)).queues, again), { icon: "pause" })]; },
-		draw: ({ workers, queues, paused, needed }, again) => {
+		actions: (again) => { const toggle = button("Show those that are shut down", () => { all = !all; toggle.setAttribute("aria-pressed", String(all)); page.again(); }, { pressed: false }); return [toggle, may("operate") && button("Pause claims", async () => pauseDialog((await readNeeds(known, context.signal)).queues, again), { icon: "pause" }), may("operate") && button("Limit runs", () => limitDialog(again))]; },
+		draw: ({ workers, queues, paused, needed, slots }, again) => {
 			const unserved = queues.filter((one) => !one.workers), served = new Set(workers.filter((one) => one.state !== "shutdown").flatMap((one) => one.handlers));
 			const unused = [...served].filter((one) => !needed.has(one)).sort(), missing = [...needed].filter((one) => !served.has(one)).sort();
 			return [
@@ -23,6 +23,8 @@ export function workersPage(context) {
 					h("div.row", may("operate") && button("Resume", () => attempt(async () => { await post(`/pauses/${one.scope}/resume`, one.scope === "tenant" ? {} : { queue: one.queue }); again(); }, "Resumed"), { kind: "small", icon: "play" }))]))) : null,
 				workers.length ? h("div.card", table("Workers", ["Worker", "State", "Holds", "Busy, last minute", "Serves", "Queues", "Heard", "Started"], workers.map(row)))
 					: empty("worker", "No worker is alive", "Steps wait until one is: ", h("code", "stepkeep worker --app FILE.py")),
+				slots.length ? card("Limits on running runs", table("Limits", ["What", "Limit", "Running", "Waiting", ""], slots.map((one) => [h("b", one.workflow === null ? "The whole tenant" : said(one.workflow)), String(one.most ?? "none"), String(one.held), one.waiting ? note("wait", "clock", String(one.waiting)) : "0",
+					h("div.row", may("operate") && button("End the limit", () => attempt(async () => { await post("/slots/clear", { workflow: one.workflow }); again(); }), { kind: "small" }))]))) : null,
 				h("div.cards", card("Backlog", queues.length ? table("Backlog", ["Needs", "Ready", "Oldest", "Workers"], queues.map((one) => [said(one.needs), String(one.ready), span(one.oldest_seconds * 1000, true), one.workers ? String(one.workers) : note("bad", "warn", "none")])) : h("p.muted", "Nothing waits for a worker.")),
 					card("Needed, and nobody serves it", unserved.length || missing.length ? h("ul.stack.tight", unserved.map((one) => h("li", h("b", said(one.needs)), " ", h("span.muted", said(one.why, 300)))), missing.slice(0, 50).map((one) => h("li", h("code", line(one, 80)), " ", h("span.muted", "is used by a published workflow")))) : h("p.muted", "Everything that is needed is served.")),
 					card("Served, and no workflow needs it", unused.length ? h("div.chips", unused.slice(0, 100).map((one) => h("span.chip", line(one, 60)))) : h("p.muted", "Every handler is used by a published workflow.")))];
@@ -36,6 +38,11 @@ function pauseDialog(queues, again) {
 	const what = select([["-1", "The whole tenant"], ...queues.map((one, at) => [String(at), one ? `Queue ${line(one, 60)}` : "The default queue"])], "-1"), queue = () => queues[Number(what.value)];
 	ask({ title: "Pause claims", label: "Pause", done: "Paused", kind: "danger", text: "Workers claim nothing more of it. What they hold goes on; deadlines and timeouts too.", more: field("What", what),
 		path: () => `/pauses/${queue() === undefined ? "tenant" : "queue"}`, given: () => ({ queue: queue() }), then: again });
+}
+
+function limitDialog(again) {
+	const workflow = input(), most = input({ type: "number", min: "1", value: "10" });
+	openDialog({ title: "Limit running runs", label: "Set", body: [field("Workflow", workflow, "Empty: the whole tenant."), field("Runs at once", most)], act: async () => { await post("/slots", { workflow: workflow.value.trim() || null, most: Number(most.value) }); again(); } });
 }
 
 function row(one) {
