@@ -93,6 +93,11 @@ def unreachable(what: str, problem: str) -> Explanation:
     return Explanation(subject=what, state="unknown", causes=(cause,))
 
 
+def queue_words(name: str) -> str:
+    """A named queue in words; the default one has no name."""
+    return f"queue {name}" if name else "the default queue"
+
+
 def listed(names: Sequence[str]) -> str:
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")

@@ -13,7 +13,7 @@ from stepkeep.definition.document import nearest
 from stepkeep.definition.rule_words import given_words, handlers_among, in_words
 from stepkeep.definition.secrets import secrets_among
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.operations.causes import ATTENTION, Cause, Explanation, Why, listed, span
+from stepkeep.operations.causes import ATTENTION, Cause, Explanation, Why, listed, queue_words, span
 from stepkeep.operations.instants import instant
 from stepkeep.operations.pauses import NONE, Pauses
 from stepkeep.operations.services import Known, Lack, Service, Wanted
@@ -119,11 +119,6 @@ def _has_code(offer: Service, spec: QueueSpec) -> bool:
     """Whether a worker has the handlers that a queue asks for."""
     names = {"python": offer.handlers, "agent": offer.agents}.get(spec.kind, (spec.name,))
     return spec.name in names and offer.has_rule_handlers(spec)
-
-
-def queue_words(name: str) -> str:
-    """A named queue in words; the default one has no name."""
-    return f"queue {name}" if name else "the default queue"
 
 
 def queue_paused(spec: QueueSpec, pauses: Pauses) -> tuple[Why, str, tuple[str, ...]] | None:

@@ -13,7 +13,7 @@ from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.errors import InvalidInput
-from stepkeep.operations.staffing import queue_words
+from stepkeep.operations.causes import queue_words
 
 Run = Annotated[
     str | None,

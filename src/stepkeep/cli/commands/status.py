@@ -12,7 +12,7 @@ from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.operations.staffing import queue_words
+from stepkeep.operations.causes import queue_words
 
 
 def status(
