@@ -118,6 +118,10 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
 MADE_EACH_TIME = {
     "POST /workflows/check": "changes nothing",
     "POST /runs/{run_id}/continuation-preview": "changes nothing",
+    "POST /runs/{run_id}/migration-preview": "changes nothing",
+    "POST /migrations/{workflow}/preview": "changes nothing",
+    "POST /runs/{run_id}/migrate": "needs another version; tests/operations/test_migrations.py sends several at once",
+    "POST /migrations/{workflow}": "migrates each run as the route of one run does",
     "POST /runs/{run_id}/notes": "each is a note of its own",
     "POST /runs/{run_id}/escalate": "each opens a level",
     "POST /runs/{run_id}/freeze": "a run that is paused already refuses it",

@@ -516,7 +516,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _in_kernel(
         "loser-told-yes",
         "who decides second is told yes, whatever was decided first",
-        "votes:_decided_before",
+        "votes:decided_before",
         "if mine is not None:",
         'if (mine := mine or record) and "decision" in mine:',
     ),
@@ -955,7 +955,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "adopts-what-was-undone",
         "a step that the earlier run undid is adopted",
         "adoption:_choice",
-        "name in undone or (undo is not None and undo.fence)",
+        "name in undone or (undo is not None and has_begun(undo))",
         "False",
     ),
     _in_kernel(
