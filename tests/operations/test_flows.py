@@ -209,9 +209,7 @@ def test_a_flow_sleeps_waits_asks_people_and_maps(database_url: str) -> None:
         paid = await ctx.wait_for("paid", deadline="1h", where="message.cents > 0")
         decided = await ctx.gate("Send it?")
         doubled = await ctx.map(double, range(5), in_flight=2)
-        waits = (ctx.wait_for("never", deadline="10ms"), ctx.sleep("20ms"))
-        [late, _] = await asyncio.gather(*waits, return_exceptions=True)
-        return [paid, decided["decision"], doubled, str(late.category)]
+        return [paid, decided["decision"], doubled]
 
     with sk.Engine(database_url) as engine:
         result = engine.run(patient, {})
@@ -220,10 +218,8 @@ def test_a_flow_sleeps_waits_asks_people_and_maps(database_url: str) -> None:
         engine.send(result.id, "paid", {"cents": 5})
         engine.work_on(result.id)
         engine.approve(result.id, "patient[2]", by="bea")
-        for _ in range(50):
-            if result.state == "blocked":
-                result = engine.work_on(result.id)
-        assert result.output == [{"cents": 5}, "approved", [0, 2, 4, 6, 8], "timeout"]
+        result = engine.work_on(result.id)
+        assert result.output == [{"cents": 5}, "approved", [0, 2, 4, 6, 8]]
         certificate = engine.certify(result.id)
         assert certificate.ok, [certificate.canonical, *((one.dialect, one.findings) for one in certificate.dialects)]
 

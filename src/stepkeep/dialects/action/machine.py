@@ -82,8 +82,6 @@ STEP = MachineView(
         Extension(None, "Succeeded", "An earlier run ran it and it Succeeded there; this run takes its result by reference.", when=("adopted",)),
         Extension(None, "Cancelled", "An earlier run left it out, and this one takes that over.", when=("adopted_skipped",)),
     ),
-    # A flow that goes on after its calls has not stopped running.
-    quiet=frozenset({"children_settled"}),
 )
 
 RUN = MachineView(

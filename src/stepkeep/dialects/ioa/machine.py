@@ -152,8 +152,6 @@ STEP = MachineView(
     ),
     # A retry does not go back: from its first claim, or its gate's opening, a step shows running until it ends.
     sticky={"running": frozenset({"pending"})},
-    # A flow that goes on after its calls has not stopped running.
-    quiet=frozenset({"children_settled"}),
 )
 
 UNDO = "000 §4.1 compensation order"

@@ -158,9 +158,8 @@ STEP = MachineView(
             None, "SKIPPED", "an earlier run left it out, and this one takes that over", when=("adopted_skipped",)
         ),
     ),
-    # A timed-out WAITING step is claimed directly; the seed does not show that our row is READY for a moment. Nor does
-    # it know a flow, which goes on after its calls.
-    quiet=frozenset({"deadline_handed_over", "children_settled"}),
+    # A timed-out WAITING step is claimed directly; the seed does not show that our row is READY for a moment.
+    quiet=frozenset({"deadline_handed_over"}),
 )
 
 JUDGED = Judged(

@@ -73,8 +73,6 @@ STEP = MachineView(
         Extension(None,         "completed", "An earlier workstream completed it, and this one takes its result by reference.", when=("adopted",)),
         Extension(None,         "cancelled", "In other formats only: an earlier run left it out, and this one takes that over.", when=("adopted_skipped",)),
     ),
-    # A flow that goes on after its calls has not stopped running.
-    quiet=frozenset({"children_settled"}),
 )
 
 RUN = MachineView(
