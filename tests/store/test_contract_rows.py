@@ -24,7 +24,7 @@ from tests.store.values import (
 )
 
 from stepkeep.kernel.definition import Approval, QueueSpec, Wait
-from stepkeep.kernel.rows import Adopted, Attempt, Ballot, Details, Grown, Note, Opening, OutboxEntry, Run, Step
+from stepkeep.kernel.rows import Adopted, Attempt, Ballot, Called, Details, Grown, Note, Opening, OutboxEntry, Run, Step
 from stepkeep.kernel.states import (
     AttemptState,
     Category,
@@ -88,10 +88,23 @@ FULL_NOTE = Note(
     gathered=('{"n":1}', '{"n":2}'),
     takes=Wait(event="paid", accepts="message.n > 0", count=3),
     adopted=Adopted(
-        run=run_id(9), step="pay", place=2, fence=3, digest="ef" * 32, skipped=True, owned=True, executors=("ann",)
+        run=run_id(9),
+        step="pay",
+        place=2,
+        fence=3,
+        digest="ef" * 32,
+        skipped=True,
+        owned=True,
+        executors=("ann",),
+        remains="attempted",
     ),
     grown=Grown(count=9, failed=2, deadline=10, category=Category.TRANSIENT, error="no room", stops=True),
     activation=5,
+    child=run_id(5),
+    undoes=run_id(6),
+    call=Called(
+        kind="step", name="pay", digest="ab" * 32, arguments="[1]", step='{"name":"pay"}', queue=1, undo_queue=2
+    ),
 )
 FULL_STEP = running(
     1, 2, due_at=99, fence=8, priority=5, attempts=2, losses=1, unmet=3, category=Category.TRANSIENT, error="e"
