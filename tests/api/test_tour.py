@@ -569,6 +569,7 @@ async def _workflows_of_seed_003(tour: Tour, base: str) -> None:
     told(await tour.client.post(f"{base}/runs", json={"workflowId": "none"}), 400, "invalid_input")
     of_one = f"{base}/workflows/read-an-invoice"
     assert (await tour("PATCH", of_one, {"active": False, "rationale": "replaced"}))["active"] is False
+    assert (await tour("GET", of_one))["active"] is False, "a read tells of it, too"
     refused = await tour.client.post(f"{base}/runs", json={"workflowId": "read-an-invoice"})
     assert refused.status_code == 409, refused.text
     assert (await tour("PATCH", of_one, {"active": True}))["active"] is True

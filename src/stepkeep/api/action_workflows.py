@@ -26,6 +26,7 @@ from stepkeep.dialects.registry import examine
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations.publish import find_plan
+from stepkeep.operations.withdrawn import list_withdrawn
 
 routes = router("Seed 003")
 
@@ -232,7 +233,10 @@ async def _workflow(engine: AsyncEngine, name: str) -> dict[str, Any]:
     found = (await find_plan(engine.transactor, name, None, tenant=engine.tenant)).definition
     if found.dialect != DIALECT:
         raise NotFound(f"there is no workflow {name[:80]!a} of this dialect.")
-    return _shown(engine, found)
+    shown = _shown(engine, found)
+    if (found.name, found.version) in await list_withdrawn(engine.store, engine.tenant):
+        shown["active"] = False
+    return shown
 
 
 async def _highest(engine: AsyncEngine, name: str) -> int | None:
