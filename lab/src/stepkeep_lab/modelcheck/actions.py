@@ -30,6 +30,8 @@ from stepkeep.kernel.events import (
     MessageArrived,
     PauseRequested,
     RunStarted,
+    ScopeUse,
+    SlotGranted,
     StepClaimed,
     StepReported,
     TimeCame,
@@ -106,6 +108,7 @@ class By(StrEnum):
 CAUSES = frozenset({By.TIME, By.WORKER, By.WAIT, By.START})
 HOMEWARDS: tuple[type, ...] = (
     RunStarted,
+    SlotGranted,
     Completed,
     RulesPassed,
     Stopped,
@@ -173,6 +176,9 @@ class Actions:
             label = "cancel and undo" if compensate else "cancel"
             yield Action(label, By.OPERATOR, CancelRequested(**WHO, actor="cyd", compensate=compensate))
 
+        if state.run.state is RunState.QUEUED and not state.run.moving:
+            use = (ScopeUse("workflow w", 0, 1),)
+            yield Action("grant of a slot", By.WAIT, SlotGranted(**WHO, actor="slots", scopes=use))
         if self.pauses and state.run.state in PAUSABLE:
             yield Action("pause", By.OPERATOR, PauseRequested(**WHO, actor="cyd"))
         if state.run.state is RunState.PAUSED:
@@ -312,7 +318,10 @@ class Actions:
             yield "an early sweep of the run", TimeCame(**WHO, actor="sweep"), none
         if self.events:
             yield "a message again", self._message(OLD, self.events[0]), frozenset({OLD})
+        if state.run.state is RunState.QUEUED and state.run.moving:
+            yield "a second slot", SlotGranted(**WHO, actor="slots"), none
         if state.run.state is RunState.PAUSED:
+            yield "a slot for a paused run", SlotGranted(**WHO, actor="slots"), none
             yield "a pause again", PauseRequested(**WHO, actor="cyd"), none
         elif state.run.state not in PAUSABLE:
             yield "a pause of what cannot be paused", PauseRequested(**WHO, actor="cyd"), none

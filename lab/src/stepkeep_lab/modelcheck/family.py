@@ -213,6 +213,17 @@ def cases() -> tuple[Case, ...]:
             idle=True,
         ),
         _case(
+            "slots",
+            "a run that waits for an execution slot, idle and paused first",
+            _work("a", undo=ONCE, **undoing),
+            _gate("g", deadline=None, **tolerant),
+            on_failure=OnFailure.COMPENSATE,
+            timeout=SOON,
+            idle=True,
+            pauses=True,
+            slots=1,
+        ),
+        _case(
             "people",
             "gates with a quorum, an excluded requester, two levels and reminders",
             _gate("q", approval=Approval(quorum=2, reject_on=2, remind=SOON), **tolerant),

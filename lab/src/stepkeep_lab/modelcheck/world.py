@@ -13,6 +13,7 @@ import struct
 from collections.abc import Container
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.kernel.authority import OnlyVouched
@@ -135,6 +136,7 @@ def born(plan: Plan, *, start: bool) -> State:
         actor="ann",
         now=NOW,
         start=start,
+        awaits_slot=plan.definition.slots is not UNSET,
     )
     blank = State(Run(tenant="t", id="r", definition_id=plan.definition_id), {})
     return after(plan, blank, decision)

@@ -116,7 +116,14 @@ def draw_definition(
         priority=random.choice((0, 0, 5)),
         policy=_policy(_beside(random), names),
         budget=_budget(_beside(random)),
+        slots=_slots(_beside(random)),
     )
+
+
+def _slots(random: Random) -> int | msgspec.UnsetType:
+    """A limit on the running runs of some workflows."""
+    random.random()  # another number than the one that decides about a policy
+    return random.choice((1, 1, 2)) if maybe(random, 0.2) else msgspec.UNSET
 
 
 def _policy(random: Random, names: list[str]) -> tuple[PolicyRule, ...] | msgspec.UnsetType:

@@ -822,6 +822,35 @@ MUTANTS: tuple[Mutant, ...] = (
         "if not holds and planned.phase is not Phase.MAIN and event.choice is not RETRY:",
         "if False:",
     ),
+    # -- execution slots
+    _in_kernel(
+        "slot-ignored",
+        "a run under a limit opens its first steps without a slot",
+        "progress:begin",
+        "if not slot_waiters(draft):",
+        "if True:",
+    ),
+    _one(
+        "slot-granted-to-all",
+        "one transaction grants more slots than are free: it counts none of its own",
+        "operations.slots:GrantBatch._choose",
+        "mine[row.workflow] = mine.get(row.workflow, 0) + 1",
+        "pass",
+    ),
+    _one(
+        "slot-limit-one-more",
+        "one run more than the limit is granted a slot",
+        "operations.slots:GrantBatch._choose",
+        "if all(one.held < one.most for one in use):",
+        "if all(one.held <= one.most for one in use):",
+    ),
+    _one(
+        "slot-of-the-ended-kept",
+        "no slot is free again before a restart: what has ended is never looked for",
+        "operations.slots:SlotSweep.sweep",
+        "return sum([await grant_slots(self._transactor, *one, actor=self._actor) for one in found.items()])",
+        "return 0",
+    ),
     # -- pausing
     _in_kernel(
         "pause-holds-nothing-back",

@@ -148,6 +148,7 @@ class Workplace:
             closing_seconds=3.0,
             relay_seconds=0.5 if scenario.sinks else 0.0,
             jobs_seconds=0.0,
+            slots_seconds=1.0,
             children_seconds=random.choice((0.5, 2.0)) if scenario.families else 0.0,
         )
         runtime = SimulatedRuntime(self._stage, random)

@@ -32,6 +32,7 @@ from stepkeep_lab.simulation.definitions import NEVER_HOLDS
 from stepkeep_lab.simulation.families import wrong_families
 from stepkeep_lab.simulation.gathering import wrongly_taken
 from stepkeep_lab.simulation.ledger import Ack, Ledger
+from stepkeep_lab.simulation.limits import wrong_slots
 from stepkeep_lab.simulation.migrated import wrong_migrations
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.standing import Standing
@@ -88,6 +89,8 @@ class Verdict:
         for said in wrong_adoptions(self._tables, self._plans):
             self._ledger.violation(said)
         for said in wrong_families(self._tables, self._plans):
+            self._ledger.violation(said)
+        for said in wrong_slots(self._tables):
             self._ledger.violation(said)
         self._tokens_open_one_door()
         self._workers_said_goodbye()
