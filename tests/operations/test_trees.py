@@ -13,10 +13,11 @@ from stepkeep.conformance.tree import TreeRun, judge_tree
 from stepkeep.kernel.definition import Budget, Definition, Effect
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import OnFailure, Rollback, RunState
+from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.rollback import rollback_preview
 from tests.operations.test_child_rollback import BAD, HOOK, LEAF, ended, parent, sub
 from tests.operations.test_children import call, children, finish, flow, look_after
-from tests.workbench import TENANT, Bench, on, task
+from tests.workbench import SECOND, TENANT, Bench, on, task
 
 MIDDLE = flow("middle", sub(name="inner"), task("own", 1, ["inner"], undo=HOOK))
 TOP = parent(
@@ -222,3 +223,29 @@ def test_what_children_spend_counts_against_the_budget_of_their_parent(
             assert "budget" in (last.error or "")
 
     on(database_url, body)
+
+
+@pytest.mark.parametrize("how", ["succeeds", "fails below", "is cancelled", "is undone", "times out"])
+def test_a_tree_of_three_levels_is_certified_as_one_however_it_ends(database_url: str, how: str) -> None:
+    top = replace(TOP, timeout=60 * SECOND, grace=5 * SECOND)
+
+    async def body(bench: Bench) -> tuple[str, RunState]:
+        run = await begun(bench, LEAF, MIDDLE, top, rounds=2)
+        if how == "fails below":
+            [claim] = await bench.claim(1)
+            await bench.report(claim, BAD)
+        elif how in ("is cancelled", "is undone"):
+            await bench.cancel(run, compensate=how == "is undone")
+        elif how == "times out":
+            bench.store.clock_offset = 61 * SECOND
+            await sweep_timers(bench.transactor)
+        await finish(bench)
+        return run, await bench.state(run)
+
+    run, state = on(database_url, body)
+    expected = {"succeeds": "succeeded", "fails below": "failed", "is cancelled": "cancelled"}
+    assert state == expected.get(how, "rolled_back")
+    with sk.open(database_url) as engine:
+        certificate = engine.certify(run)
+        assert certificate.ok, certificate.page()
+        assert len(certificate.as_json()["tree"]["runs"]) >= 2
