@@ -96,7 +96,7 @@ class Tables:
         keys = [key]
         for one in keys:  # grows during the loop
             keys += [(one[0], child.child_id) for child in self.children.of(*one) if child.mode is ChildMode.AWAITED]
-        return tuple(attempt.cost for one in sorted(keys) for _, attempt in sorted(self.attempts[one].items()))
+        return tuple(attempt.cost for one in sorted(keys) for _, attempt in sorted(self.attempts.get(one, {}).items()))
 
     def output_of(self, key: RunKey, no: int) -> bytes | None:
         """What a step produced: its note's output, or that of the attempt that succeeded under the right fence."""
