@@ -53,15 +53,10 @@ parameters = { "query.wait" = 0.2 }
 [[operations]]
 include-path-regex = "^/hooks/"
 checks.not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 503]
-
-[[operations]]
-include-operation-id = ["archive_action_workflow", "get_action_workflow", "change_action_workflow"]
-checks.use_after_free.enabled = false
 """
 """Data that the document allows may still name nothing, or be refused by a rule that no schema can say: parameters that
 are short enough one by one may be too long for an address together (431). A hook whose secret the service lacks is 503:
-its sender tries again. An archived workflow can still be read. No worker runs, so that a request that waits for a run
-would take a minute: it waits shortly."""
+its sender tries again. No worker runs, so that a request that waits for a run would take a minute: it waits shortly."""
 
 WORKFLOW = {"workflow": "hello", "timeout": "1h", "steps": [{"name": "sign", "approval": {"deadline": "1h"}}]}
 
@@ -130,6 +125,9 @@ def play(address: str, key: str, role: str, phase: str, asked: argparse.Namespac
         "--no-color", "--warnings", "off", "--generation-database", "none",
         "--report", "json", "--report-json-path", str(told),
     ]  # fmt: skip
+    if phase == "stateful":
+        # An archived workflow can still be read. The check that what was deleted is gone cannot be off for one route.
+        command += ["--exclude-operation-id", "archive_action_workflow"]
     if asked.include:
         command += ["--include-path-regex", asked.include]
     done = subprocess.run(command, text=True, capture_output=True, cwd=folder)
