@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.kernel.definition import Case, Definition, Dependency, Handler, Loop, Map, Retry, StepDefinition, Switch
+from stepkeep.kernel.definition import (
+    Case,
+    Definition,
+    Dependency,
+    Handler,
+    Loop,
+    Map,
+    Retry,
+    StepDefinition,
+    SubWorkflow,
+    Switch,
+)
 from stepkeep.kernel.states import StepState
 from stepkeep.kernel.versions import MEANING, Kind, compare, obstacles
 
@@ -67,6 +78,18 @@ def test_what_elements_are_is_meaning_and_how_many_at_a_time_a_setting(
 ) -> None:
     [change] = compare(with_step("ship", growth=old), with_step("ship", growth=new)).steps
     assert [(one.field, one.kind) for one in change.differences] == [("growth", kind)]
+
+
+def test_another_child_workflow_is_another_meaning_and_another_version_of_it_a_setting() -> None:
+    asks, newer, other = (
+        with_step("ship", child=SubWorkflow(workflow=name, version=version))
+        for name, version in (("parcel", 1), ("parcel", 2), ("letter", 1))
+    )
+    assert list(obstacles(asks, newer, ["charge", "ship"])) == []
+    assert list(obstacles(asks, other, ["charge"])) == []
+    [reason] = obstacles(asks, other, ["charge", "ship"])
+    assert "ship" in reason
+    assert "child" in reason
 
 
 def test_a_removed_step_stops_runs_that_began_it() -> None:

@@ -6,7 +6,7 @@ where). A run may continue under another version only if every step that began m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -19,8 +19,8 @@ MEANING = (
     *("executor", "inputs", "condition", "approval", "hold", "wait", "rules", "pre", "completion"),
     *("effect", "undo", "compensate_when", "transactional", "input_schema", "output_schema"),
 )
-"""The fields of a step that say what it does. All others are settings, but for its dependencies and what its elements
-are."""
+"""The fields of a step that say what it does. All others are settings, but for its dependencies and the fields of
+`IN_PART`."""
 
 UNCOMPARED = frozenset({"name", "order", "depends_on"})
 OF_WORKFLOW = frozenset({"name", "version", "steps", "dialect"})
@@ -84,8 +84,8 @@ def _changed(
         return StepChange(name=new.name, change="added")
     settings = [one for one in StepDefinition.__struct_fields__ if one not in UNCOMPARED and one not in MEANING]
     found = [*_differ(old, new, MEANING, Kind.MEANING), *_differ(old, new, settings, Kind.SETTING)]
-    if _elements(old) != _elements(new):
-        found = [replace(one, kind=Kind.MEANING) if one.field == "growth" else one for one in found]
+    other = {name for name, read in IN_PART.items() if read(old) != read(new)}
+    found = [replace(one, kind=Kind.MEANING) if one.field in other else one for one in found]
     if was[new.name] != now[new.name]:
         found.append(Difference(field="depends_on", kind=Kind.EDGE, old=was[new.name], new=now[new.name]))
     return StepChange(name=new.name, change="changed", differences=tuple(found)) if found else None
@@ -100,8 +100,17 @@ def _elements(step: StepDefinition) -> Any:
             return (growth.until, growth.as_long_as)
         case Switch() as growth:
             return growth.cases
-        case _:
-            return None
+        case growth:
+            return type(growth)
+
+
+def _child(step: StepDefinition) -> Any:
+    """Which workflow a step runs, and whether it waits for it. The pinned version and the deadline are settings."""
+    return step.child and (step.child.workflow, step.child.detached)
+
+
+IN_PART: Mapping[str, Callable[[StepDefinition], Any]] = {"growth": _elements, "child": _child}
+"""Fields of a step that are meaning in part, with what the meaning is."""
 
 
 def implied(definition: Definition) -> dict[str, dict[str, list[str]]]:
