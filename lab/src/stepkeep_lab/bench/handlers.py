@@ -8,15 +8,27 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import stepkeep as sk
 
 KILOBYTE = "x" * 1000
+CALLS = 10
+"""How many calls the measured flow makes."""
 
 
 @sk.step("bench.noop")
 async def noop() -> dict[str, str]:
     return {"payload": KILOBYTE}
+
+
+@sk.flow("bench.ten-calls", max_calls=CALLS)
+async def ten_calls(ctx: sk.FlowContext, payload: str) -> Any:
+    """The no-ops of a chain, as calls. The kilobyte is the input of every measured run."""
+    told = None
+    for _ in range(CALLS):
+        told = await ctx.options(timeout="1m").step(noop)
+    return told
 
 
 @sk.step("bench.numbers")

@@ -54,6 +54,8 @@ FIGURES: dict[str, Kind] = {
     "client_us": Kind("CPU client", "µs"),
     "server_us": Kind("CPU server", "µs"),
     "all_us": Kind("CPU together", "µs"),
+    "plan_steps_per_second": Kind("steps of the plan", "/s", more_is_better=True),
+    "plan_all_us": Kind("CPU together of the plan", "µs"),
     "wal_bytes": Kind("WAL", "bytes"),
     "round_trips": Kind("round trips", ""),
     "statements_per_second": Kind("statements", "/s"),

@@ -194,6 +194,16 @@ TARGETS: tuple[Target, ...] = (
         )
         for store, shown in ((PG, "PostgreSQL"), (LITE, "SQLite"))
     ),
+    *(
+        Target(
+            f"calls of a flow of ten, {shown}, beside the steps of the same plan",
+            Figure("flow of ten calls", store, STEPS),
+            0.5,
+            over=Figure("flow of ten calls", store, "plan_steps_per_second"),
+            unit="×",
+        )
+        for store, shown in ((PG, "PostgreSQL"), (LITE, "SQLite"))
+    ),
     _at_most("idle worker, statements", Figure("idle worker", PG, "statements_per_second"), 2, "/s"),
     _at_most("idle worker, CPU", Figure("idle worker", PG, "worker_cpu_percent"), 1, "%"),
     _at_most("worker's memory at a million ready runs", Figure("worker at 1,000,000 ready", PG, "worker_mb"), 80, "MB"),

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from stepkeep.definition.python import Workflow
 from stepkeep.engine import AsyncEngine
 from stepkeep_lab.bench.ground import Ground, workers
+from stepkeep_lab.bench.handlers import CALLS, ten_calls
 from stepkeep_lab.bench.load import all_ended, start_runs, verify
 from stepkeep_lab.bench.measurement import Figures
 from stepkeep_lab.bench.no_notify import muted
@@ -40,6 +41,13 @@ async def fan_out(ground: Ground, *, steps: int, runs: int, workers: int = 1) ->
 async def elements(ground: Ground, *, steps: int, runs: int, workers: int = 1) -> Figures:
     """Runs of one map with `steps` elements, which are counted as the steps."""
     return await _measure(ground, mapped(steps), steps=steps, runs=runs, count=workers)
+
+
+async def calls_of_a_flow(ground: Ground, *, runs: int) -> Figures:
+    """Runs of a flow of ten calls, which are counted as the steps, after as many runs of the same steps as a plan."""
+    plan = await _measure(ground, chain(CALLS), steps=CALLS, runs=runs, count=1)
+    figures = await _measure(ground, ten_calls, steps=CALLS, runs=runs, count=1)
+    return figures | {"plan_steps_per_second": plan["steps_per_second"], "plan_all_us": plan["all_us"]}
 
 
 async def starts(ground: Ground, *, runs: int) -> Figures:

@@ -128,6 +128,7 @@ WORKS: tuple[Work, ...] = (
     _fan(100, 50, rounds=2),
     _fan(10_000, 1, rounds=1),
     Work(name="map of 10,000", measure=throughput.elements, size={"steps": 10_000, "runs": 1}, rounds=3),
+    Work(name="flow of ten calls", measure=throughput.calls_of_a_flow, size={"runs": 500}),
     _runs(10_000, 1, rounds=1),
     Work(name="starts", measure=throughput.starts, size={"runs": 10_000}, quick={"runs": 3_000}),
     Work(
