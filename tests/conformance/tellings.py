@@ -61,7 +61,8 @@ def told(world: World, judged: Judged, *, written_in: str = "native") -> list[Li
     lines = told_entries(entries_of(world), world, judged, written_in)
     for line in lines:
         if line["metadata"].get("event") == "run_created" and "detail" in line["metadata"]:
-            line["metadata"]["detail"] = {"input": line["metadata"]["detail"]["input"]}
+            detail = line["metadata"]["detail"]
+            line["metadata"]["detail"] = {name: detail[name] for name in ("input", "awaits_slot") if name in detail}
     return resealed(lines)
 
 
