@@ -161,13 +161,26 @@ def failed_after_a_hidden_timeout() -> World:
     return world
 
 
+def called_back_after_a_hidden_timeout() -> World:
+    """The run waits for its child after its timeout, and a cancel that asks for a rollback ends that wait."""
+    world = World(call("sub"), timeout=4 * SECOND, grace=10 * SECOND)
+    world.later(5 * SECOND)
+    world.cancel(compensate=True)
+    return world
+
+
 def detached_after_work() -> World:
     world = World(work("first"), call("sub", "first", detached=True))
     world.finish("first")
     return world
 
 
-STORIES = (ended_in_the_entry_of_the_stop, failed_after_a_hidden_timeout, detached_after_work)
+STORIES = (
+    ended_in_the_entry_of_the_stop,
+    failed_after_a_hidden_timeout,
+    called_back_after_a_hidden_timeout,
+    detached_after_work,
+)
 
 
 @EVERY

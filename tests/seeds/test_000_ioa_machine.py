@@ -206,6 +206,12 @@ def test_a_step_that_fails_under_skip_must_be_skipped() -> None:
     assert "skip-is-asked-for" in found_in(lines)
 
 
+def test_a_person_may_skip_a_step_whatever_its_policy_says() -> None:
+    skipped = task("b", "running", "skipped", because="operator_skipped")
+    assert found_in([*BEGUN, *RAN, skipped, flow("executing", "completed")]) == {}
+    assert "skip-is-asked-for" in found_in([*BEGUN, *RAN, skipped | {"metadata": RAN[-1]["metadata"]}])
+
+
 def test_a_workflow_that_timed_out_needs_no_failed_step() -> None:
     """Section 3.4."""
     cancelled = [task(name, "pending", "cancelled") for name in "ab"]

@@ -22,6 +22,10 @@ TIMEOUT = "000 §3.4 workflow timeout triggers workflow failure → failurePolic
 FAILED = ("step_failed", "rejected", "deadline_passed", "operator_failed")
 UNCOMPENSATED = (*FAILED, "steps_failed")
 COMPENSATED = (*(f"{failed}+compensate" for failed in FAILED), "steps_failed")
+LEFT_OUT = (
+    "failed_tolerated", "rules_failed_tolerated", "completion_failed_tolerated", "children_failed_tolerated",
+    "denied_tolerated", "rejected_tolerated", "deadline_tolerated", "deadline_skipped", "operator_failed_tolerated",
+)  # fmt: skip
 
 # fmt: off
 WORKFLOW_ARROWS = (
@@ -51,7 +55,7 @@ STEP_ARROWS = (
     Arrow(None,      "pending",   "Dependencies not yet met", "000 §2 step states"),
     Arrow("pending", "running",   "Currently executing",      "000 §2 step states"),
     Arrow("running", "completed", "Finished successfully",    "000 §2 step states"),
-    Arrow("running", "skipped",   "onFailure: skip",          "000 §2 step states"),
+    Arrow("running", "skipped",   "onFailure: skip",          "000 §2 step states", LEFT_OUT),
     Arrow("running", "failed",    "Execution failed",         "000 §2 step states"),
 )
 # fmt: on
@@ -140,6 +144,7 @@ STEP = MachineView(
         ),
         Extension("pending", "cancelled", "the workflow stopped or was cancelled before it began"),
         Extension("running", "cancelled", "the workflow stopped or was cancelled while it ran or waited"),
+        Extension("running", "skipped", "a person skipped it, whatever its policy says", when=("operator_skipped",)),
         Extension(
             None,
             "completed",
