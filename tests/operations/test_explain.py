@@ -13,6 +13,7 @@ from stepkeep.operations.causes import FAULTS, Why
 from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.services import Known, Lack, Service
 from stepkeep.operations.staffing import judge
+from stepkeep.store.slot_rows import SlotRow
 from tests.kernel.driver import World
 from tests.kernel.walks import live, world_of
 from tests.store.values import a_worker
@@ -26,7 +27,20 @@ def scene_of(world: World, **given: object) -> Scene:
     queues = {step.queue for step in world.rows.values()}
     specs = {queue: QueueSpec(kind="python", name="work") for queue in queues if queue}
     rows = tuple(world.rows.values())
+    given = {"slot": (a_slot(world), "a slot of workflow w: 3 of 3 run")} | given if awaits_slot(world) else given
     return Scene(now=world.now, run=world.run, plan=world.plan, steps=rows, specs=specs, workers=(), **given)  # type: ignore[arg-type]
+
+
+def awaits_slot(world: World) -> bool:
+    """Whether the run waits for an execution slot: its first steps count it as one more unmet dependency."""
+    if world.run.state not in (RunState.QUEUED, RunState.PAUSED) or world.run.moving:
+        return False
+    return any(row.state is StepState.PENDING and row.unmet > world.plan.at(no).unmet for no, row in world.rows.items())
+
+
+def a_slot(world: World) -> SlotRow:
+    asked = world.run.moved_at
+    return SlotRow(tenant="t", run_id=world.run.id, workflow="w", most=3, priority=0, asked_at=asked)
 
 
 def test_every_unfinished_run_of_any_life_has_a_cause_and_none_is_stuck() -> None:
@@ -42,7 +56,20 @@ def test_every_unfinished_run_of_any_life_has_a_cause_and_none_is_stuck() -> Non
             chain = explain_step(scene_of(world), no)
             assert chain.causes, (seed, no)
             assert (chain.causes[-1].code is Why.FINISHED) == (step.state in STEP_TERMINAL)
-    assert seen >= {Why.NO_WORKER, Why.DEAD_WORKER, Why.APPROVAL, Why.EVENT, Why.FINISHED, Why.NOT_STARTED}
+    assert seen >= {Why.NO_WORKER, Why.DEAD_WORKER, Why.APPROVAL, Why.EVENT, Why.FINISHED, Why.NOT_STARTED, Why.SLOT}
+
+
+def test_a_step_of_a_run_that_waits_for_a_slot_tells_of_the_slot_or_of_the_pause() -> None:
+    seen = set()
+    for seed in range(9_000, 9_400):
+        world = world_of(Random(seed))
+        live(world, Random(seed), seed % 5)
+        if awaits_slot(world):
+            scene = scene_of(world)
+            told = {explain_step(scene, no).causes for no, row in world.rows.items() if row.state is StepState.PENDING}
+            assert told == {explain_run(scene).causes}, seed
+            seen |= {cause.code for causes in told for cause in causes}
+    assert seen == {Why.SLOT, Why.PAUSED}
 
 
 def asleep(step: Step) -> Step:
@@ -61,7 +88,7 @@ def test_a_run_is_stuck_exactly_if_no_transition_is_enabled() -> None:
         if world.run.state in RUN_TERMINAL | {RunState.IDLE, RunState.STOPPING, RunState.PAUSED}:
             continue
         scene = scene_of(world)
-        broken = replace(scene, steps=tuple(asleep(step) for step in scene.steps))
+        broken = replace(scene, steps=tuple(asleep(step) for step in scene.steps), slot=None)
         explained = explain_run(broken)
         assert explained.is_stuck
         assert explained.causes[0].command == ("cancel", world.run.id)

@@ -155,7 +155,9 @@ def explain_step(scene: Scene, no: int) -> Explanation:
         return Explanation(
             subject=subject, state=row.state, causes=(Cause(code=Why.FINISHED, subject=name, sentence=said),)
         )
-    whole = _of_run(scene)
+    whole = tuple(_of_run(scene))
+    if scene.slot is not None and row.state is StepState.PENDING:
+        return Explanation(subject=subject, state=row.state, causes=whole)
     first = next(iter(whole), None)
     if first is not None and first.code in (Why.QUARANTINED, Why.NOT_STARTED, Why.SCHEDULED, Why.STUCK):
         return Explanation(subject=subject, state=row.state, causes=(first,))
