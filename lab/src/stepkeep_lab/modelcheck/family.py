@@ -300,6 +300,14 @@ def cases() -> tuple[Case, ...]:
             parks={"b": "paid"},
             decides=True,
         ),
+        _case(
+            "stuck kinds",
+            "a person decides about a stuck retry whose failure is tolerated, and a stuck wait whose failure is not",
+            _work("a", retry=TWICE, **tolerant),
+            _work("b", Dependency(step="a", allow=ANY_END), retry=ONCE),
+            parks={"b": "paid"},
+            decides=True,
+        ),
         _case("queue", "paused and resumed before anything has begun", _work("a"), pauses=True),
         _case(
             "elements",
