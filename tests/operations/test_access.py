@@ -15,6 +15,7 @@ import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from stepkeep.execution_slots import AsyncSlots
 from stepkeep.interventions import AsyncInterventions
 from stepkeep.jobs import AsyncJobs
 from stepkeep.operations import access
@@ -253,6 +254,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "jobs.": AsyncJobs,
         "interventions.": AsyncInterventions,
         "pauses.": AsyncPauses,
+        "slots.": AsyncSlots,
         "continuations.": sk.AsyncContinuations,
         "migrations.": sk.AsyncMigrations,
         "work.": RemoteWork,
