@@ -53,7 +53,7 @@ def _none_starts_after_a_failure(timeline: IoaTimeline, change: Change, say: Say
 
 
 def _skip_is_asked_for(timeline: IoaTimeline, change: Change, say: Say) -> None:
-    # The policy is about failures. A person may skip any step that has begun and is in nobody's hands.
+    # The policy is about failures. A person may skip any step that has begun and that no worker holds.
     if change.step and change.source == "running" and change.facts.get("because") != "operator_skipped":
         facts = timeline.facts.get(change.step)
         policy = None if facts is None else facts.get("on_failure", "")
