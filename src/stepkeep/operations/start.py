@@ -339,10 +339,13 @@ class Starter:
 
         try:
             batch = await self._transactor.run(make, None if again else self._unread(requests))
-        except ConnectionLost:
+        except StoreUnavailable as problem:
+            if again:
+                raise ConnectionLost(f"the start may have been committed before this: {problem}") from problem
+            if not isinstance(problem, ConnectionLost):
+                raise
             # It may have been committed. The ids are unique, so runs that exist under them are these.
-            again = True
-            batch = await self._transactor.run(make, None)
+            return await self._start_together(requests, again=True)
         return [answer for answer in batch.answers if answer is not None]
 
     def _unread(self, requests: list[StartRequest]) -> Unlocked | None:
