@@ -22,7 +22,7 @@ def test_a_limit_is_set_listed_and_ended(cli: Cli) -> None:
 def test_a_limit_needs_a_number_and_a_workflow_that_exists(cli: Cli) -> None:
     cli("slots", "set", "20")
     wrong = cli("slots", "set", "0")
-    assert (wrong.status, "whole number from 1" in wrong.err) == (2, True)
+    assert (wrong.status, "'NUMBER': Input should be greater than or equal to 1" in wrong.err) == (2, True)
     unknown = cli("slots", "set", "3", "--workflow", "nothing")
     assert unknown.status != 0
     assert "there is no workflow 'nothing'" in unknown.err

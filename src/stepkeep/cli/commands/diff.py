@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
@@ -28,7 +29,11 @@ def diff(
     attempts: Annotated[
         tuple[int, int] | None,
         typer.Option(
-            "--attempts", metavar="N M", help="With --step: two numbers of attempts; the last two by default."
+            "--attempts",
+            metavar="N M",
+            min=1,
+            max=LARGEST,
+            help="With --step: two numbers of attempts; the last two by default.",
         ),
     ] = None,
     live: Annotated[

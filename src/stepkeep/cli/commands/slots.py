@@ -11,6 +11,7 @@ from stepkeep.cli.commands.users import ask, table
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import SUCCEEDED
+from stepkeep.definition.bounds import MAX_SLOTS
 
 app = typer.Typer(help="Limits on running runs.", no_args_is_help=True)
 
@@ -18,16 +19,19 @@ Workflow = Annotated[
     str | None,
     typer.Option("--workflow", metavar="NAME", help="A workflow, not the whole tenant.", show_default=False),
 ]
-Most = Annotated[int, typer.Argument(metavar="NUMBER", help="How many runs may hold a slot.", show_default=False)]
+Number = Annotated[
+    int,
+    typer.Argument(metavar="NUMBER", min=1, max=MAX_SLOTS, help="How many runs may hold a slot.", show_default=False),
+]
 
 
-def set_(settings: Settings, most: Most, workflow: Workflow = None, by: By = None) -> int:
+def set_(settings: Settings, number: Number, workflow: Workflow = None, by: By = None) -> int:
     """Let at most NUMBER runs of the tenant run, or of a workflow. Further ones stay queued until a slot is free."""
-    found = ask(settings, lambda engine: engine.slots.set(most, workflow=workflow, by=by), creates=True)
+    found = ask(settings, lambda engine: engine.slots.set(number, workflow=workflow, by=by), creates=True)
     if settings.json:
         answer(found)
         return SUCCEEDED
-    say(f"at most {most} runs of {_scope(settings, workflow)} run; processes notice it within two seconds")
+    say(f"at most {number} runs of {_scope(settings, workflow)} run; processes notice it within two seconds")
     say("runs that are running go on; those that started under no limit are not counted")
     undo = () if workflow is None else ("--workflow", workflow)
     say(f"End the limit: {settings.command('slots', 'clear', *undo)}")
