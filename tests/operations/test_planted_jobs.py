@@ -329,6 +329,16 @@ BUGS: tuple[tuple[str, Mutant], ...] = (
     (
         "quotas",
         _bug(
+            "away-frees",
+            "a start whose answer was lost, and after which the store is away, gives its place back",
+            "operations.start:Starter._start_together",
+            "if again:",
+            "if again and False:",
+        ),
+    ),
+    (
+        "quotas",
+        _bug(
             "replay-keeps-place",
             "a start that returns an earlier run keeps the place that it took",
             "operations.quotas:QuotaKeeper.place",
