@@ -291,7 +291,7 @@ class Retelling:
             leaves=leaves,
             never=place.never | (OTHER_WAYS if _is_completed_by_person(line) else frozenset()),
             is_exhausted=step.is_exhausted,
-            is_stuck=line.event == "step_decided",
+            is_stuck=line.event == "step_decided" and self.run.asked.get("step") == place.name,
         )
         find = self._views[told.kind].path
         # A hidden completion by a person is rare; a way through it would shorten many ways that have none.
