@@ -357,8 +357,8 @@ class AsyncEngine:
 
     @property
     def pauses(self) -> AsyncPauses:
-        """Pauses of queues and of the whole tenant."""
-        return AsyncPauses(self.store, self.access)
+        """Pauses of queues, of workflows and of the whole tenant."""
+        return AsyncPauses(self.store, self.access, self._starter.pauses)
 
     @property
     def hooks(self) -> AsyncHooks:

@@ -1,4 +1,4 @@
-"""Pauses of queues and of the tenant, as the engine offers them: `engine.pauses`.
+"""Pauses of queues, of workflows and of the tenant, as the engine offers them: `engine.pauses`.
 
 Each method checks its arguments and calls one operation. `sync_pauses` has the same methods for programs without an
 event loop. It decides nothing.
@@ -16,10 +16,11 @@ from stepkeep.store.protocol import Store
 
 @guarded("pauses.")
 class AsyncPauses:
-    """Pauses of queues and of the whole tenant: workers claim nothing of them. A run is paused by `engine.pause`."""
+    """Pauses of queues and of the whole tenant, of which workers claim nothing, and of workflows, whose new runs start
+    paused. A run is paused by `engine.pause`."""
 
-    def __init__(self, store: Store, access: Access) -> None:
-        self._store, self.access = store, access
+    def __init__(self, store: Store, access: Access, known: pauses.PauseReader) -> None:
+        self._store, self.access, self._known = store, access, known
 
     async def pause_queue(self, queue: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
         """Claim nothing more from a queue; the default one is `""`. What workers hold goes on."""
@@ -38,6 +39,20 @@ class AsyncPauses:
     async def resume_tenant(self, *, by: str | None = None) -> dict[str, Any]:
         """Claim from the queues of the tenant again, but from those that are paused themselves."""
         return await pauses.resume_claims(self._store, self.access.tenant, None, acting=self._acting(by))
+
+    async def pause_workflow(self, workflow: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
+        """Let the runs of a workflow start paused, however they are started. `jobs.start("pause")` pauses live ones."""
+        name, acting = validate.key("the workflow", workflow), self._acting(by)
+        found = await pauses.pause_workflow(self._store, self.access.tenant, name, reason, acting=acting)
+        self._known.forget(self.access.tenant)
+        return found
+
+    async def resume_workflow(self, workflow: str, *, by: str | None = None) -> dict[str, Any]:
+        """Let the runs of a workflow start as usual. `jobs.start("resume")` resumes those that are paused."""
+        name, acting = validate.key("the workflow", workflow), self._acting(by)
+        found = await pauses.resume_workflow(self._store, self.access.tenant, name, acting=acting)
+        self._known.forget(self.access.tenant)
+        return found
 
     async def list(self) -> dict[str, Any]:
         """What is paused: by whom, since when and why."""

@@ -216,7 +216,7 @@ class Engine:
 
     @property
     def pauses(self) -> Pauses:
-        """Pauses of queues and of the whole tenant."""
+        """Pauses of queues, of workflows and of the whole tenant."""
         return Pauses(self._core.pauses, self._call)
 
     @property

@@ -12,7 +12,8 @@ from stepkeep.sync_administration import Call
 
 
 class Pauses:
-    """Pauses of queues and of the whole tenant: workers claim nothing of them. A run is paused by `engine.pause`.
+    """Pauses of queues and of the whole tenant, of which workers claim nothing, and of workflows, whose new runs start
+    paused. A run is paused by `engine.pause`.
 
     >>> engine.pauses.list()["pauses"]
     []
@@ -56,6 +57,26 @@ class Pauses:
         []
         """
         return self._call(self._core.resume_tenant(by=by))
+
+    def pause_workflow(self, workflow: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
+        """Let the runs of a workflow start paused, however they are started. `jobs.start("pause")` pauses live ones.
+
+        >>> _ = engine.publish(hello)
+        >>> _ = engine.pauses.pause_workflow("hello", reason="a bad release", by="bea")
+        >>> print(engine.show(engine.start("hello").run_id)["run"]["state"])
+        paused
+        """
+        return self._call(self._core.pause_workflow(workflow, reason=reason, by=by))
+
+    def resume_workflow(self, workflow: str, *, by: str | None = None) -> dict[str, Any]:
+        """Let the runs of a workflow start as usual. `jobs.start("resume")` resumes those that are paused.
+
+        >>> _ = engine.publish(hello)
+        >>> _ = engine.pauses.pause_workflow("hello")
+        >>> engine.pauses.resume_workflow("hello")["pauses"]
+        []
+        """
+        return self._call(self._core.resume_workflow(workflow, by=by))
 
     def list(self) -> dict[str, Any]:
         """What is paused: by whom, since when and why.

@@ -194,6 +194,7 @@ async def furnish(stage: Stage) -> dict[str, str]:
         await host.send(None, "paid", key="k-1", message_id="m-1")
         await host.network.allow("search.internal")
         await host.pauses.pause_queue("")
+        await host.pauses.pause_workflow("gated")
         await host.slots.set(1000)
         job = await host.jobs.start("cancel", runs=[run])
     async with stage.client(key["secret"]) as client:

@@ -67,6 +67,8 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
     "POST /pauses/queue/resume": ("/pauses/queue/resume", {"queue": ""}),
     "POST /pauses/tenant": ("/pauses/tenant", {"reason": "an audit"}),
     "POST /pauses/tenant/resume": ("/pauses/tenant/resume", None),
+    "POST /pauses/workflow": ("/pauses/workflow", {"workflow": "gated", "reason": "closed"}),
+    "POST /pauses/workflow/resume": ("/pauses/workflow/resume", {"workflow": "gated"}),
     "POST /runs/bulk": ("/runs/bulk", {"action": "cancel", "where": {"workflow": "gated"}}),
     "POST /jobs/{job_id}/stop": ("/jobs/{job}/stop", None),
     "POST /triggers": ("/triggers", {"name": "new", "workflow": "hello", "trigger": {"every": "1h"}}),

@@ -462,6 +462,10 @@ async def _sinks(tour: Tour, stage: Stage) -> None:
     ]
     assert (await tour("POST", "/pauses/tenant/resume"))["pauses"] == []
     told(await tour.client.post("/pauses/queue", json={"queue": "nowhere"}), 404, "not_found")
+    held = await tour("POST", "/pauses/workflow", {"workflow": "gated", "reason": "a bad release"})
+    assert [(one["scope"], one["workflow"], one["queue"]) for one in held["pauses"]] == [("workflow", "gated", None)]
+    assert (await tour("POST", "/pauses/workflow/resume", {"workflow": "gated"}))["pauses"] == []
+    told(await tour.client.post("/pauses/workflow", json={"workflow": "nowhere"}), 404, "not_found")
 
 
 async def _remote_workers(tour: Tour) -> str:

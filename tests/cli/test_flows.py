@@ -488,6 +488,22 @@ def test_a_decision_below_the_quorum_says_what_was_counted_and_what_is_needed(cl
     assert "sign-off approved by cyd; run" in cli("approve", run, "--by", "cyd").out
 
 
+def test_runs_of_a_paused_workflow_start_paused(cli: Cli) -> None:
+    cli("publish", "gated.yaml")
+    said = cli("pause", "--workflow", "gated", "--reason", "a bad release", "--by", "ann")
+    assert said.status == 0
+    assert "runs of gated start paused from now on" in said.out
+    assert "stepkeep jobs start pause --workflow gated" in said.out
+    assert "stepkeep resume --workflow gated" in said.out
+    assert "paused: new runs of gated, by ann since" in cli("status").out
+    run = cli("start", "gated", "--json").json["run"]["id"]
+    assert "is paused by ann since" in cli("explain", run).out
+    assert cli("resume", "--workflow", "gated", "--json").json == {"pauses": []}
+    assert "stepkeep jobs start resume --workflow gated" in cli("resume", "--workflow", "gated").out
+    for wrong in (("--workflow", "nothing"), ("--workflow", "gated", "--all"), (run, "--workflow", "gated")):
+        assert cli("pause", *wrong).status not in (0, None)
+
+
 def test_a_paused_run_waits_until_it_is_resumed(cli: Cli) -> None:
     run = cli("run", "gated.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
     said = cli("pause", run, "--reason", "the shop is closed", "--by", "ann")

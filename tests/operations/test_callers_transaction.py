@@ -99,6 +99,19 @@ def url_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], st
 
 
 @pytest.mark.parametrize(("kind", "way"), WAYS)
+def test_a_run_of_a_paused_workflow_starts_paused(kind: str, way: Any, url_of: Callable[[str], str]) -> None:
+    url = url_of(kind)
+    flow, registry = greeting()
+    with sk.open(url, registry=registry) as engine:
+        engine.publish(flow)
+        engine.pauses.pause_workflow(flow.name, by="bea")
+        with way(url) as held:
+            started = engine.start(flow, {"name": "Ada"}, connection=held.connection)
+            held.end(True)
+        assert engine.show(started.run_id)["run"]["state"] == "paused"
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS)
 @pytest.mark.parametrize("write_first", [True, False])
 def test_the_run_and_the_writes_of_the_program_are_one(
     kind: str, way: Any, write_first: bool, url_of: Callable[[str], str]

@@ -261,6 +261,7 @@ def test_no_method_about_people_fails_on_a_wrong_type(name: str, tmp_path: Path)
             )
         },
         **{one: {"queue": ""} for one in ("pauses.pause_queue", "pauses.resume_queue")},
+        **{one: {"workflow": "none"} for one in ("pauses.pause_workflow", "pauses.resume_workflow")},
         "slots.set": {"most": 3},
         "slots.clear": {},
         **{one: {} for one in ("pauses.pause_tenant", "pauses.resume_tenant")},

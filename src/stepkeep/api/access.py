@@ -133,6 +133,8 @@ ROUTES: dict[str, str] = {
     "POST /pauses/queue/resume": "pauses.resume_queue",
     "POST /pauses/tenant": "pauses.pause_tenant",
     "POST /pauses/tenant/resume": "pauses.resume_tenant",
+    "POST /pauses/workflow": "pauses.pause_workflow",
+    "POST /pauses/workflow/resume": "pauses.resume_workflow",
     "POST /workflows": "publish",
     "POST /workflows/check": "definitions",
     "GET /workflows": "definitions",

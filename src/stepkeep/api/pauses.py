@@ -1,4 +1,4 @@
-"""Pauses of queues and of the tenant. A run is paused by `/runs/{run_id}/pause`."""
+"""Pauses of queues, of workflows and of the tenant. A run is paused by `/runs/{run_id}/pause`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ routes = router("Pauses")
 class Paused(BaseModel):
     """One pause."""
 
-    scope: Literal["tenant", "queue"]
+    scope: Literal["tenant", "queue", "workflow"]
     queue: str | None = Field(description="Its name; the default queue is empty.")
+    workflow: str | None = Field(description="The workflow whose runs start paused.")
     by: str
     since: str
     reason: str
@@ -52,11 +53,27 @@ class QueueResumption(By):
     queue: str = Field(max_length=255, description="Its name; the default queue is empty.")
 
 
+class WorkflowPause(TenantPause):
+    """Which workflow is paused, and why."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"workflow": "order", "reason": "a bad release"}]})
+
+    workflow: str = Field(max_length=255)
+
+
+class WorkflowResumption(By):
+    """Which workflow is no longer paused."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"workflow": "order"}]})
+
+    workflow: str = Field(max_length=255)
+
+
 @routes.get(
     "/pauses", operation_id="list_pauses", summary="What is paused", response_model=None, responses=answers(Pauses)
 )
 async def list_pauses(engine: Engine) -> Answer:
-    """The tenant, or queues of it. Paused runs are in the state `paused`."""
+    """The tenant, queues of it, or workflows, whose runs start paused. Paused runs are in the state `paused`."""
     return Answer(await engine.pauses.list())
 
 
@@ -106,3 +123,27 @@ async def pause_tenant(engine: Engine, body: TenantPause | None = None) -> Answe
 async def resume_tenant(engine: Engine, body: By | None = None) -> Answer:
     """Queues that are paused themselves stay paused."""
     return Answer(await engine.pauses.resume_tenant(by=body.by if body else None))
+
+
+@routes.post(
+    "/pauses/workflow",
+    operation_id="pause_workflow",
+    summary="Let the runs of a workflow start paused",
+    response_model=None,
+    responses=answers(Pauses),
+)
+async def pause_workflow(engine: Engine, body: WorkflowPause) -> Answer:
+    """However they are started. Live runs are not changed: `/runs/bulk` pauses them."""
+    return Answer(await engine.pauses.pause_workflow(**body.model_dump()))
+
+
+@routes.post(
+    "/pauses/workflow/resume",
+    operation_id="resume_workflow",
+    summary="Let the runs of a workflow start as usual",
+    response_model=None,
+    responses=answers(Pauses),
+)
+async def resume_workflow(engine: Engine, body: WorkflowResumption) -> Answer:
+    """Runs that started paused stay so: `/runs/bulk` resumes them."""
+    return Answer(await engine.pauses.resume_workflow(**body.model_dump()))

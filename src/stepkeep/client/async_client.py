@@ -176,7 +176,7 @@ class AsyncClient:
 
     @property
     def pauses(self) -> ClientPauses:
-        """Pauses of queues and of the whole tenant."""
+        """Pauses of queues, of workflows and of the whole tenant."""
         return ClientPauses(self.service)
 
     @property

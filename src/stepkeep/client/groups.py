@@ -156,12 +156,14 @@ class ClientSlots(Group):
 
 
 class ClientPauses(Group):
-    """Pauses of queues and of the whole tenant."""
+    """Pauses of queues, of workflows and of the whole tenant."""
 
     pause_queue = over_http(AsyncPauses.pause_queue, Route(method="POST", path="/pauses/queue"))
     resume_queue = over_http(AsyncPauses.resume_queue, Route(method="POST", path="/pauses/queue/resume"))
     pause_tenant = over_http(AsyncPauses.pause_tenant, Route(method="POST", path="/pauses/tenant"))
     resume_tenant = over_http(AsyncPauses.resume_tenant, Route(method="POST", path="/pauses/tenant/resume"))
+    pause_workflow = over_http(AsyncPauses.pause_workflow, Route(method="POST", path="/pauses/workflow"))
+    resume_workflow = over_http(AsyncPauses.resume_workflow, Route(method="POST", path="/pauses/workflow/resume"))
     list = over_http(AsyncPauses.list, Route(method="GET", path="/pauses"))
 
 

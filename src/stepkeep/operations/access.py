@@ -99,6 +99,7 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("slots.set", "slots.clear"), O),
     "pauses.list": R,
     **dict.fromkeys(("pauses.pause_queue", "pauses.resume_queue", "pauses.pause_tenant", "pauses.resume_tenant"), O),
+    **dict.fromkeys(("pauses.pause_workflow", "pauses.resume_workflow"), O),
     **dict.fromkeys(("list_policies", "show_policy", "replay_policy"), R),
     **dict.fromkeys(("publish_policy", "policy_off"), A),
     **dict.fromkeys(("triggers.list", "triggers.show", "triggers.next"), R),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from stepkeep.errors import Refused, Unreadable
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import TimeCame
+from stepkeep.operations.pauses import pauses_of_idle
 from stepkeep.operations.transact import MOST_HIDDEN, Transactor
 from stepkeep.operations.workers import retire_silent
 from stepkeep.store.records import Due
@@ -43,7 +44,9 @@ async def _move(transactor: Transactor, due: Sequence[Due], actor: str) -> int:
     """Handle these timers. Returns how many belong to unreadable runs."""
     hopeless = 0
     events = [TimeCame(tenant=one.tenant, run_id=one.run_id, actor=actor, no=one.no) for one in due]
-    for answer in await transactor.submit_all(events):
+    # A delayed run of a paused workflow is paused in the transaction that starts it.
+    pauses = await pauses_of_idle(transactor.store, [(one.tenant, one.run_id) for one in due if one.no is None])
+    for answer in await transactor.submit_all([*events, *pauses]):
         hopeless += isinstance(answer, Unreadable)
         if not isinstance(answer, Accepted | Refused | Unreadable):
             log.error("something that is due cannot be moved", exc_info=answer)

@@ -1,6 +1,7 @@
-"""Delivers messages to a run in the transaction that creates it: those kept for its business key, and the sender's own.
+"""Decides on the first events of a run in the transaction that creates it: the pause of its workflow, the messages that
+were kept for its business key, and the sender's own.
 
-The kernel decides on each as on any message; the journal has them in an entry after the creation. It reads no store.
+The kernel decides on each as on any event; the journal has them in an entry after the creation. It reads no store.
 `start.py` and `by_key.py` call it.
 """
 
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Decision, Need, Reply, Snapshot
 from stepkeep.kernel.draft import Missing
-from stepkeep.kernel.events import MessageArrived
+from stepkeep.kernel.events import MessageArrived, PauseRequested
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Origin, Run
@@ -28,8 +29,8 @@ KEEP_US = 7 * DAY
 """How long a message is kept for a run, unless the sender says otherwise, and the id of a delivered one at least."""
 
 
-class FirstMessages(msgspec.Struct, frozen=True):
-    """A new run after its first messages, and the kernel's reply to each."""
+class FirstEvents(msgspec.Struct, frozen=True):
+    """A new run after its first events, and the kernel's reply to each."""
 
     new: NewRun
     replies: tuple[Reply, ...]
@@ -56,15 +57,15 @@ def delivered(message: MailboxMessage, run_id: str, now: int) -> MailboxMessage:
     return replace(message, payload=None, run_id=run_id, forget_at=max(message.forget_at, now + KEEP_US))
 
 
-def with_messages(
+def with_events(
     new: NewRun,
     plan: Plan,
-    events: Sequence[MessageArrived],
+    events: Sequence[PauseRequested | MessageArrived],
     loaded: Loaded,
     policy: Policy | None,
     spend: Mapping[str, Mapping[str, float]],
-) -> FirstMessages:
-    """The new run after these messages. Raises Missing if a decision needs the standing of a person."""
+) -> FirstEvents:
+    """The new run after these events. Raises Missing if a decision needs the standing of a person."""
     run = new.run
     snapshot = Snapshot(
         plan=plan,
@@ -84,7 +85,7 @@ def with_messages(
     decision = decide(snapshot, events, loaded.now)
     if isinstance(decision, Need):
         raise Missing(decision)
-    return FirstMessages(_merged(new, decision), decision.replies)
+    return FirstEvents(_merged(new, decision), decision.replies)
 
 
 def _merged(new: NewRun, decision: Decision) -> NewRun:
@@ -113,6 +114,6 @@ def _merged(new: NewRun, decision: Decision) -> NewRun:
 
 
 def _advanced(cursor: Delivery, run: Run, now: int) -> Delivery:
-    """A cursor that the run brings itself, after its first messages: they may have ended the run."""
+    """A cursor that the run brings itself, after its first events: they may have ended the run."""
     is_due = cursor.takes & Takes.COURSE or (cursor.takes & Takes.ENDINGS and run.ended_at is not None)
     return replace(cursor, last=run.seq, ready_at=cursor.ready_at or now) if is_due else cursor

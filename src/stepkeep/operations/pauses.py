@@ -1,7 +1,9 @@
-"""Pauses of queues and of a whole tenant: workers leave their queues out of claims.
+"""Pauses of queues and of a whole tenant, whose queues workers leave out of claims, and of workflows, whose new runs
+start paused.
 
 A pause is a setting of the tenant, with its revisions. Workers read it with each sweep, so that a claim costs nothing
-more; what they hold goes on. A run is not changed by it. The engine, workers and `diagnosis` call it.
+more; what they hold goes on. Every start asks `PauseReader`, and the kernel pauses the new run in the transaction that
+starts it. No other run is changed. The engine, workers, starts and `diagnosis` call it.
 """
 
 from __future__ import annotations
@@ -12,18 +14,21 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import NotFound
+from stepkeep.errors import NotFound, Unreadable
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.events import PauseRequested
+from stepkeep.kernel.states import RunState
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
 from stepkeep.operations.instants import instant
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
 from stepkeep.safe_text import inert_line
+from stepkeep.store.change import RunKey
 from stepkeep.store.protocol import Store
 
 NAME = "claims"
 FRESH_SECONDS = 0.75
-"""For how long the service goes by the pauses that it has read."""
+"""For how long a process goes by the pauses that it has read."""
 
 
 class PauseNote(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,10 +40,11 @@ class PauseNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Pauses(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is paused in a tenant: all of it, or queues by their names. The default queue has the name ``""``."""
+    """What is paused in a tenant: all of it, queues or workflows by their names. The default queue is ``""``."""
 
     tenant: PauseNote | None = None
     queues: dict[str, PauseNote] = {}
+    workflows: dict[str, PauseNote] = {}
 
     def of(self, spec: QueueSpec) -> PauseNote | None:
         """Why nothing is claimed from this queue; None if it is not paused."""
@@ -49,6 +55,17 @@ class Pauses(msgspec.Struct, frozen=True, omit_defaults=True):
         if self == NONE:
             return frozenset()
         return frozenset(number for number, spec in known if self.of(spec) is not None)
+
+    def at_start(self, workflow: str, tenant: str, run_id: str) -> PauseRequested | None:
+        """The pause of a run of this workflow that starts now; None if the workflow is not paused.
+
+        It has no key: who paused the workflow was admitted then, and may have no key by now.
+        """
+        note = self.workflows.get(workflow)
+        if note is None:
+            return None
+        said = f"workflow {workflow} is paused" + (f": {note.reason}" if note.reason else "")
+        return PauseRequested(tenant=tenant, run_id=run_id, actor=note.by, reason=said)
 
 
 NONE = Pauses()
@@ -61,14 +78,41 @@ async def read_pauses(store: Store, tenant: str) -> Pauses:
 
 
 async def list_pauses(store: Store, tenant: str) -> dict[str, Any]:
-    """`{"pauses": [{"tenant" or "queue", "by", "since", "reason"}]}`."""
-    return {"pauses": view(await read_pauses(store, tenant))}
+    """`{"pauses": [{"scope", "queue", "workflow", "by", "since", "reason"}]}`."""
+    return {"pauses": _view(await read_pauses(store, tenant))}
 
 
-def view(pauses: Pauses) -> list[dict[str, Any]]:
-    """The pauses as JSON, that of the tenant first."""
+async def pauses_of_idle(store: Store, runs: Iterable[RunKey]) -> list[PauseRequested]:
+    """The pauses that these runs start with, as far as they are idle and their workflows are paused."""
+    known: dict[str, Pauses] = {}
+    found = []
+    for tenant, run_id in runs:
+        if tenant not in known:
+            known[tenant] = await read_pauses(store, tenant)
+        try:
+            record = await store.read_run(tenant, run_id) if known[tenant].workflows else None
+        except Unreadable:
+            continue  # it cannot be started either
+        if record is not None and record.run.state is RunState.IDLE:
+            pause = known[tenant].at_start(record.details.workflow, tenant, run_id)
+            found += [] if pause is None else [pause]
+    return found
+
+
+def claims_view(pauses: Pauses) -> list[dict[str, Any]]:
+    """The pauses of claims as JSON, that of the tenant first."""
     found = [] if pauses.tenant is None else [{"scope": "tenant", "queue": None, **_note(pauses.tenant)}]
     return found + [{"scope": "queue", "queue": name, **_note(note)} for name, note in sorted(pauses.queues.items())]
+
+
+def workflows_view(pauses: Pauses) -> list[dict[str, Any]]:
+    """The paused workflows as JSON."""
+    return [{"workflow": name, **_note(note)} for name, note in sorted(pauses.workflows.items())]
+
+
+def _view(pauses: Pauses) -> list[dict[str, Any]]:
+    claims = [{**one, "workflow": None} for one in claims_view(pauses)]
+    return claims + [{"scope": "workflow", "queue": None, **one} for one in workflows_view(pauses)]
 
 
 def _note(note: PauseNote) -> dict[str, Any]:
@@ -79,11 +123,7 @@ async def pause_claims(store: Store, tenant: str, queue: str | None, reason: str
     """Pause a queue, or with None the whole tenant. What is paused already stays as it is."""
     if queue is not None:
         await _check_queue(store, tenant, queue)
-    note = PauseNote(
-        by=validate.key("the actor", acting["actor"]),
-        at=await store.now(),
-        reason=validate.words("the reason", reason),
-    )
+    note = await _new_note(store, reason, acting)
 
     def add(before: Pauses) -> Pauses:
         if queue is None:
@@ -105,6 +145,39 @@ async def resume_claims(store: Store, tenant: str, queue: str | None, *, acting:
     return await _changed(store, tenant, remove, acting)
 
 
+async def pause_workflow(store: Store, tenant: str, workflow: str, reason: str, *, acting: Acting) -> dict[str, Any]:
+    """Let the runs of a workflow start paused from now on. One that is paused already stays as it is."""
+    await _check_workflow(store, tenant, workflow)
+    note = await _new_note(store, reason, acting)
+
+    def add(before: Pauses) -> Pauses:
+        return msgspec.structs.replace(before, workflows={workflow: note, **before.workflows})
+
+    return await _changed(store, tenant, add, acting)
+
+
+async def resume_workflow(store: Store, tenant: str, workflow: str, *, acting: Acting) -> dict[str, Any]:
+    """Let the runs of a workflow start as usual. Those that started paused stay so until they are resumed."""
+    if workflow not in (await read_pauses(store, tenant)).workflows:
+        await _check_workflow(store, tenant, workflow)
+
+    def remove(before: Pauses) -> Pauses:
+        left = {name: note for name, note in before.workflows.items() if name != workflow}
+        return msgspec.structs.replace(before, workflows=left)
+
+    return await _changed(store, tenant, remove, acting)
+
+
+async def _check_workflow(store: Store, tenant: str, workflow: str) -> None:
+    if await store.read_definition(tenant, workflow, None) is None:
+        raise NotFound(f"there is no workflow {inert_line(workflow, 100)!r}. `stepkeep definitions` lists them.")
+
+
+async def _new_note(store: Store, reason: str, acting: Acting) -> PauseNote:
+    by, why = validate.key("the actor", acting["actor"]), validate.words("the reason", reason)
+    return PauseNote(by=by, at=await store.now(), reason=why)
+
+
 async def _check_queue(store: Store, tenant: str, queue: str) -> None:
     known = {spec.group for _, spec in await store.list_queues(tenant)}
     if queue not in known:
@@ -119,15 +192,19 @@ async def _changed(store: Store, tenant: str, change: Callable[[Pauses], Pauses]
 
     actor = validate.key("the actor", acting["actor"])
     found = await change_setting(store, tenant, SettingKind.PAUSE, NAME, changed, actor=actor)
-    return {"pauses": view(NONE if found is None else msgspec.convert(found, Pauses))}
+    return {"pauses": _view(NONE if found is None else msgspec.convert(found, Pauses))}
 
 
 class PauseReader:
-    """The pauses of tenants as a service knows them: those of at most `FRESH_SECONDS` ago."""
+    """The pauses of tenants as a process knows them: those of at most `FRESH_SECONDS` ago."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._known: dict[str, tuple[float, Pauses]] = {}
+
+    def forget(self, tenant: str) -> None:
+        """Read again at the next question: this process has changed something."""
+        self._known.pop(tenant, None)
 
     async def read(self, store: Store, tenant: str) -> Pauses:
         """What is paused in the tenant."""

@@ -30,7 +30,7 @@ from stepkeep.kernel.adoption import Continuation, GoingOn
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Reply
 from stepkeep.kernel.draft import Missing
-from stepkeep.kernel.events import MessageArrived, RunStarted, StepClaimed
+from stepkeep.kernel.events import MessageArrived, PauseRequested, RunStarted, StepClaimed
 from stepkeep.kernel.execution_slots import waiting_numbers
 from stepkeep.kernel.payloads import PREFIX
 from stepkeep.kernel.plan import Plan
@@ -38,13 +38,15 @@ from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Details, Run
 from stepkeep.kernel.start_template import StartTemplate, start_template
 from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.tables import RUN, RunTrigger
 from stepkeep.operations import validate
 from stepkeep.operations.adopting import Continuations, adopted_runs, adoption_rows, continued_runs
 from stepkeep.operations.batch import DecisionBatch, notices_of
 from stepkeep.operations.declared_hooks import hook_cursors
-from stepkeep.operations.first_messages import delivered, kept_event, with_messages
+from stepkeep.operations.first_messages import delivered, kept_event, with_events
 from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.live_policies import LivePolicies
+from stepkeep.operations.pauses import PauseReader, pauses_of_idle
 from stepkeep.operations.payloads import INLINE_INPUT_BYTES
 from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.quotas import QuotaKeeper
@@ -114,6 +116,9 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     awaits_slot: bool = False
     """Whether a limit on running runs concerns it."""
 
+    pause: PauseRequested | None = None
+    """The pause that it starts with, because its workflow is paused."""
+
     adopted_payloads: tuple[Payload, ...] = ()
     """The outputs of adopted steps that are kept outside their rows, as its own."""
 
@@ -173,6 +178,7 @@ class Starter:
         self.quotas = QuotaKeeper(transactor.store)
         self.withdrawals = Withdrawals(transactor)
         self.limits = KnownLimits(transactor)
+        self.pauses = PauseReader(transactor.monotonic)
         self._templates: dict[tuple[int, bool], tuple[Plan, StartTemplate | None]] = {}
 
     async def start(self, request: StartRequest) -> Started:
@@ -280,6 +286,9 @@ class Starter:
             is_limited = definition.slots is not msgspec.UNSET
             awaits = is_limited or await self.limits.concern(request.tenant, definition.name)
             request = msgspec.structs.replace(request, awaits_slot=awaits) if awaits else request
+        paused = await self.pauses.read(self._transactor.store, request.tenant)
+        if (pause := paused.at_start(definition.name, request.tenant, request.run_id)) is not None:
+            request = msgspec.structs.replace(request, pause=pause)
         if payloads.seal.is_on:
             # Equal inputs are sealed differently, and must be recognised as equal.
             known = request.fingerprint if request.idempotency_key is not None else ""
@@ -526,7 +535,8 @@ class Starting:
         }
 
     def start(self, request: StartRequest, messages: Sequence[MessageArrived] = ()) -> Started:
-        """Create the run, unless it exists or may not; then deliver what was kept for its key, and these messages."""
+        """Create the run, unless it exists or may not; then pause it if its workflow is paused, and deliver what was
+        kept for its key, and these messages."""
         if (request.tenant, request.run_id) in self._loaded.runs:
             return Started(request.run_id, created=True)
         key = _idempotency(request)
@@ -550,6 +560,12 @@ class Starting:
         is_alike = is_alike and not self._live.concerns_start(request.tenant, request.plan)
         made_alike = self._template(request.plan, request.start_now) if is_alike else None
         created = _create(request, self._loaded, key, made_alike, self._live)
+        if request.pause is not None and RUN.allows(created.run.state, RunTrigger.PAUSED):
+            # What ended with its creation, rolls back or stays idle cannot be paused.
+            pause = msgspec.structs.replace(request.pause, run_id=request.run_id)
+            created, [reply] = self._after(request, created, [pause])
+            if not isinstance(reply, Accepted):
+                raise reply
         if place is not None:
             created = self._deliver(request, created, place, messages)
         self.write.new_runs.append(created)
@@ -573,15 +589,21 @@ class Starting:
         events = [*(kept_event(one, request.run_id) for one in kept), *messages]
         if not events:
             return created
-        policy = self._live.get(request.tenant)
-        spend = self._live.spend_of(policy, request.tenant, request.plan.definition.name)
-        first = with_messages(created, request.plan, events, self._loaded, policy, spend)
-        self.replies = {event.id: reply for event, reply in zip(events, first.replies, strict=True)}
+        new, replies = self._after(request, created, events)
+        self.replies = {event.id: reply for event, reply in zip(events, replies, strict=True)}
         # What the run did not take, because it ended first, stays for the next one.
         taken = {one.id for one in kept if isinstance(self.replies[one.id], Accepted)}
         self._kept[place] = [one for one in kept if one.id not in taken]
         self.write.mailbox += [delivered(one, request.run_id, self._loaded.now) for one in kept if one.id in taken]
-        return first.new
+        return new
+
+    def _after(
+        self, request: StartRequest, created: NewRun, events: Sequence[PauseRequested | MessageArrived]
+    ) -> tuple[NewRun, tuple[Reply, ...]]:
+        policy = self._live.get(request.tenant)
+        spend = self._live.spend_of(policy, request.tenant, request.plan.definition.name)
+        first = with_events(created, request.plan, events, self._loaded, policy, spend)
+        return first.new, first.replies
 
 
 def _idempotency(request: StartRequest) -> IdempotencyKey | None:
@@ -728,8 +750,15 @@ async def start_idle(
     vouched_by: str | None = None,
     key: str | None = None,
 ) -> dict[str, Any]:
-    """Start a run that was created idle."""
+    """Start a run that was created idle; paused, if its workflow is."""
     who = validate.key("the actor", actor)
     event = RunStarted(tenant=tenant, run_id=validate.run_id(run_id), actor=who, vouched_by=vouched_by, key=key)
-    accepted = await transactor.submit(event)
-    return dict(accepted.record)
+    pauses = await pauses_of_idle(transactor.store, [(tenant, run_id)])
+    if not pauses:
+        return dict((await transactor.submit(event)).record)
+    record: dict[str, Any] = {}
+    for answer in await transactor.submit_all([event, *pauses]):
+        if not isinstance(answer, Accepted):
+            raise answer
+        record = dict(answer.record)
+    return record

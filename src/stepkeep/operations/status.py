@@ -16,7 +16,7 @@ from stepkeep.kernel.states import RunState
 from stepkeep.operations.causes import FAULTS, SECOND, span
 from stepkeep.operations.diagnosis import Staff, read_staff
 from stepkeep.operations.instants import instant
-from stepkeep.operations.pauses import view as pauses_view
+from stepkeep.operations.pauses import claims_view, workflows_view
 from stepkeep.operations.retention import first_id_at
 from stepkeep.operations.services import Known, UsageWindow, known_workers
 from stepkeep.operations.staffing import judge, queue_paused, title
@@ -53,7 +53,8 @@ async def read_status(
         "failures": {"since": instant(since), **_failures(tally, limit)},
         "queues": queues,
         "workers": [worker_view(known, staff.now) for known in staff.workers],
-        "paused": pauses_view(staff.pauses),
+        "paused": claims_view(staff.pauses),
+        "paused_workflows": workflows_view(staff.pauses),
         "waiting_for_slots": await store.slots.count_waiting(tenant, limit),
         "late_timers": {"count": tally.late, "since": instant(tally.late_since)},
         "stuck_runs": stuck,

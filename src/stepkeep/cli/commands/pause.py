@@ -1,4 +1,4 @@
-"""`stepkeep pause` and `resume`: of a run, of a queue, or of a whole tenant."""
+"""`stepkeep pause` and `resume`: of a run, of a queue, of the new runs of a workflow, or of a whole tenant."""
 
 from __future__ import annotations
 
@@ -23,28 +23,47 @@ Queue = Annotated[
     str | None,
     typer.Option("--queue", metavar="NAME", help='A queue, not a run; the default one is "".', show_default=False),
 ]
+Workflow = Annotated[
+    str | None,
+    typer.Option("--workflow", metavar="NAME", help="The new runs of a workflow, not a run.", show_default=False),
+]
 All = Annotated[bool, typer.Option("--all", help="The whole tenant in place of a run.")]
 
 
 def pause(
-    settings: Settings, run: Run = None, queue: Queue = None, all_: All = False, reason: Reason = "", by: By = None
+    settings: Settings,
+    run: Run = None,
+    queue: Queue = None,
+    workflow: Workflow = None,
+    all_: All = False,
+    reason: Reason = "",
+    by: By = None,
 ) -> int:
-    """Claim nothing more of a run, a queue or the whole tenant until it is resumed. What is in flight settles."""
-    _check_one(run, queue, all_)
+    """Claim nothing more of a run, a queue, new runs of a workflow or the whole tenant. What is in flight settles."""
+    _check_one(run, queue, workflow, all_)
     if run is not None:
         return decided(settings, run, lambda engine, found: engine.pause(found, reason=reason, by=by))
     if queue is not None:
         found = ask(settings, lambda engine: engine.pauses.pause_queue(queue, reason=reason, by=by))
         return _told(settings, found, f"{queue_words(queue)} is paused", "--queue", queue)
+    if workflow is not None:
+        found = ask(settings, lambda engine: engine.pauses.pause_workflow(workflow, reason=reason, by=by))
+        return _told_workflow(settings, found, workflow, is_paused=True)
     found = ask(settings, lambda engine: engine.pauses.pause_tenant(reason=reason, by=by))
     return _told(settings, found, f"tenant {settings.tenant} is paused", "--all")
 
 
 def resume(
-    settings: Settings, run: Run = None, queue: Queue = None, all_: All = False, reason: Reason = "", by: By = None
+    settings: Settings,
+    run: Run = None,
+    queue: Queue = None,
+    workflow: Workflow = None,
+    all_: All = False,
+    reason: Reason = "",
+    by: By = None,
 ) -> int:
-    """Go on with a paused run, queue or tenant."""
-    _check_one(run, queue, all_)
+    """Go on with a paused run, queue or tenant, or let new runs of a workflow start as usual."""
+    _check_one(run, queue, workflow, all_)
     if run is not None:
         return decided(settings, run, lambda engine, found: engine.resume(found, reason=reason, by=by))
     if reason:
@@ -52,14 +71,17 @@ def resume(
     if queue is not None:
         found = ask(settings, lambda engine: engine.pauses.resume_queue(queue, by=by))
         return _told(settings, found, f"{queue_words(queue)} is claimed from again")
+    if workflow is not None:
+        found = ask(settings, lambda engine: engine.pauses.resume_workflow(workflow, by=by))
+        return _told_workflow(settings, found, workflow, is_paused=False)
     found = ask(settings, lambda engine: engine.pauses.resume_tenant(by=by))
     return _told(settings, found, f"tenant {settings.tenant} is claimed from again")
 
 
-def _check_one(run: str | None, queue: str | None, all_: bool) -> None:
+def _check_one(run: str | None, queue: str | None, workflow: str | None, all_: bool) -> None:
     """Refuse a line that names nothing, or two things."""
-    if (run is not None) + (queue is not None) + all_ != 1:
-        raise InvalidInput("name one thing: a run, or --queue NAME, or --all for the whole tenant.")
+    if sum(one is not None for one in (run, queue, workflow)) + all_ != 1:
+        raise InvalidInput("name one thing: a run, --queue NAME, --workflow NAME, or --all for the whole tenant.")
 
 
 def _told(settings: Settings, found: dict[str, Any], said: str, *undo: str) -> int:
@@ -70,4 +92,18 @@ def _told(settings: Settings, found: dict[str, Any], said: str, *undo: str) -> i
     if undo:
         say("workers notice it within a second; what they hold goes on")
         say(f"Go on: {settings.command('resume', *undo)}")
+    return SUCCEEDED
+
+
+def _told_workflow(settings: Settings, found: dict[str, Any], workflow: str, *, is_paused: bool) -> int:
+    if settings.json:
+        answer(found)
+        return SUCCEEDED
+    if is_paused:
+        say(f"runs of {workflow} start paused from now on; other processes notice it within a second")
+        say(f"Pause its live runs: {settings.command('jobs', 'start', 'pause', '--workflow', workflow)}")
+        say(f"Go on: {settings.command('resume', '--workflow', workflow)}")
+        return SUCCEEDED
+    say(f"runs of {workflow} start as usual; those that are paused stay so")
+    say(f"Resume them: {settings.command('jobs', 'start', 'resume', '--workflow', workflow)}")
     return SUCCEEDED

@@ -56,6 +56,9 @@ def _counts(told: dict[str, Any]) -> Iterator[str]:
     for one in told["paused"]:
         what = "the whole tenant" if one["queue"] is None else queue_words(one["queue"])
         yield f"paused: {what}, by {one['by']} since {one['since']}" + (f": {one['reason']}" if one["reason"] else "")
+    for one in told["paused_workflows"]:
+        said = f"paused: new runs of {one['workflow']}, by {one['by']} since {one['since']}"
+        yield said + (f": {one['reason']}" if one["reason"] else "")
     if told["waiting_for_slots"]:
         yield f"runs that wait for a slot: {told['waiting_for_slots']:,} (stepkeep slots list)"
     stuck = told["stuck_runs"]
