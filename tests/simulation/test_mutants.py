@@ -32,6 +32,7 @@ QUICK = (
     "adopts-after-what-runs-again",
     "in-flight-exceeded",
     "element-undo-lost",
+    "flow-wake-up-lost",
 )
 """Caught within a few seeds each."""
 

@@ -12,7 +12,7 @@ from stepkeep.conformance.adoption import ADOPTING
 from stepkeep.conformance.arrows import RUN, STEP
 from stepkeep.conformance.contract import is_element_name
 from stepkeep.conformance.dialect_line import DialectLine
-from stepkeep.conformance.enabled import CATEGORIES, EVENTS, wrong_field
+from stepkeep.conformance.enabled import CATEGORIES, EVENTS, EVENTS_OF_FLOWS, wrong_field
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.reenact import OPENINGS
@@ -197,7 +197,8 @@ class Causes:
             said = f"the run is shown as {quoted(told.target)}, where {quoted(line.trigger)} ends it"
             say(Code.ILLEGAL, said)
         of_step = line.of is not None and line.trigger in EVENTS and line.trigger not in OF_OWNERS
-        self._check_event(line, EVENTS[line.trigger] if of_step else RUN_CAUSES.get(line.trigger, SETTLING), say)
+        events = EVENTS_OF_FLOWS.get(line.trigger) or EVENTS.get(line.trigger, ()) if of_step else None
+        self._check_event(line, events or RUN_CAUSES.get(line.trigger, SETTLING), say)
 
     def _shown_by(self, told: DialectLine, trigger: str) -> set[str | None]:
         return {self._run.next_shown(told.source, target, trigger) for name, target in RUN if name == trigger}

@@ -346,7 +346,7 @@ class Places(dict[int, Place]):
         """The log shows what a flow called at this place."""
         assert place.owner is not None
         own = msgspec.structs.replace(rule, on_failure="continue", condition=None)
-        known = _main(place.no, own, (), {})
+        known = _main(place.no, own, (), self[place.owner].rules)
         named = {"name": place.name, "owner": place.owner, "index": place.index}
         self.calls[place.no] = msgspec.structs.replace(known, needs=0, **named)
         if rule.undo is not None:

@@ -76,6 +76,8 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
     owns = hop.rule is not None and hop.rule.owns
     # The owner of elements ends with one of them, whatever ended that.
     events = None if owns else EVENTS.get(line.trigger)
+    if hop.rule is not None and hop.rule.is_flow:
+        events = EVENTS_OF_FLOWS.get(line.trigger, events)
     if events is not None and line.event not in events:
         said = wrong_field("event", line.event, " or ".join(events), f"only that leads to {quoted(line.trigger)}")
         yield Code.CAUSE, said
@@ -168,9 +170,13 @@ def _leaves_its_child(hop: Hop) -> bool:
 
 
 def _is_closed_in_flight(hop: Hop) -> bool:
-    """Whether an attempt was cancelled without a report of its worker. Rules have no effect that could be in doubt."""
+    """Whether an attempt was cancelled without a report of its worker. Rules have no effect that could be in doubt.
+
+    A flow that is suspended after its deadline ends its calls: the report is that of the flow.
+    """
     in_flight = hop.line.trigger == "cancelled" and hop.line.source == "running" and hop.step.leased
-    return bool(in_flight and hop.line.event != "step_reported" and hop.place.phase != "check")
+    is_reported = hop.line.event == "step_reported" and hop.line.of is None
+    return bool(in_flight and not is_reported and hop.place.phase != "check")
 
 
 def _is_lost_while_stopping(hop: Hop) -> bool:
@@ -718,6 +724,11 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "adopted_skipped": ("run_created",),
 }
 """The events that can lead to a trigger; a trigger without a row may follow from any."""
+
+EVENTS_OF_FLOWS: Mapping[str, tuple[str, ...]] = dict.fromkeys(
+    ("deadline_passed", "deadline_tolerated"), ("time_came", "step_reported")
+)
+"""A flow that is suspended after its deadline ends with that report."""
 
 NO_CATEGORY: tuple[str | None, ...] = (None,)
 ANY_CATEGORY: tuple[str | None, ...] = ()

@@ -75,7 +75,7 @@ class Flows:
             yield Code.CAUSE, "it goes on, but none of its calls has settled since it was claimed"
         elif line.trigger == "completed" and flow.settled < flow.planned:
             yield Code.OUTCOME, f"it returns, but {flow.planned - flow.settled} of its calls have not settled"
-        elif line.trigger.startswith("deadline_"):
+        elif line.trigger.startswith("deadline_") and line.source == "awaiting_children":
             yield from self._late(flow, line)
 
     def _suspended(self, place: Place, flow: Flow, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
@@ -137,7 +137,9 @@ class Flows:
         for number in sorted(self.due):
             flow, step = self.flows[number], states.get(number)
             name = quoted(self._contract.places[number].name)
-            if flow.recorded > flow.planned:
+            # A flow that is suspended after its deadline ends at once, and its new calls are not made.
+            has_ended = step is not None and step.state in ENDED
+            if flow.recorded > flow.planned and not has_ended:
                 yield Code.DEFINITION, f"step {name} made {flow.recorded} calls, and {flow.planned} are planned"
             if step is None or step.state != "awaiting_children":
                 flow.is_suspended = False

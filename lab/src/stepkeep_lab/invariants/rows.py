@@ -86,6 +86,8 @@ def _calls_are_counted(segment: Segment, run: Run, rows: Rows) -> None:
     unsettled = sum(row.state not in STEP_TERMINAL for row in calls)
     if owner.state in STEP_TERMINAL:
         must(unsettled == 0 or run.state is RunState.STOPPING, name, "{} ended before {} calls", owner.no, unsettled)
+    elif owner.state is StepState.PENDING:
+        must(not calls, name, "{} has {} calls before it began", owner.no, len(calls))
     elif run.state is not RunState.STOPPING:
         grown = None if owner.note is None else owner.note.grown
         must(len(calls) == (0 if grown is None else grown.count), name, "{} has {} calls", owner.no, len(calls))

@@ -211,8 +211,8 @@ class Auditor:
 
     def _backoff(self, plan: Plan, hop: Hop, entry: Entry) -> None:
         """I10: a retry comes neither sooner nor later than its policy says."""
-        note = self._tables.steps[entry.tenant, entry.run_id][hop.no].note
-        retry, number = plan.at(hop.no).retry, (hop.attempt or 1) - (0 if note is None else note.spent)
+        row = self._tables.steps[entry.tenant, entry.run_id][hop.no]
+        retry, number = plan.of(row).retry, (hop.attempt or 1) - (0 if row.note is None else row.note.spent)
         hopeless = hop.category in NEVER_RETRIED or hop.category not in retry.on
         self._must(not hopeless, f"I10: step {hop.no} of {entry.run_id} retries a failure of category {hop.category}")
         said = (entry.causes[hop.by].detail or {}).get("error_class")

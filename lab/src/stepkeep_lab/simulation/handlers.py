@@ -21,11 +21,13 @@ from stepkeep.worker import results
 from stepkeep.worker.answers import StepError, WaitFor
 from stepkeep.worker.context import Context, Woken
 from stepkeep.worker.executor import Job, PoolKind
+from stepkeep.worker.flows.context import FlowContext
 from stepkeep.worker.payloads import MAX_RESULT, encode
 from stepkeep.worker.runner import EndedJobs
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.simulation.definitions import CAPABILITY, EVENTS, EXACT, HANDLERS
 from stepkeep_lab.simulation.faults import Fault
+from stepkeep_lab.simulation.flows import FLOW, play
 from stepkeep_lab.simulation.gathering import draw_takes, fits
 from stepkeep_lab.simulation.loop import Process, SimulationOver, current
 
@@ -46,6 +48,7 @@ def make_registry(stage: Stage) -> Registry:
     for name in (*HANDLERS, "undo"):
         registry.register(HandlerSpec(name=name, function=act))
     registry.register(HandlerSpec(name=EXACT, function=act, transactional=True))
+    registry.register(HandlerSpec(name=FLOW, function=play))
     return registry
 
 
@@ -213,6 +216,14 @@ class SimulatedRunner:
         for task in list(self._running.values()):
             task.cancel()
 
+    def _note_flow(self, job: Job, answer: Any) -> None:
+        """A flow has returned, under the claim that it went on with last."""
+        claim = job.claim
+        place = (claim.run_id, claim.step.no, claim.step.fence)
+        self._stage.act(place, job.make_context(kind=FlowContext).idempotency_key)
+        self._stage.ledger.answers[place] = answer
+        self._stage.ledger.met["a flow that returned"] += 1
+
     async def _run(self, job: Job) -> None:
         holding.set(job)
         job.begun = True
@@ -226,8 +237,10 @@ class SimulatedRunner:
                 answer = job.prepared.executor.run(job)
                 if inspect.isawaitable(answer):
                     answer = await answer
+                if job.prepared.is_flow and not isinstance(answer, Outcome):
+                    self._note_flow(job, answer)
                 outcome = results.outcome_of_return(
-                    answer, job.context, MAX_RESULT, may_be_outcome=job.prepared.spec is None
+                    answer, job.context, MAX_RESULT, may_be_outcome=job.prepared.spec is None or job.prepared.is_flow
                 )
         except (SimulationOver, GeneratorExit):
             raise

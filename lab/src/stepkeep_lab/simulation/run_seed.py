@@ -31,6 +31,7 @@ from stepkeep_lab.simulation.definitions import correspondence, draw_definition,
 from stepkeep_lab.simulation.documents import DRAWERS, draw_in_dialect
 from stepkeep_lab.simulation.families import is_anything_left, with_children
 from stepkeep_lab.simulation.faults import Fault
+from stepkeep_lab.simulation.flows import with_flows
 from stepkeep_lab.simulation.handlers import make_registry
 from stepkeep_lab.simulation.loop import Stalled
 from stepkeep_lab.simulation.migrated import other_versions
@@ -178,6 +179,8 @@ class _Simulation:
             if scenario.families and not scenario.letters:
                 chance = self._stage.random(f"families:{place}")
                 drawn = with_children(drawn, plans, chance, scenario.families)
+            if scenario.flows and not scenario.letters:
+                drawn = with_flows(drawn, self._stage.random(f"flows:{place}"), scenario.flows)
             if scenario.sinks:
                 drawn = with_hooks(drawn)
             plan = await publish(transactor, drawn, tenant=TENANT, actor="ann")

@@ -22,6 +22,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     the only statement at which that happens (then often), `standstill` is how long a process stands still at most.
     `sinks` is how many sinks there are; with any, workers relay events to them.
     `families` is which share of the steps starts a child run.
+    `flows` is which share of the steps is a flow, whose calls are steps too.
     `letters` is how many messages the first run is sent one by one before it may go on: each is a journal entry.
     """
 
@@ -82,6 +83,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     policies: float = 0.0
     skew: float = 0.0
     families: float = 0.0
+    flows: float = 0.0
     letters: int = 0
     long: bool = False
     sinks: int = 0
@@ -370,6 +372,7 @@ def draw(seed: int) -> Scenario:
             **_pauser(seed),
             **_staff(seed),
             **_parents(seed),
+            **_flows(seed),
             **random.choice(THEMES),
             **_corner(seed),
         }
@@ -422,6 +425,12 @@ def _parents(seed: int) -> dict[str, Any]:
     """Steps that start runs of other workflows. Drawn apart, like a corner."""
     random = Random(f"parents:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"families": random.choice((0.2, 0.4, 0.7))} if random.random() < 0.2 else {}
+
+
+def _flows(seed: int) -> dict[str, Any]:
+    """Steps that are flows. Drawn apart, like a corner."""
+    random = Random(f"flows:{seed}")  # noqa: S311 - chance that must come out the same again
+    return {"flows": random.choice((0.2, 0.4, 0.7))} if random.random() < 0.2 else {}
 
 
 def _corner(seed: int) -> dict[str, Any]:

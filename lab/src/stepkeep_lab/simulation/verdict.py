@@ -30,6 +30,7 @@ from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.adopted import is_adopted, wrong_adoptions
 from stepkeep_lab.simulation.definitions import NEVER_HOLDS
 from stepkeep_lab.simulation.families import wrong_families
+from stepkeep_lab.simulation.flows import wrong_flows
 from stepkeep_lab.simulation.gathering import wrongly_taken
 from stepkeep_lab.simulation.ledger import Ack, Ledger
 from stepkeep_lab.simulation.limits import wrong_slots
@@ -48,6 +49,7 @@ GATE_EVENTS = {"escalated": ESCALATED, "reminded": REMINDED, "changes_requested"
 ENDS = {
     "Completed": {AttemptState.SUCCEEDED},
     "Waiting": {AttemptState.WAITED, AttemptState.FAILED},
+    "Suspended": {AttemptState.WAITED, AttemptState.FAILED},
     "Failed": {AttemptState.FAILED},
     "TimedOut": {AttemptState.TIMED_OUT},
     "Released": {AttemptState.RELEASED, AttemptState.SUCCEEDED},
@@ -89,6 +91,8 @@ class Verdict:
         for said in wrong_adoptions(self._tables, self._plans):
             self._ledger.violation(said)
         for said in wrong_families(self._tables, self._plans):
+            self._ledger.violation(said)
+        for said in wrong_flows(self._tables, self._plans):
             self._ledger.violation(said)
         for said in wrong_slots(self._tables):
             self._ledger.violation(said)

@@ -1,0 +1,120 @@
+"""Flows in the simulator: which steps are flows, the function that they run, and what must be true of their calls.
+
+The function is drawn from an argument of its step, so that every replay makes the same calls. `run_seed` draws with it,
+`handlers` registers the function, `verdict` calls its check.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.definition.retry import Retry as RetryOption
+from stepkeep.kernel.definition import SECOND, Definition, Flow, Handler, StepDefinition
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Step
+from stepkeep.kernel.states import StepState
+from stepkeep.worker.flows.calls import CallFailed
+from stepkeep.worker.flows.context import FlowContext
+from stepkeep_lab.simulation.definitions import HANDLERS, PATIENT
+from stepkeep_lab.simulation.tables import Tables
+
+FLOW = "flow"
+MOST_CALLS = 12
+FAILED = "failed"
+"""What a flow returns in place of the result of a call that failed."""
+
+decode = msgspec.json.decode
+
+
+def with_flows(drawn: Definition, random: Random, share: float) -> Definition:
+    """The definition with some of its steps replaced by flows."""
+    if drawn.dialect != "native":
+        return drawn
+    return replace(drawn, steps=tuple(_flow(step, random) if random.random() < share else step for step in drawn.steps))
+
+
+def _flow(step: StepDefinition, random: Random) -> StepDefinition:
+    return StepDefinition(
+        name=step.name,
+        order=step.order,
+        depends_on=step.depends_on,
+        on_failure=step.on_failure,
+        condition=step.condition,
+        executor=Handler(name=FLOW),
+        growth=Flow(max=MOST_CALLS, deadline=random.choice((None, None, None, 30 * SECOND))),
+        inputs={"drawn": random.randrange(1000)},
+        retry=PATIENT,
+        timeout=30 * SECOND,
+    )
+
+
+async def play(ctx: FlowContext, drawn: int) -> list[Any]:
+    """A few calls at once, then a few in a row, some of which are slept before or undone. Returns what each came to.
+
+    No two calls have the same arguments.
+    """
+    random = Random(drawn)  # noqa: S311 - chance that must come out the same again
+    told: list[Any] = []
+
+    def options() -> dict[str, Any]:
+        chosen: dict[str, Any] = {"timeout": f"{random.choice((3, 8, 30))}s"}
+        if random.random() < 0.6:
+            chosen["retry"] = RetryOption(max_attempts=5, initial="500ms", max="1s")
+        return chosen | ({"undo": "undo"} if random.random() < 0.5 else {})
+
+    async def call(place: int) -> Any:
+        try:
+            return await ctx.options(**options()).step(random.choice(HANDLERS), value=place)
+        except CallFailed:
+            return FAILED
+
+    at_once = random.randint(0, 4)
+    told += await asyncio.gather(*(call(place) for place in range(at_once)))
+    if random.random() < 0.3:
+        await ctx.sleep("2s")
+    for place in range(at_once, at_once + random.randint(1, 3)):
+        told.append(await call(place))
+    return told
+
+
+def wrong_flows(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
+    """Everything that is wrong with the calls of all flows, after everything has ended."""
+    for key, rows in tables.steps.items():
+        plan = plans[tables.runs[key].definition_id]
+        for segment in plan.segments:
+            owner = rows[segment.owner]
+            if isinstance(plan.steps[segment.owner].growth, Flow) and owner.fence:
+                calls = [row for no, row in sorted(rows.items()) if 0 <= no - segment.first < segment.width]
+                for said in _wrong_calls(tables, owner, segment.first, calls):
+                    yield f"flows: {plan.at(owner.no).name} of run {key[1]} {said}"
+
+
+def _wrong_calls(tables: Tables, owner: Step, first: int, calls: list[Step]) -> Iterator[str]:
+    key = (owner.tenant, owner.run_id)
+    if owner.error is not None and "not deterministic" in owner.error:
+        yield f"makes the same calls each time, and failed: {owner.error}"
+    if [row.no for row in calls] != list(range(first, first + len(calls))):
+        yield f"has calls with the numbers {[row.no for row in calls]}"
+    made = [(row.note.call.kind, row.note.call.digest) for row in calls if row.note and row.note.call]
+    if len(set(made)) != len(calls):
+        yield f"has made a call twice: {made}"
+    output = tables.output_of(key, owner.no)
+    if owner.state is not StepState.SUCCEEDED or output is None:
+        return
+    worked = [row for row in calls if row.note and row.note.call and row.note.call.kind == "step"]
+    expected = [_told(row, tables.output_of(key, row.no)) for row in worked]
+    if decode(output) != expected:
+        yield f"was told {decode(output)}, and its calls came to {expected}"
+
+
+def _told(call: Step, output: bytes | None) -> Any:
+    """What a flow learns of a call that has ended; one that a person skipped has no result."""
+    if call.state is StepState.SUCCEEDED:
+        return None if output is None else decode(output)
+    return None if call.state is StepState.SKIPPED and call.category is None else FAILED
