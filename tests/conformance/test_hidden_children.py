@@ -251,3 +251,12 @@ def test_a_cancelled_step_has_no_attempt_before_its_dependencies_ended(words: st
     [said] = cancels_of(lines, "last")
     said |= {"fence": 1, "attempt": 1, "error": stopping.IN_DOUBT, "duration_seconds": 1.0}
     assert found_in(words, lines)
+
+
+@pytest.mark.parametrize("words", registry.names())
+def test_a_child_that_was_called_back_names_the_stop_that_the_end_names(words: str) -> None:
+    lines = log_in(words, called_back_after_a_hidden_timeout())
+    [said] = cancels_of(lines, "sub")
+    assert said["ground"] == "run_timed_out"
+    said["ground"] = "run_cancelled"
+    assert found_in(words, lines)
