@@ -134,7 +134,7 @@ def test_the_random_lives_meet_every_end_and_every_state() -> None:
     """The property above would be empty if its lives never got anywhere."""
     ends: set[str] = set()
     seen: set[str] = set()
-    for seed in range(100):
+    for seed in range(150):
         random = Random(seed)
         world = world_of(random)
         onlooker = Onlooker(world)

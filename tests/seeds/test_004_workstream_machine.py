@@ -67,8 +67,8 @@ def test_the_engine_refines_all_three_machines_and_every_extension_is_needed() -
             ("running", "queued"), ("running", "failed"), ("running", "failed"), ("running", "cancelled"),
             ("running", "validating"), ("validating", "failed"), ("queued", "validating"), ("queued", "failed"),
             ("pending", "validating"), ("pending", "queued"), ("pending", "completed"),
-            ("pending", "failed"), ("retrying", "failed"), ("retrying", "completed"), ("running", "completed"),
-                (None, "completed"), (None, "cancelled"),
+            ("pending", "failed"), ("retrying", "failed"), ("retrying", "validating"), ("retrying", "completed"),
+            ("running", "completed"), (None, "completed"), (None, "cancelled"),
         ],
         "worker": [("idle", "unresponsive"), ("initializing", "shutdown")],
     }  # fmt: skip
