@@ -519,3 +519,25 @@ def test_a_handler_may_say_how_far_it_is(bench: Workbench) -> None:
     run = bench.run(bench.load("workflow: far\ntimeout: 1h\nsteps: [{name: a, uses: far.tell, timeout: 1m}]\n"))
     run.assert_succeeded("page 12")
     assert run.step("a")["progress"] is None
+
+
+def test_a_flow_runs_with_replaced_calls_and_the_time_that_it_sleeps() -> None:
+    @sk.step("flows.double")
+    def double(n: int) -> int:
+        return 2 * n
+
+    @sk.step("flows.send")
+    def send(n: int) -> None:
+        raise AssertionError("it is replaced")
+
+    @sk.flow
+    async def order(ctx: sk.FlowContext, n: int) -> list[Any]:
+        doubled = await ctx.step(double, n)
+        await ctx.sleep("2d")
+        return [doubled, await ctx.options(timeout="5s").step(send, doubled)]
+
+    with Workbench() as workbench:
+        workbench.replace("flows.send", returns="sent", fails_times=1)
+        run = workbench.run(order, {"n": 3})
+        workbench.advance("2d")
+        run.assert_succeeded([6, "sent"])

@@ -18,7 +18,7 @@ from stepkeep.errors import Refused
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, Agent, Handler
 from stepkeep.kernel.events import StepReported, TimeCame
-from stepkeep.kernel.outcomes import Completed, Outcome, RulesPassed, TimedOut
+from stepkeep.kernel.outcomes import Completed, Outcome, RulesPassed, Suspended, TimedOut
 from stepkeep.kernel.states import Phase, StepState
 from stepkeep.operations import workers
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
@@ -29,6 +29,7 @@ from stepkeep.worker import results
 from stepkeep.worker.classify import BindingError, failure_of
 from stepkeep.worker.executor import Job, Prepared, rules_job
 from stepkeep.worker.executors.http import HttpPolicy
+from stepkeep.worker.flows.queues import CallQueues
 from stepkeep.worker.guard import without_secrets
 from stepkeep.worker.inputs import Inputs
 from stepkeep.worker.pools.handler_loop import Shared
@@ -68,6 +69,7 @@ class BenchWorker:
         self._runtime = Runtime()
         self._hand = _Hand()
         self._claimer: Claimer | None = None
+        self._call_queues = CallQueues(transactor.store, tenant, self._read_queues)
         self.tokens: dict[tuple[str, str], str] = {}
 
     async def open(self) -> None:
@@ -82,13 +84,20 @@ class BenchWorker:
     # -- working -----------------------------------------------------------------------------------------------------
     async def work(self) -> None:
         """Run everything that is ready, and what becomes ready by it, one after the other."""
-        assert self._claimer is not None
-        store = self._transactor.store
-        queues = frozenset(number for number, _ in await store.list_queues(self._tenant))
-        claimer = Claimer(actor=self._claimer.actor, worker=self._claimer.worker, lease=None, slots=0, queues=queues)
-        while claims := await self._transactor.claim(claimer, limit=1):
+        await self._read_queues()
+        while claims := await self._transactor.claim(self._claiming(), limit=1):
             for claim in claims:
                 await self._attempt(claim)
+
+    def _claiming(self) -> Claimer:
+        assert self._claimer is not None
+        return self._claimer
+
+    async def _read_queues(self) -> None:
+        """Claim from every queue that exists; calls of flows may have made new ones."""
+        queues = frozenset(number for number, _ in await self._transactor.store.list_queues(self._tenant))
+        mine = self._claiming()
+        self._claimer = Claimer(actor=mine.actor, worker=mine.worker, lease=None, slots=0, queues=queues)
 
     async def sweep(self) -> bool:
         """Handle all due timers. Returns whether there were any."""
@@ -168,6 +177,9 @@ class BenchWorker:
     async def _tell(self, job: Job, outcome: Outcome) -> None:
         """Report; if the step has rules, they are evaluated next under the same lease."""
         claim = job.claim
+        if isinstance(outcome, Suspended) and job.asked:
+            known = self._call_queues.resolved(outcome, job.asked)
+            outcome = known or await self._call_queues.resolve(outcome, job.asked)
         reply = await self._report(claim, results.attach_token_digest(outcome, job), judging=job.prepared.is_rules)
         if not isinstance(reply, Accepted) or job.prepared.is_rules or not isinstance(outcome, Completed):
             return
@@ -276,7 +288,7 @@ class _Hand:
             return without_secrets(failed, job)
         if isinstance(answer, Silence):
             return answer
-        ours, category = job.prepared.spec is None, job.prepared.default_category
+        ours, category = job.prepared.spec is None or job.prepared.is_flow, job.prepared.default_category
         outcome = results.outcome_of_return(
             answer, job.context, MAX_PAYLOAD_BYTES, may_be_outcome=ours, otherwise=category
         )
