@@ -188,7 +188,8 @@ class _Simulation:
             plans.append(plan)
             chance = self._stage.random(f"versions:{place}")
             for other in other_versions(drawn, chance) if scenario.migrations else ():
-                version = await publish(transactor, other, tenant=TENANT, actor="ann")
+                hooked = with_hooks(other) if scenario.sinks else other
+                version = await publish(transactor, hooked, tenant=TENANT, actor="ann")
                 self._plans[version.definition_id] = version
         return [plans[place % len(plans)] for place in range(scenario.runs)]
 
