@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from stepkeep.cli.main import app
+from stepkeep_lab.postgres import PostgresServer
 from tests.api.test_service import Start, program, said
 from tests.cli.surface import commands
 from tests.confined import as_role
@@ -26,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 UNITS = sorted(DEPLOY.glob("*.service"))
+ROLES = {"stepkeep_api", "stepkeep_worker"}
 WORDS = {"8321": "0", "0.0.0.0": "127.0.0.1"}
 HANDLERS = """
 import stepkeep as sk
@@ -101,28 +104,37 @@ def test_only_the_migration_has_the_role_of_the_owner() -> None:
     }
 
 
+@pytest.fixture
+def composed_dsn(postgres_server: PostgresServer) -> Iterator[str]:
+    """The DSN of a migrated database. Roles are of the whole server: those that a test makes go with the database."""
+    with psycopg.connect(postgres_server.dsn(), autocommit=True) as session:
+        with postgres_server.fresh_database() as dsn:
+            yield dsn
+        for role in ROLES:
+            session.execute(f"drop role if exists {role}".encode())
+
+
 @pytest.mark.postgres
 def test_the_commands_of_compose_bring_up_a_service_and_a_worker_with_roles_of_their_own(
-    postgres_dsn: str, program: Start, tmp_path: Path
+    composed_dsn: str, program: Start, tmp_path: Path
 ) -> None:
     """Each command is the one of the file; the containers, the passwords and the fixed port are left out."""
     head = (DEPLOY / "compose.yaml").read_text(encoding="utf-8").partition("services:")[0]
     granted = re.findall(r"run --rm migrate (db grants (\w+) --as \w+)", head)
-    roles = {role: as_role(postgres_dsn, role) for _, role in granted}
-    assert set(roles) == {"stepkeep_api", "stepkeep_worker"}
+    roles = {role: as_role(composed_dsn, role) for _, role in granted}
+    assert set(roles) == ROLES
     assert all(f"postgresql://{role}:PASSWORD@database" in head for role in roles)
 
     def done(text: str) -> str:
-        child = program(*shlex.split(text), "--db", postgres_dsn)
+        child = program(*shlex.split(text), "--db", composed_dsn)
         out, err = child.communicate(timeout=60)
         assert child.returncode == 0, err
         return out
 
     done(shlex.join(COMPOSE["services"]["migrate"]["command"]))
-    with psycopg.connect(postgres_dsn, autocommit=True) as session:
+    with psycopg.connect(composed_dsn, autocommit=True) as session:
         for command, role in granted:
-            if session.execute("select 1 from pg_roles where rolname = %s", (role,)).fetchone() is None:
-                session.execute(f"create role {role} login".encode())
+            session.execute(f"create role {role} login".encode())
             session.execute(done(command).encode())
     done("users create ann")
     key = json.loads(done("keys create ann --scope start --scope read --scope operate --json"))["secret"]

@@ -29,7 +29,7 @@ QUICK = (
     "loss-forgotten",
     "work-before-rules-forgotten",
     "pause-leaks",
-    "adopts-after-what-runs-again",
+    "adopts-what-did-not-finish",
     "in-flight-exceeded",
     "element-undo-lost",
     "flow-wake-up-lost",
