@@ -149,6 +149,33 @@ def test_a_place_whose_run_was_never_made_is_free_after_a_minute(database_url: s
     on(database_url, act)
 
 
+def test_a_place_is_kept_if_its_start_is_cut_off_by_its_caller(database_url: str) -> None:
+    """A client hangs up while its run is committed: nobody knows whether the run exists, so the place stays taken."""
+
+    async def act(stage: Stage) -> None:
+        await stage.publish(GATED)
+        key = await stage.key(max_concurrent_runs=1)
+        async with AsyncEngine(database_url, key=key) as engine:
+            taken = asyncio.Event()
+
+            async def start() -> None:
+                async with engine.quotas.place("acme", key.split("_")[1], "01a1e12c-57d6-75bf-abba-e99e88c4e41f"):
+                    taken.set()
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(start())
+            await taken.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            with pytest.raises(QuotaExceeded):
+                await engine.start("gated")
+            engine.store.clock_offset = quotas.PATIENCE + 1_000_000
+            assert (await engine.start("gated")).created
+
+    on(database_url, act)
+
+
 @first_on("sqlite")
 def test_a_rotated_key_keeps_its_quotas(database_url: str) -> None:
     async def act(stage: Stage) -> None:

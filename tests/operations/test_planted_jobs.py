@@ -367,7 +367,7 @@ BUGS: tuple[tuple[str, Mutant], ...] = (
         ),
     ),
 )
-MOST_SEEDS = 60
+MOST_SEEDS = 300
 
 
 @pytest.mark.parametrize(("kind", "bug"), BUGS, ids=lambda one: one.name if isinstance(one, Mutant) else one)

@@ -7,6 +7,7 @@ between the two keeps its place for `PATIENCE`. Starts without a key have no quo
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
@@ -109,7 +110,7 @@ class QuotaKeeper:
                 raise _exceeded(full, scopes)
         try:
             yield made.append
-        except ConnectionLost:
+        except (ConnectionLost, asyncio.CancelledError):
             made.append(run_id)  # it may have been created: the next start looks
             raise
         finally:
