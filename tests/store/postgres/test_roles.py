@@ -287,9 +287,12 @@ def test_a_database_that_lacks_a_migration_asks_for_its_owner(roles: str, auto_m
 
 
 def test_opening_an_up_to_date_database_writes_nothing(roles: str) -> None:
-    """Not even a transaction id is used, so a standby's rules or a lock on the table would not matter."""
+    """Not even a transaction id is used, so a standby's rules or a lock on the table would not matter.
 
-    async def go() -> tuple[str, str]:
+    The ids are of the whole server, and its own upkeep may use one: what writes uses them every time.
+    """
+
+    async def go() -> bool:
         latest = "select pg_snapshot_xmax(pg_current_snapshot())::text"
         async with session(roles) as watching, watching.transaction():
             # The lock stands in the way of whoever would create or change the table.
@@ -298,10 +301,9 @@ def test_opening_an_up_to_date_database_writes_nothing(roles: str) -> None:
             for role in (OWNER, WORKER, CLIENT):
                 async with AsyncEngine(as_role(roles, role), actor="x") as engine:
                     assert await engine.runs() is not None
-            return before, await watching.fetchval(latest)
+            return bool(before == await watching.fetchval(latest))
 
-    before, after = asyncio.run(go())
-    assert before == after
+    assert any(asyncio.run(go()) for _ in range(5))
 
 
 def test_a_role_that_may_not_make_weeks_says_which_command_does(
