@@ -522,7 +522,7 @@ def test_a_handler_may_say_how_far_it_is(bench: Workbench) -> None:
 
 
 def test_a_flow_runs_with_replaced_calls_and_the_time_that_it_sleeps() -> None:
-    @sk.step("flows.double")
+    @sk.step("bench.double")
     def double(n: int) -> int:
         return 2 * n
 
