@@ -150,6 +150,7 @@ def test_an_unknown_field_of_a_scenario_is_refused() -> None:
         (700190, "a gate that was adopted"),
         (810097, "an adopted step that a person completed in its first run"),
         (811646, "a rejected hold after a retry that the action dialect hides"),
+        (900839, "a flow that is suspended after its deadline while another worker runs a call of it"),
         (800462, "a run that an element of a loop moves after a wait for input"),
         (800035, "an adopted step that was skipped because a rule did not hold"),
     ],

@@ -83,7 +83,9 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
         yield Code.CAUSE, said
     # A step with a detached child succeeds in the entry that opens it, after the report of any worker.
     owns = owns or _is_detached(hop)
-    is_own = line.trigger in REPORTED or (line.trigger == "cancelled" and line.took is not None)
+    # The report of a flow after its deadline stops its calls, also those that another worker runs.
+    is_stopped_call = hop.place.owner is not None and hop.place.phase == "main" and line.of is not None
+    is_own = line.trigger in REPORTED or (line.trigger == "cancelled" and line.took is not None and not is_stopped_call)
     if line.event == "step_reported" and is_own and not owns and hop.step.holder not in (None, line.actor):
         yield Code.CAUSE, wrong_field("actor", line.actor, hop.step.holder, "only the worker that claimed it reports")
     if line.of is not None and line.trigger not in WITH_OF:
