@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from tests.kernel.driver import World, work
 
+from stepkeep.errors import Conflict
 from stepkeep.kernel.definition import SECOND, Approval, Flow, Handler, StepDefinition, Undo, Wait
+from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, Failed, NewCall, Suspended
 from stepkeep.kernel.plan import template_of, written_template
@@ -56,6 +58,18 @@ def test_the_end_of_a_call_wakes_the_flow() -> None:
         "planned", "dependencies_met", "claimed", "children_started", "children_settled", "claimed",
         "children_started", "children_settled", "claimed", "completed", "rules_passed",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("choice", [HoldChoice.SKIP, HoldChoice.FAIL])
+def test_nobody_ends_a_flow_while_a_call_is_open(choice: HoldChoice) -> None:
+    world = flow()
+    suspend(world, called(), called())
+    world.finish("flow[0]")
+    with pytest.raises(Conflict, match="has calls that have not settled"):
+        world.decide_hold("flow", choice, reason="stuck")
+    world.finish("flow[1]")
+    world.decide_hold("flow", choice, reason="stuck")
+    assert world.state("flow") in (S.SKIPPED, S.FAILED)
 
 
 def test_a_call_that_settles_while_the_flow_runs_is_no_lost_wake_up() -> None:

@@ -80,6 +80,9 @@ def _check(draft: Draft, step: Step, event: HoldDecided, name: str, holds: bool)
         raise InvalidInput(f"{said} does not hold by its definition: give the reason of the decision.")
     if draft.state is RunState.PAUSED and step.state is StepState.READY:
         raise Conflict(f"{said} is held back by the pause of its run. Resume the run first.", _stands(name, step))
+    if step.unmet and event.choice is not RETRY:
+        ways = "decide about those, or cancel the run"
+        raise Conflict(f"{said} has calls that have not settled: {ways}.", _stands(name, step))
     if event.choice is SKIP and _is_required(draft, planned):
         raise Conflict(f"{said} cannot be skipped: the run needs it. Retry or fail it.", _stands(name, step))
     if event.choice is COMPLETE and planned.by_hand:
