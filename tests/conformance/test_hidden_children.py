@@ -10,12 +10,15 @@ from msgspec import UNSET
 from tests.conformance.test_texts import found_in, log_in
 from tests.kernel.driver import World, edges, work
 from tests.kernel.test_elements import mapped
+from tests.kernel.test_flow_calls import called, flow, suspend
 
+from stepkeep.conformance.schema import timestamp_of
 from stepkeep.conformance.texts import CHILD_IN_DOUBT
 from stepkeep.dialects import registry
 from stepkeep.kernel import stopping
 from stepkeep.kernel.definition import SECOND, Approval, Map, StepDefinition, SubWorkflow
 from stepkeep.kernel.events import ChildEnded, TimeCame
+from stepkeep.kernel.outcomes import Suspended
 from stepkeep.kernel.states import OnFailure, RunState
 from stepkeep_lab.forgeries.material import CANONICAL
 
@@ -260,3 +263,32 @@ def test_a_child_that_was_called_back_names_the_stop_that_the_end_names(words: s
     assert said["ground"] == "run_timed_out"
     said["ground"] = "run_cancelled"
     assert found_in(words, lines)
+
+
+# -- a flow whose calls run out of time --------------------------------------------------------------------------------
+def late_flow(ends_by: str) -> World:
+    """The first suspension begins the deadline of the calls, and most dialects hide it."""
+    world = flow(deadline=10 * SECOND, settings={"on_failure": OnFailure.SKIP})
+    suspend(world, called(), called())
+    if ends_by == "time":
+        world.later(11 * SECOND, "flow")
+    else:
+        world.finish("flow[0]")
+        world.claim("flow")
+        world.pass_time(11 * SECOND)
+        world.report("flow", Suspended(seen=1))
+    return world
+
+
+@EVERY
+@pytest.mark.parametrize("ends_by", ["time", "report"])
+def test_a_flow_stops_its_calls_at_their_deadline_and_not_before(ends_by: str, words: str) -> None:
+    lines = log_in(words, late_flow(ends_by))
+    [stopped] = {line["seq"] for line in cancels_of(lines, "flow[1]")}
+    assert found_in(words, lines) == ()
+    for line in lines:
+        said = line["metadata"]
+        if said.get("seq", 0) >= stopped:
+            said["at"] -= 2 * SECOND
+            line["timestamp"] = timestamp_of(said["at"])
+    assert found_in(words, lines) != ()

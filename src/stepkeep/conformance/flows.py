@@ -79,16 +79,21 @@ class Flows:
             yield from self._late(flow, line)
 
     def _suspended(self, place: Place, flow: Flow, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
-        rule = None if place.rule is None else place.rule.growth
-        if rule is not None and rule.deadline is not None and flow.deadline is None:
-            flow.deadline = line.at + rule.deadline
+        self._begin(place, flow, line)
         if line.due_at != flow.deadline:
             yield Code.TIMER, f"metadata.due_at is {line.due_at}, expected {flow.deadline}: the deadline of its calls"
         flow.recorded += len(_calls(place.name, asked))
         self.due.add(place.no)
 
+    def _begin(self, place: Place, flow: Flow, line: Line) -> None:
+        """The first suspension begins the time of the calls. It makes a call, so that a dialect that hides it shows
+        its moment."""
+        rule = None if place.rule is None else place.rule.growth
+        if rule is not None and rule.deadline is not None and flow.deadline is None:
+            flow.deadline = line.at + rule.deadline
+
     def _late(self, flow: Flow, line: Line) -> Iterator[Problem]:
-        if not self._derives and (flow.deadline is None or line.at < flow.deadline):
+        if flow.deadline is None or line.at < flow.deadline:
             yield Code.TIMER, f"its deadline passes at {line.at}, but it is at {flow.deadline}"
 
     # -- its calls -----------------------------------------------------------------------------------------------------
@@ -97,6 +102,7 @@ class Flows:
         assert place.owner is not None
         flow, owner = self.flows[place.owner], self._contract.places[place.owner]
         growth = None if owner.rule is None else owner.rule.growth
+        self._begin(owner, flow, line)
         if place.index != flow.planned:
             yield Code.CREATION, f"it is planned where {flow.planned} is next by the order of calls"
         if growth is not None and flow.planned >= growth.max:
