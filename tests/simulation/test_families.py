@@ -13,8 +13,10 @@ from stepkeep_lab.simulation.scenario import draw
 @pytest.mark.parametrize("seeds", [range(3), in_proof(range(60), name="many")], ids=str)
 def test_no_tree_is_left_unfinished_or_half_undone(seeds: range) -> None:
     """Each seed is judged in every dialect; a third generation and rollback runs occur in most."""
+    runs = 0
     for seed in seeds:
         scenario = replace(draw(seed), families=0.5, runs=6, steps=4, alike=False, letters=0, dialects=0.0)
         found = run_seed(scenario)
         assert found.ok, (seed, found.violations)
-        assert found.runs > 6, "no step started a child"
+        runs += found.runs
+    assert runs > 6 * len(seeds), "too few steps started a child"

@@ -308,8 +308,8 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def awaits_child(self) -> bool:
-        """Whether the step waits for the end of a child run."""
-        child = None if self.rule is None or self.phase != "main" else self.rule.child
+        """Whether the step waits for the end of a child run. The owner of such elements waits for them."""
+        child = None if self.rule is None or self.rule.owns or self.phase != "main" else self.rule.child
         return child is not None and not child.detached
 
 
@@ -411,7 +411,8 @@ def _element(owner: Place, no: int, offset: int, width: int) -> Place | None:
     if is_undo:
         if rule.undo is None:
             return None
-        return _hook(no, f"undo:{owner.name}[{index}]", rule, rule.undo, owner=owner.no, index=index)
+        one = msgspec.structs.replace(rule, growth=None)
+        return _hook(no, f"undo:{owner.name}[{index}]", one, rule.undo, owner=owner.no, index=index)
     own = msgspec.structs.replace(rule, on_failure="continue", growth=None, condition=None, hold=None)
     place = _main(no, own, (), owner.rules)
     return msgspec.structs.replace(place, name=f"{owner.name}[{index}]", needs=0, owner=owner.no, index=index)
@@ -510,7 +511,7 @@ def _main(
     for word, found in (("held", step.hold), ("wait_opened", step.wait), ("gate_opened", step.approval)):
         if found is not None:
             opening, waits = word, found.deadline
-    if (child := step.child) is not None:
+    if (child := step.child) is not None and not step.owns:
         opening, waits = "children_started", None if child.detached else child.deadline
     is_held = step.on_exhausted in ("hold", "hold_required")
     sleep = step.wait if step.wait is not None and step.wait.sleeps else None

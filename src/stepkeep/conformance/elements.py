@@ -17,6 +17,11 @@ Problem = tuple[Code, str]
 ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 
 
+def is_cancelled_by_owner(line: Line, place: Place) -> bool:
+    """Whether a cancelled element names its owner as the reason: then its owner stopped, and not its run."""
+    return place.owner is not None and place.phase == "main" and line.of == place.name.rsplit("[", 1)[0]
+
+
 class Owner:
     """What the log has shown of the elements of one step."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from stepkeep.conformance.contract import Contract, GateRule, Place, StepRule
+from stepkeep.conformance.elements import is_cancelled_by_owner
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.policies import Verdict, check_verdict, terms_of
 from stepkeep.conformance.report import Code, quoted
@@ -168,6 +169,8 @@ def _leaves_its_child(hop: Hop) -> bool:
         return False
     if line.event == "child_ended":
         return False
+    if is_cancelled_by_owner(line, hop.place):
+        return True  # its owner waited no longer: time came for it
     return line.error == CHILD_IN_DOUBT if hop.is_stopping is None else hop.is_stopping
 
 
@@ -297,7 +300,8 @@ def _child_failed(hop: Hop) -> Iterator[Problem]:
     if hop.place.undoes_child:
         yield from _hook_ends(hop, undone=False)
         return
-    if hop.asked.get("state") == "succeeded":
+    owns = hop.rule is not None and hop.rule.owns
+    if hop.asked.get("state") == "succeeded" and not owns:
         yield Code.CONTRADICTION, "its child has succeeded, but the step fails"
 
 
@@ -598,7 +602,7 @@ def _due_at(hop: Hop) -> object:
 def _earliest(hop: Hop) -> int:
     """The earliest moment of a deadline whose beginning is hidden: it began after the step was seen the last time."""
     place, source = hop.place, hop.line.source
-    if source == "awaiting_children" and hop.rule is not None and hop.rule.child is not None:
+    if source == "awaiting_children" and hop.rule is not None and hop.rule.child is not None and not hop.rule.owns:
         return hop.step.seen_at + (hop.rule.child.deadline or 0)
     if source == "awaiting_completion":
         return hop.step.seen_at + ((hop.rule.completion_deadline if hop.rule else None) or 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from stepkeep.conformance.arrows import STEP
 from stepkeep.conformance.contract import Place
+from stepkeep.conformance.elements import is_cancelled_by_owner
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.reenact import Reenactment
 from stepkeep.conformance.steps import Step
@@ -51,11 +52,6 @@ def grounds_of_step(hop: Line, place: Place, step: Step, stop: str | None) -> tu
     if hop.trigger == "cancelled":
         return ("owner_stopped",) if is_cancelled_by_owner(hop, place) else _of_cancelled(hop, stop)
     return (None,)
-
-
-def is_cancelled_by_owner(hop: Line, place: Place) -> bool:
-    """Whether a cancelled element names its owner as the reason: then its owner stopped, and not its run."""
-    return place.owner is not None and place.phase == "main" and hop.of == place.name.rsplit("[", 1)[0]
 
 
 def _of_cancelled(hop: Line, stop: str | None) -> tuple[str | None, ...]:

@@ -438,7 +438,11 @@ class Reenactment:
                 self.to_open.pop(place.no, None)
             return is_ended
         grace = self.contract.document.grace
-        found = self.elements.cancels(place, line, leased=step.leased, grace_us=grace)
+        # A child run of an element is in flight like an attempt. A dialect may hide that it began.
+        has_child = place.awaits_child and line.source == "awaiting_children"
+        if has_child and line.event not in ("child_ended", "time_came"):
+            tell(Code.CAUSE, wrong_field("event", line.event, "child_ended or time_came", "its child is in flight"))
+        found = self.elements.cancels(place, line, leased=step.leased or has_child, grace_us=grace)
         if isinstance(found, str):
             tell(Code.TIMER, found)
         if found:

@@ -18,10 +18,11 @@ from stepkeep.conformance.arrows import REFERENCE
 from stepkeep.conformance.causes import Causes
 from stepkeep.conformance.contract import OPERATED, Contract, Place
 from stepkeep.conformance.dialect_line import DialectLine
+from stepkeep.conformance.elements import is_cancelled_by_owner
 from stepkeep.conformance.enabled import wrong_field
 from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.ends import GROUNDED, HIDEABLE, check_ground, check_hidden_blame, stop_of
-from stepkeep.conformance.grounds import cancelled_after, grounds_of_run, grounds_of_step, is_cancelled_by_owner
+from stepkeep.conformance.grounds import cancelled_after, grounds_of_run, grounds_of_step
 from stepkeep.conformance.history import CREATING
 from stepkeep.conformance.line import Line, severity_of
 from stepkeep.conformance.machines import Say

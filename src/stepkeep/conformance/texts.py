@@ -69,7 +69,8 @@ def wordings(line: Line, step: Step, place: Place, asked: Mapping[str, Any]) -> 
             return Wording("", f" ({said})"), Wording(said)
         return (Wording(f"{step.last_error} ({said})"),)
     if trigger.startswith("children_failed"):
-        return tuple(_child(asked)) if place.rule is not None and place.rule.child is not None else ()
+        has_child = place.rule is not None and place.rule.child is not None and not place.rule.owns
+        return tuple(_child(asked)) if has_child else ()
     if not trigger.startswith("condition"):
         return ()
     shows = place.gate is not None and place.gate.facts is not None

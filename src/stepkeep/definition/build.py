@@ -49,6 +49,9 @@ GRACE = 30 * SECOND
 NOTHING_TO_UNDO = ("read", "irreversible")
 """Effects of a step with `workflow` that no rollback of its child could undo."""
 
+CHILDREN_OF_MAP = 100
+"""How long the list of a map of child workflows may be if it does not say; the size of a tree of runs is limited."""
+
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """HTTP methods that change nothing on the server (RFC 9110, section 9.2.1)."""
 
@@ -188,7 +191,7 @@ def _growth(step: StepBlock, policy: OnFailure, handlers: Registry | None) -> ke
         share = block.tolerate if isinstance(block.tolerate, float) else None
         return kernel.Map(
             over=block.over,
-            max=block.max,
+            max=block.max if step.workflow is None or "max" in block.model_fields_set else CHILDREN_OF_MAP,
             in_flight=block.in_flight,
             tolerate=block.tolerate if isinstance(block.tolerate, int) else 0,
             tolerate_share=share,

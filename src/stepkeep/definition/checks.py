@@ -66,8 +66,6 @@ _FOR_CHILDREN = {
     "capabilities": "No worker runs it: write them at the steps of that workflow.",
     "queue": "No worker runs it: write it at the steps of that workflow.",
     "hold": "Put an `approval` before it.",
-    "map": "A map has elements of its own; start one workflow, and map inside it.",
-    "repeat": "A loop has elements of its own; start one workflow, and repeat inside it.",
     "flow": "Start the flow as a workflow of its own.",
     "input_schema": "Declare the input of that workflow.",
     "output_schema": "Declare the output of that workflow.",

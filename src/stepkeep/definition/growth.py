@@ -50,6 +50,10 @@ def check_growth(step: StepBlock, kinds: Sequence[str], written: Collection[str]
     for other, hint in _NOT_FOR_ELEMENTS.items():
         if other in written:
             yield Finding((*path, other), f"`{other}` means nothing for the elements of a `{key}`.", hint, key=True)
+    if step.workflow is not None and step.workflow.detached:
+        said = f"The elements of a `{key}` wait for their children: `detached` would start all of them at once."
+        hint = "Remove `detached`, or start the detached run inside the workflow of the element."
+        yield Finding((*path, "workflow", "detached"), said, hint, key=True)
     if step.map is not None and OPENING not in step.map.over:
         said = "`over` is an expression that comes to a list."
         yield Finding((*path, "map", "over"), said, "Write it in `${{ }}`, such as ${{ input.files }}.")

@@ -98,7 +98,8 @@ def _wait_without_deadline(definition: Definition) -> Iterator[Finding]:
                 said = f"`{key}` of step `{step.name}` has no `deadline`: it may wait forever."
                 yield Finding(_at(number, key), said, "Add one, for example `deadline: 24h`.", key=True)
         child = step.child
-        if child is not UNSET and child.detached is not True and child.deadline is None:
+        is_bounded = step.growth is not UNSET and step.growth.deadline is not None
+        if child is not UNSET and child.detached is not True and child.deadline is None and not is_bounded:
             said = f"`workflow` of step `{step.name}` has no `deadline`: it may wait forever."
             hint = f"Write `workflow: {{name: {child.workflow}, deadline: 1h}}`."
             yield Finding(_at(number, "workflow"), said, hint, key=True)

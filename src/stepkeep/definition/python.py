@@ -102,6 +102,16 @@ class HandlerOptions(WorkOptions, total=False):
     inputs: Any
 
 
+class ChildOptions(StepOptions, total=False):
+    """Further options of a step that starts another workflow."""
+
+    inputs: Any
+    undo: Function | str | Mapping[str, Any]
+    effect: Literal["read", "write", "irreversible"]
+    map: Condition | Mapping[str, Any]
+    repeat: Mapping[str, Any]
+
+
 class CaseOptions(TypedDict, total=False):
     """The options of a case of a choice."""
 
@@ -379,15 +389,15 @@ class Workflow:
         version: int | None = None,
         deadline: Duration | None = None,
         detached: bool = False,
-        **options: Unpack[StepOptions],
+        **options: Unpack[ChildOptions],
     ) -> StepRef:
         """Start a run of another published workflow and wait for its end. Its output is the output of the child.
 
         The version is pinned when this workflow is published: the one given, or the newest. A `detached` child is not
-        waited for; the output of its step is `{"run_id": ...}`.
+        waited for; the output of its step is `{"run_id": ...}`. With `map=` or `repeat=` each element is a child.
 
         >>> flow = Workflow("order")
-        >>> shipping = flow.workflow("ship", "shipping", deadline="2h", with_={"address": flow.input.address})
+        >>> shipping = flow.workflow("ship", "shipping", deadline="2h", inputs={"address": flow.input.address})
         """
         given = {"version": version, "deadline": deadline, "detached": detached or None}
         block = {"name": workflow, **{key: value for key, value in given.items() if value is not None}}

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo, Note, Recall, Step
-from stepkeep.kernel.states import OnFailure, StepState
+from stepkeep.kernel.states import OnFailure, Phase, StepState
 from stepkeep.kernel.tables import StepTrigger
 
 VERSION = "8"
@@ -107,8 +107,8 @@ def begin_hook(draft: Draft, hook: Step, of: int | None = None) -> None:
 
 
 def awaits_child(draft: Draft, step: Step) -> bool:
-    """Whether the step waits for a child run."""
-    return step.state is StepState.AWAITING_CHILDREN and draft.planned(step).definition.child is not msgspec.UNSET
+    """Whether the step waits for a child run. The owner of elements does not: each of them waits for its own."""
+    return step.state is StepState.AWAITING_CHILDREN and draft.planned(step).starts_child
 
 
 def recall(draft: Draft, step: Step) -> None:
@@ -116,7 +116,8 @@ def recall(draft: Draft, step: Step) -> None:
     if not awaits_child(draft, step) or step.note is None or step.note.activation is None:
         return
     planned, plan = draft.planned(step), draft.plan
-    undoes = OnFailure.COMPENSATE in (draft.policy, planned.on_failure) or plan.definition.compensate_always
+    on_failure = planned.on_failure if planned.owner is None else plan.steps[planned.owner].on_failure
+    undoes = OnFailure.COMPENSATE in (draft.policy, on_failure) or plan.definition.compensate_always
     draft.recalls.append(
         Recall(
             tenant=step.tenant,
@@ -130,8 +131,11 @@ def recall(draft: Draft, step: Step) -> None:
 
 
 def has_children_out(draft: Draft) -> bool:
-    """Whether a step of the run still waits for a child run."""
+    """Whether a step of the run, or an element, still waits for a child run."""
     numbers = draft.plan.children
+    if draft.plan.has_child_elements:
+        waiting = draft.waiting_steps(StepState.AWAITING_CHILDREN)
+        return any(awaits_child(draft, step) for step in waiting if draft.planned(step).phase is Phase.MAIN)
     if not numbers:
         return False
     draft.require(numbers)

@@ -50,9 +50,19 @@ def _end(draft: Draft, step: Step, event: ChildEnded) -> Settled | None:
     if draft.stopping and event.state in CALLED_OFF:
         draft.move(step, StepTrigger.CANCELLED)
         return None
+    if event.state in CALLED_OFF and _owner_stops(draft, step):
+        draft.move(step, StepTrigger.CANCELLED, of=draft.planned(step).owner)
+        return Settled(step.no, StepState.CANCELLED)
     ended = "was not started" if event.state is None else f"has ended {event.state}"
     error = f"child run {event.child} {ended}" + (f": {event.error}" if event.error else "")
     return fail_for_good(draft, step, CHILDREN, event.category or Category.EXTERNAL, error)
+
+
+def _owner_stops(draft: Draft, step: Step) -> bool:
+    """Whether this is an element whose owner has called its child back."""
+    owner = draft.planned(step).owner
+    note = None if owner is None else draft.step(owner).note
+    return note is not None and note.grown is not None and note.grown.stops
 
 
 def _end_hook(draft: Draft, step: Step, event: ChildEnded) -> Settled | None:

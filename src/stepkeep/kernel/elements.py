@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.errors import ExpressionError
+from stepkeep.kernel.child_runs import awaits_child, open_child, recall
 from stepkeep.kernel.definition import Flow, Loop, Map, Switch
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.failure import CHILDREN, DEADLINE, Settled, fail_for_good
@@ -22,7 +23,7 @@ from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.reading import outputs_of, view_of
 from stepkeep.kernel.rows import Grown, Note, Step
 from stepkeep.kernel.states import STEP_TERMINAL, Category, StepState
-from stepkeep.kernel.stopping import cancel_step
+from stepkeep.kernel.stopping import CHILD_IN_DOUBT, cancel_step
 from stepkeep.kernel.tables import StepTrigger
 
 NO_CASE = "no condition of its cases holds, and it has no default"
@@ -85,7 +86,7 @@ def element_settled(draft: Draft, element: PlannedStep, news: Settled) -> Settle
         return None
     grown = _grown(owner)
     owner = replace(owner, unmet=owner.unmet - 1)
-    if news.state is not StepState.SUCCEEDED:
+    if news.state not in (StepState.SUCCEEDED, StepState.CANCELLED):
         category, said = _why(draft, element, news)
         grown = replace(grown, failed=grown.failed + 1, category=category, error=said)
     if grown.stops:
@@ -122,7 +123,11 @@ def owner_due(draft: Draft, owner: Step) -> Settled | None:
             return None
         return _next_of_loop(draft, owner, grown)
     for row in _unsettled(draft, owner) if owner.unmet else ():
-        cancel_step(draft, row, of=owner.no)
+        if awaits_child(draft, row):
+            recall(draft, row)
+            draft.move(row, StepTrigger.CANCELLED, of=owner.no, error=CHILD_IN_DOUBT)
+        else:
+            cancel_step(draft, row, of=owner.no)
     owner = replace(owner, unmet=0)
     if grown.stops:
         return _fail(draft, owner)
@@ -206,17 +211,28 @@ def _add(draft: Draft, owner: PlannedStep, index: int) -> None:
     segment, run = owner.segment, draft.snapshot.run
     assert segment is not None
     no, queue = segment.element(index), draft.plan.element_queue(segment, index)
-    step = Step(tenant=run.tenant, run_id=run.id, no=no, queue=queue, priority=run.priority)
-    draft.make_ready(draft.add(step), StepTrigger.DEPENDENCIES_MET, of=owner.no)
+    step = draft.add(Step(tenant=run.tenant, run_id=run.id, no=no, queue=queue, priority=run.priority))
+    if draft.planned(step).starts_child:
+        open_child(draft, step, owner.no)
+    else:
+        draft.make_ready(step, StepTrigger.DEPENDENCIES_MET, of=owner.no)
 
 
 def _stop(draft: Draft, owner: Step, grown: Grown) -> Settled | None:
-    """No further element begins: those that no worker holds are cancelled, and the others may settle."""
-    rows = _unsettled(draft, owner) if owner.unmet else []
-    for row in rows:
-        if row.worker is None:
+    """No further element begins: those that no worker holds are cancelled, and the others may settle.
+
+    A child run of an element is in flight like an attempt: it is called back, and its end settles the element.
+    """
+    left = 0
+    for row in _unsettled(draft, owner) if owner.unmet else ():
+        if row.worker is not None:
+            left += 1
+        elif awaits_child(draft, row):
+            recall(draft, row)
+            draft.put(replace(row, due_at=None))
+            left += 1
+        else:
             cancel_step(draft, row, of=owner.no)
-    left = sum(row.worker is not None for row in rows)
     grown = replace(grown, stops=True)
     due_at = draft.now + draft.plan.definition.grace if left else None
     owner = _keep(draft, replace(owner, unmet=left, due_at=due_at), grown)

@@ -199,6 +199,11 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase is Phase.UNDO and undo is not None and isinstance(undo.executor, UndoChild)
 
     @property
+    def starts_child(self) -> bool:
+        """Whether this step starts a child run; the owner of such elements does not."""
+        return self.segment is None and self.definition.child is not msgspec.UNSET
+
+    @property
     def growth(self) -> Growth | None:
         """How this step owns elements; None for every other step, elements included."""
         return None if self.segment is None else self.definition.growth or None
@@ -215,7 +220,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     `undos` of owners are the templates of those of their elements. `results` are the last steps: their outputs are the
     result of a run that declares none.
-    `children` are the steps that wait for a child run; `undoes_children`: undo steps roll some back.
+    `children` are the steps that wait for a child run, or whose elements do (`has_child_elements`); `undoes_children`:
+    undo steps roll some back.
     `policies` are those of the definition. `compile_test` compiles
     the filters that handlers wait with.
     """
@@ -231,6 +237,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[int, ...]
     results: tuple[int, ...]
     children: tuple[int, ...] = ()
+    has_child_elements: bool = False
     undoes_children: bool = False
     policies: tuple[Policy, ...] = ()
     compile_test: CompileTest = _no_test
@@ -538,6 +545,7 @@ def build_plan(
         roots=tuple(step.no for step in steps if step.unmet == 0),
         results=tuple(step.no for step in steps if not step.dependents),
         children=tuple(step.no for step in steps if _awaits_child(step.definition)),
+        has_child_elements=any(step.segment is not None and _awaits_child(step.definition) for step in steps),
         undoes_children=any(undo.undoes_child for undo in undos.values()),
         policies=compile_policies(definition),
         compile_test=compile_test,

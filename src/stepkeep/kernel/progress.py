@@ -140,7 +140,7 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
             return Settled(step.no, StepState.SKIPPED)
     if (stopped := judged(draft, step, of)) is not None:
         return _stop_or_hold(draft, step, stopped, of)
-    if planned.definition.child is not msgspec.UNSET:
+    if planned.starts_child:
         return Settled(step.no, StepState.SUCCEEDED) if open_child(draft, step, of) else None
     if planned.definition.wait is not None:
         return _open_wait(draft, step, planned, of)

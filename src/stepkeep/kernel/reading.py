@@ -71,8 +71,10 @@ def _accepted(draft: Draft, no: int) -> bytes | None:
 
 
 def outputs_of(draft: Draft, numbers: Sequence[int]) -> list[bytes | None]:
-    """The outputs of these steps, which workers reported; those of this decision need not be read."""
+    """The outputs of these steps, which workers or child runs brought; those of this decision need not be read."""
     new = {one.no: one.output for one in draft.attempts if one.output is not None}
+    changed = ((no, draft.steps[no].note) for no in numbers if no in draft.steps)
+    new |= {no: note.output.encode() for no, note in changed if note is not None and note.output is not None}
     known = draft.snapshot.outputs
     if unread := frozenset(no for no in numbers if no not in new and no not in known):
         raise Missing(Need(outputs=unread))

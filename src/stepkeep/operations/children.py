@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.conditions import compile_inputs
+from stepkeep.definition.conditions import CompiledTemplate, compile_inputs
+from stepkeep.definition.elements import ElementTemplate
 from stepkeep.errors import Conflict, ExpressionError, InvalidInput, NotFound, Refused, StepkeepError, StoreError
 from stepkeep.kernel.decision import asked_names
 from stepkeep.kernel.events import CancelRequested, ChildEnded
-from stepkeep.kernel.plan import ConditionView, Plan
+from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep
 from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo, Details
 from stepkeep.kernel.states import Category, Rollback, RunState
 from stepkeep.operations.child_rollback import rollback_request
@@ -146,10 +147,11 @@ class ChildSweep:
         planned, transactor = parent.at(child.no), self._transactor
         if planned.definition.inputs is None:
             return None
-        template = compile_inputs(planned.definition.inputs, parent.definition)
-        numbers = {name: parent.numbers[name] for name in template.reads}
+        template, last = _inputs_of(parent, planned)
+        numbers = {name: parent.number_for(planned, name) for name in template.reads}
         rows = await transactor.store.read_steps(child.tenant, child.run_id) if numbers else []
-        places = [(child.tenant, child.run_id, no) for no in numbers.values()]
+        read = [*numbers.values(), *(() if last is None else (last,))]
+        places = [(child.tenant, child.run_id, no) for no in read]
         found = await transactor.payloads.outputs(await transactor.store.read_outputs(places)) if places else {}
         states = {step.no: step.state for step in rows}
         return template.render(
@@ -158,6 +160,8 @@ class ChildSweep:
                 input=details.input,
                 outputs={name: found.get((child.tenant, child.run_id, no)) for name, no in numbers.items()},
                 states={name: states[no] for name, no in numbers.items() if no in states},
+                index=planned.index,
+                last=None if last is None else found.get((child.tenant, child.run_id, last)),
             )
         )
 
@@ -227,6 +231,15 @@ class ChildSweep:
         if isinstance(result, Exception):
             raise result
         return msgspec.json.encode(result.output) if isinstance(result, RunResult) else None
+
+
+def _inputs_of(parent: Plan, planned: PlannedStep) -> tuple[CompiledTemplate | ElementTemplate, int | None]:
+    """The inputs of a step, and the number of the element before it if they read what that one returned."""
+    inputs = planned.definition.inputs
+    if planned.owner is None:
+        return compile_inputs(inputs, parent.definition), None
+    template = ElementTemplate(inputs, parent.definition, planned.definition)
+    return template, planned.no - 1 if template.reads_last and planned.index else None
 
 
 class _FirstOfChild(StartBatch):

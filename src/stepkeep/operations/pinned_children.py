@@ -10,7 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput, NotFound
-from stepkeep.kernel.definition import Definition, decode_definition
+from stepkeep.kernel.definition import Definition, StepDefinition, decode_definition
 from stepkeep.operations.transact import Transactor
 
 MAX_DEPTH = 8
@@ -39,13 +39,16 @@ async def pin_children(transactor: Transactor, definition: Definition, *, tenant
         known = before.get((step.name, child.workflow), 0) if child.version == 0 else child.version
         version, below, runs = await tree.measure(child.workflow, known or None, step.name)
         steps.append(replace(step, child=replace(child, version=version)))
-        depth, size = max(depth, 1 + below), size + runs
+        depth, size = max(depth, 1 + below), size + runs * _elements(step)
     if depth > MAX_DEPTH:
         raise InvalidInput(
             f"runs of {definition.name} would have {depth} generations; at most {MAX_DEPTH} are allowed."
         )
     if size > MAX_TREE:
-        raise InvalidInput(f"a run of {definition.name} would come to {size} runs; at most {MAX_TREE} are allowed.")
+        said = f"a run of {definition.name} would come to {size} runs; at most {MAX_TREE} are allowed."
+        has_elements = any(step.child is not UNSET and step.growth for step in steps)
+        hint = " Each map and loop counts with its `max`: give it a smaller one." if has_elements else ""
+        raise InvalidInput(said + hint)
     return replace(definition, steps=tuple(steps))
 
 
@@ -54,6 +57,11 @@ def _pins(definition: Definition) -> dict[tuple[str, str], int]:
     return {
         (step.name, step.child.workflow): step.child.version for step in definition.steps if step.child is not UNSET
     }
+
+
+def _elements(step: StepDefinition) -> int:
+    """How many children a step may start: one, or one for each element."""
+    return step.growth.max if step.growth else 1
 
 
 class _Tree:
@@ -72,8 +80,9 @@ class _Tree:
         place = (name, stored.version)
         if place not in self._known:
             depth, size = 1, 1
-            for (inner, child), pinned in _pins(decode_definition(stored.document)).items():
-                _, below, runs = await self.measure(child, pinned, inner)
-                depth, size = max(depth, 1 + below), size + runs
+            for inner in decode_definition(stored.document).steps:
+                if inner.child is not UNSET:
+                    _, below, runs = await self.measure(inner.child.workflow, inner.child.version, inner.name)
+                    depth, size = max(depth, 1 + below), size + runs * _elements(inner)
             self._known[place] = (depth, size)
         return (stored.version, *self._known[place])

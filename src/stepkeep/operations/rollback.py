@@ -72,7 +72,8 @@ class _Tree:
         if found.refusal is not None:
             return found
         place = {"run_id": run.id, "level": level}
-        awaited = [steps[no] for no in plan.children if steps[no].state is StepState.AWAITING_CHILDREN]
+        waiting = [step for step in whole.steps if step.state is StepState.AWAITING_CHILDREN]
+        awaited = [step for step in waiting if plan.of(step).starts_child and not plan.is_undo(step.no)]
         for step in awaited:
             self.running.append({"step": plan.at(step.no).name, "says": CALLED_BACK, **place})
             await self._add_below(_child_of(step), level + 1)

@@ -368,6 +368,13 @@ def cases() -> tuple[Case, ...]:
             on_failure=OnFailure.COMPENSATE,
         ),
         _case(
+            "mapped children",
+            "a map of two children at a time that are rolled back, and a loop of children with a deadline, tolerated",
+            _child("a", deadline=None, undo=UndoChild(), growth=Map(over="", max=2, in_flight=2), **undoing),
+            _child("b", "a", growth=Loop(max=2, until="", pause=SOON, deadline=SOON), **tolerant),
+            on_failure=OnFailure.COMPENSATE,
+        ),
+        _case(
             "pauses",
             "paused and resumed everywhere: a held root, a handler that waits, a gate, rules, a hook, a timeout",
             _work("a", retry=TWICE, undo=ONCE, hold=Approval(deadline=SOON), **undoing),

@@ -16,6 +16,8 @@ from stepkeep.kernel.definition import (
     Definition,
     Effect,
     Handler,
+    Loop,
+    Map,
     Retry,
     StepDefinition,
     SubWorkflow,
@@ -30,6 +32,12 @@ from stepkeep_lab.simulation.tables import Tables
 DEEPEST = 2
 """How many generations may be below a run."""
 
+GROWN = 0.25
+"""The share of steps with a child that start one for each element of a map or a loop."""
+
+MOST_RUNS = 120
+"""How many runs a tree with such steps may come to; a larger one would take most of the time of a campaign."""
+
 
 def with_children(drawn: Definition, plans: Sequence[Plan], random: Random, share: float) -> Definition:
     """The definition with some of its steps replaced by steps that start an earlier workflow."""
@@ -37,7 +45,36 @@ def with_children(drawn: Definition, plans: Sequence[Plan], random: Random, shar
     if drawn.dialect != "native" or not targets:
         return drawn
     steps = [_child(step, random.choice(targets), random) if random.random() < share else step for step in drawn.steps]
-    return replace(drawn, steps=tuple(steps))
+    many = replace(drawn, steps=tuple(_grown(step, random) for step in steps))
+    return many if _size(many, plans) < MOST_RUNS else replace(drawn, steps=tuple(steps))
+
+
+def _grown(step: StepDefinition, random: Random) -> StepDefinition:
+    """The same step, or one that starts a child for each element of a map or a loop."""
+    if step.child is msgspec.UNSET or step.child.detached is True or random.random() > GROWN:
+        return step
+    deadline = random.choice((None, None, 30 * SECOND))
+    growth: Map | Loop = Map(
+        over=f"${{{{ {list(range(random.choice((0, 1, 2, 3))))} }}}}",
+        max=3,
+        in_flight=random.choice((1, 2, 3)),
+        tolerate=random.choice((0, 0, 1)),
+        early_stop=random.random() < 0.7,
+        deadline=deadline,
+    )
+    if random.random() < 0.35:
+        growth = Loop(max=2, until="index >= 1", pause=random.choice((0, 2)) * SECOND, deadline=deadline)
+    return replace(step, growth=growth)
+
+
+def _size(definition: Definition, plans: Sequence[Plan]) -> int:
+    """How many runs a run of this definition may come to."""
+    by_name = {plan.definition.name: plan.definition for plan in plans}
+    size = 1
+    for step in definition.steps:
+        if step.child is not msgspec.UNSET:
+            size += (step.growth.max if step.growth else 1) * _size(by_name[step.child.workflow], plans)
+    return size
 
 
 def _depth(definition: Definition, plans: Sequence[Plan]) -> int:
