@@ -12,6 +12,10 @@ from stepkeep.definition.registry import default_registry
 from stepkeep_lab.postgres import PostgresServer
 from tests.databases import migrate_now, migrated_file
 from tests.reused_databases import ReusedDatabases
+from tests.suites import halve
+
+CONTRACT = Path(__file__).with_name("store")
+"""The tests of the stores themselves, which run on each store."""
 
 # A shell that runs the tests in the background has them ignore SIGINT, and every process they start would inherit that;
 # tests of Ctrl-C need it to arrive.
@@ -20,6 +24,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Collecting makes many objects that stay. Each full collection of garbage in a test would look at all of them.
 gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    halve([item for item in items if CONTRACT not in item.path.parents])
 
 
 def pytest_collection_finish() -> None:

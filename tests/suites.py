@@ -1,11 +1,16 @@
 """The two suites. `make test` deselects what is marked `proof`; `make proof` selects it.
 
 A check that takes long has two parameters: a short one for `make test` and a long one, made here, for `make proof`.
+A test that runs on both stores runs on one of them with `make test`, drawn by its name, and on the other with
+`make proof`. The contract of the stores (`tests/store`) runs on both with `make test`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -49,3 +54,44 @@ def drawn(short: int, everything: int, *values: Any, **names: Any) -> Callable[[
         return run
 
     return decorate
+
+
+STORES = {"sqlite": "sqlite", "postgres": "postgres", "on_store": "sqlite", "on_postgres": "postgres"}
+"""The store that a parameter of a test names."""
+
+STORE_IN_NAME = re.compile(rf"(?<=[\[-])({'|'.join(STORES)})(?=[\]-])")
+
+
+def halve(items: Sequence[pytest.Item]) -> None:
+    """Mark as `proof` one of the two forms of each test that would run on both stores.
+
+    A test that was asked for by its full name with one store has no second form here, and runs.
+    """
+    forms: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
+    for item in items:
+        if (store := store_of(item)) and not item.get_closest_marker("proof"):
+            forms[_without_store(item)][store] = item
+    for name, of_stores in forms.items():
+        if len(of_stores) == len(set(STORES.values())):
+            of_stores[_left_for_proof(name)].add_marker(pytest.mark.proof)
+
+
+def store_of(item: pytest.Item) -> str | None:
+    """The store that a parameter of this test names, if exactly one does."""
+    found = [STORES[value] for value in _parameters(item).values() if isinstance(value, str) and value in STORES]
+    return found[0] if len(found) == 1 else None
+
+
+def _without_store(item: pytest.Item) -> str:
+    """The full name of a test without its store."""
+    return STORE_IN_NAME.sub("", item.nodeid, count=1)
+
+
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    callspec: Any = getattr(item, "callspec", None)
+    return dict(callspec.params) if callspec is not None else {}
+
+
+def _left_for_proof(name: str) -> str:
+    stores = sorted(set(STORES.values()))
+    return stores[hashlib.sha256(name.encode()).digest()[0] % len(stores)]
