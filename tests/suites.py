@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -26,6 +26,16 @@ def short_and_all(short: Any, everything: Any, name: Any = str) -> list[Any]:
     """Parameters of one test: those of `short` run with `make test`, the others of `everything` with `make proof`."""
     kept = list(short)
     return [pytest.param(one, id=name(one)) if one in kept else in_proof(one, name=name(one)) for one in everything]
+
+
+def some(cases: Iterable[Any], nth: int, name: Callable[[Any], str] | None = None) -> list[Any]:
+    """Parameters of one test: every nth case runs with `make test`, the others with `make proof`."""
+    return [_case(case, name, () if at % nth == 0 else pytest.mark.proof) for at, case in enumerate(cases)]
+
+
+def _case(case: Any, name: Callable[[Any], str] | None, marks: Any) -> Any:
+    values = case if isinstance(case, tuple) and not hasattr(case, "_fields") else (case,)
+    return pytest.param(*values, id=name(case) if name else None, marks=marks)
 
 
 def every(nth: int) -> pytest.MarkDecorator:

@@ -1,6 +1,6 @@
 """States of the small definitions, and proof that the checker notices planted defects.
 
-`make test` explores 1,000 states of each definition, `make proof` 60,000.
+`make test` explores 200 states of each definition, and 1,000 of two, `make proof` 60,000.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from array import array
 import pytest
 from msgspec.structs import replace
 from tests.modelcheck.mutants import MUTANTS, Mutant
-from tests.suites import in_proof
+from tests.suites import in_proof, some
 
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -23,13 +23,15 @@ from stepkeep_lab.modelcheck.world import OLDEST, Codec, born
 
 @pytest.fixture(scope="module")
 def campaign() -> Campaign:
-    return check(1_000)
+    """The two that are explored further show the arrows that 200 states of each leave out."""
+    few, more = check(200), check(1_000, chosen=("rules", "waits"))
+    return replace(few, cases=(*few.cases, *more.cases))
 
 
 def test_no_promise_fails_in_any_state_and_an_end_is_reachable_from_each(campaign: Campaign) -> None:
     """Promises 2, 3, 5 and 6; I1 to I12 as far as one run can show them."""
     assert campaign.findings == ()
-    assert campaign.states > 8_000
+    assert campaign.states > 5_000
 
 
 @pytest.mark.parametrize("name", [in_proof(case.name) for case in cases()])
@@ -99,7 +101,7 @@ def test_a_state_survives_being_packed() -> None:
         assert codec.unpack(codec.pack(state)) == state
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", some(MUTANTS, 4, lambda mutant: mutant.name))
 def test_a_planted_defect_is_caught_by_the_property_that_is_meant(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 """Seeds with faults and no violation, the same histories each time, and nearly every case met.
 
-`make test` runs the first twenty seeds, `make proof` two thousand. The full campaign is `stepkeep lab campaign`.
+`make test` runs the first eight seeds, `make proof` two thousand. The full campaign is `stepkeep lab campaign`.
 """
 
 import functools
@@ -10,7 +10,7 @@ import sys
 
 import msgspec
 import pytest
-from tests.suites import in_proof
+from tests.suites import in_proof, some
 
 from stepkeep_lab.simulation.campaign import Campaign, run_campaign
 from stepkeep_lab.simulation.coverage import table_rows
@@ -20,13 +20,13 @@ from stepkeep_lab.simulation.scenario import CORNERS, DEAR_CORNERS, FAULTS, NONE
 
 SEEDS = 2000
 EACH = 100
-TWICE = 3
+TWICE = 2
 
 
 def test_no_seed_violates_anything() -> None:
-    campaign = run_campaign(20)
+    campaign = run_campaign(8)
     assert campaign.failures == []
-    assert campaign.seeds == 20
+    assert campaign.seeds == 8
     assert sum(campaign.faults.values()) > 0
 
 
@@ -50,12 +50,11 @@ def test_the_same_seed_gives_the_same_history_byte_for_byte() -> None:
 
 
 def test_it_does_not_matter_who_plays_which_seeds() -> None:
-    together = run_campaign(3)
+    together = run_campaign(2)
     apart = run_campaign(1)
-    for first in (2, 1):
-        apart.join(run_campaign(1, first=first))
+    apart.join(run_campaign(1, first=1))
     assert without_time(apart) == without_time(together)
-    assert without_time(run_campaign(3, jobs=2)) == without_time(together)
+    assert without_time(run_campaign(2, jobs=2)) == without_time(together)
 
 
 def without_time(campaign: Campaign) -> dict[str, object]:
@@ -74,27 +73,24 @@ def test_a_campaign_ends_when_there_were_enough_runs_and_goes_on_where_it_left_o
 
 
 TELL = "from stepkeep_lab.simulation.run_seed import run_seed; from stepkeep_lab.simulation.scenario import draw; "
-TELL += "print([run_seed(draw(seed)).digest for seed in range(2)])"
+TELL += "print(run_seed(draw(0)).digest)"
 
 
 def test_another_process_with_another_hash_seed_tells_the_same_history() -> None:
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", TELL],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(told) == 1
+    told = subprocess.run(
+        [sys.executable, "-c", TELL],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    assert told == f"{run_seed(draw(0)).digest}\n"
 
 
 def test_without_faults_nothing_is_lost_fenced_or_unreachable() -> None:
     # Nor are there rules: where a run stops, judging may outlast its grace, and is then fenced off as it should be.
     calm = dict.fromkeys(FAULTS, 0.0) | {"poison": 0.0, "cancel": 0.0, "hang": 0.0, "deaf": 0.0, "bias": {"rules": 0.0}}
-    for seed in range(4):
+    for seed in range(2):
         result = run_seed(with_changes(draw(seed), calm))
         assert result.ok, result.violations
         assert result.refusals["Fenced"] == 0
@@ -139,25 +135,28 @@ def test_an_unknown_field_of_a_scenario_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "told"),
-    [
-        (70518, "a handler that is stopped, where the dialect hides whether it completed"),
-        (71390, "a second cancel, where the dialect hides that the run stops"),
-        (601301, "a message that is kept by a transaction which began before a run ended"),
-        (230022, "a wait that opens with a message that came before, where the dialect hides the opening"),
-        (210029, "a retry by an approval of a hold that the dialect hides"),
-        (700058, "a workstream that adopted a task and is ready"),
-        (700120, "a hold of a retry, in the entry in which another step was held"),
-        (700190, "a gate that was adopted"),
-        (810097, "an adopted step that a person completed in its first run"),
-        (811646, "a rejected hold after a retry that the action dialect hides"),
-        (900839, "a flow that is suspended after its deadline while another worker runs a call of it"),
-        (900100, "calls that a late flow stops, where the dialect hides when their time began"),
-        in_proof(900587, "a late flow that stops calls of a workstream"),
-        in_proof(900666, "a late flow that stops calls of a linear run, some of them new"),
-        in_proof(900886, "a late flow that stops calls, after a decision about it was refused"),
-        (800462, "a run that an element of a loop moves after a wait for input"),
-        (800035, "an adopted step that was skipped because a rule did not hold"),
-    ],
+    some(
+        [
+            (70518, "a handler that is stopped, where the dialect hides whether it completed"),
+            (71390, "a second cancel, where the dialect hides that the run stops"),
+            (601301, "a message that is kept by a transaction which began before a run ended"),
+            (230022, "a wait that opens with a message that came before, where the dialect hides the opening"),
+            (210029, "a retry by an approval of a hold that the dialect hides"),
+            (700058, "a workstream that adopted a task and is ready"),
+            (700120, "a hold of a retry, in the entry in which another step was held"),
+            (700190, "a gate that was adopted"),
+            (810097, "an adopted step that a person completed in its first run"),
+            (811646, "a rejected hold after a retry that the action dialect hides"),
+            (900839, "a flow that is suspended after its deadline while another worker runs a call of it"),
+            (900100, "calls that a late flow stops, where the dialect hides when their time began"),
+            (900587, "a late flow that stops calls of a workstream"),
+            (900666, "a late flow that stops calls of a linear run, some of them new"),
+            (900886, "a late flow that stops calls, after a decision about it was refused"),
+            (800462, "a run that an element of a loop moves after a wait for input"),
+            (800035, "an adopted step that was skipped because a rule did not hold"),
+        ],
+        nth=4,
+    ),
 )
 def test_a_true_log_that_a_judge_once_refused_gives_no_finding(seed: int, told: str) -> None:
     assert list(run_seed(draw(seed)).violations) == [], told

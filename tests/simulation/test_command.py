@@ -14,7 +14,7 @@ from stepkeep_lab.simulation.mutation import Edit, Mutant, planted
 
 
 def test_it_says_what_was_played_and_met(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lab", "simulate", "--seeds", "2"]) == 0
+    assert main(["lab", "simulate", "--seeds", "2", "--with", '{"runs": 2}']) == 0
     said = capsys.readouterr()
     assert said.out.startswith("2 seeds, ")
     assert said.out.endswith("no violation\n")
@@ -35,6 +35,7 @@ def test_a_scenario_that_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]
         assert "--with:" in capsys.readouterr().err
 
 
+@pytest.mark.proof
 def test_a_failing_seed_comes_with_the_command_that_plays_it(capsys: pytest.CaptureFixture[str]) -> None:
     with planted(next(mutant for mutant in MUTANTS if mutant.name == "fence-stays")):
         assert main(["lab", "simulate", "--seeds", "1", "--from", "5"]) == 1
@@ -45,10 +46,10 @@ def test_a_failing_seed_comes_with_the_command_that_plays_it(capsys: pytest.Capt
 
 
 def test_planted_bugs_are_listed_with_their_score(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lab", "mutants", "--only", "fence-stays", "--only", "output-lost"]) == 0
+    assert main(["lab", "mutants", "--only", "fence-stays"]) == 0
     said = capsys.readouterr().out
     assert "fence-stays" in said
-    assert said.endswith("2 of 2 planted bugs were caught\n")
+    assert said.endswith("1 of 1 planted bugs were caught\n")
     assert main(["lab", "mutants", "--only", "drain-forgets", "--most", "1", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)["mutants"]
     assert (told["caught"], told["of"]) == (0, 1)
@@ -78,6 +79,7 @@ def test_a_campaign_leaves_a_report_that_says_what_was_played(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["simulation.json", "simulation.md"]
 
 
+@pytest.mark.proof
 def test_a_campaign_that_was_interrupted_goes_on_and_only_with_the_same_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ def test_no_call_is_made_twice_or_lost(seeds: range) -> None:
     assert returned > len(seeds), "hardly a flow has returned"
 
 
-@pytest.mark.parametrize("seed", [34, 5000], ids=["calls in flight", "new calls"])
+@pytest.mark.parametrize("seed", [in_proof(34, name="calls in flight"), pytest.param(5000, id="new calls")])
 def test_a_suspension_after_the_deadline_ends_the_flow_and_its_calls(seed: int) -> None:
     assert run_seed(draw(seed)).violations == ()
 

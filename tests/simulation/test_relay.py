@@ -10,11 +10,13 @@ from stepkeep_lab.simulation.relay_mutants import RELAY_MUTANTS
 from stepkeep_lab.simulation.run_seed import run_seed
 from stepkeep_lab.simulation.scenario import draw, with_sinks
 
+QUICK = next(mutant for mutant in RELAY_MUTANTS if mutant.name == "relay-skips-failed")
+
 MOST = 10
 """The seeds within which each planted bug is found."""
 
 
-@pytest.mark.parametrize("seeds", [range(3), in_proof(range(3, 150))], ids=["short", "long"])
+@pytest.mark.parametrize("seeds", [range(1), in_proof(range(1, 150))], ids=["short", "long"])
 def test_every_event_arrives_in_order_whatever_happens_to_relays(seeds: range) -> None:
     delivered = 0
     for seed in seeds:
@@ -37,7 +39,7 @@ def test_other_scenarios_have_no_sinks() -> None:
     assert {draw(seed).sinks for seed in range(50)} == {0}
 
 
-@pytest.mark.parametrize("mutant", short_and_all(RELAY_MUTANTS[1:3], RELAY_MUTANTS, name=lambda mutant: mutant.name))
+@pytest.mark.parametrize("mutant", short_and_all([QUICK], RELAY_MUTANTS, name=lambda mutant: mutant.name))
 def test_a_planted_bug_of_the_relay_is_found(mutant: Mutant) -> None:
     with planted(mutant):
         assert any(run_seed(with_sinks(seed)).violations for seed in range(MOST)), mutant.what

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.ui.conftest import Read
@@ -27,6 +28,7 @@ def test_a_hold_is_decided_on_the_page_of_its_run(site: Site, reader: Read) -> N
     assert site.run(site.engine.show(run, step="charge"))["step"]["state"] == "skipped"
 
 
+@pytest.mark.proof
 def test_a_step_that_waits_for_its_next_attempt_is_completed_by_a_person(site: Site, reader: Read) -> None:
     run = site.start("stuck")
     page = reader().open(f"/runs/{run}")
@@ -44,6 +46,7 @@ def test_a_step_that_waits_for_its_next_attempt_is_completed_by_a_person(site: S
     assert (step["output"], step["record"]["by"], step["record"]["reason"]) == ({"rows": 3}, "ann", "fetched by hand")
 
 
+@pytest.mark.proof
 def test_a_wait_is_skipped_from_the_panel_of_its_step(site: Site, reader: Read) -> None:
     run = site.start("payment")
     site.settle(run)
@@ -57,6 +60,7 @@ def test_a_wait_is_skipped_from_the_panel_of_its_step(site: Site, reader: Read) 
     assert site.run(site.engine.show(run, step="paid"))["step"]["state"] == "skipped"
 
 
+@pytest.mark.proof
 def test_a_step_is_completed_by_hand_with_a_replaced_token(site: Site, reader: Read) -> None:
     run = site.start("by-hand")
     site.settle(run)
@@ -74,6 +78,7 @@ def test_a_step_is_completed_by_hand_with_a_replaced_token(site: Site, reader: R
     assert site.run(site.engine.show(run, step="pack"))["step"]["output"] == {"boxes": 2}
 
 
+@pytest.mark.proof
 def test_a_run_is_quarantined_from_the_palette_and_released(site: Site, reader: Read) -> None:
     run = site.start("payment")
     site.settle(run)
@@ -94,6 +99,7 @@ def test_a_run_is_quarantined_from_the_palette_and_released(site: Site, reader: 
     expect(page.locator(".why")).to_contain_text("paid")
 
 
+@pytest.mark.proof
 def test_the_slider_shows_a_run_as_it_stood(site: Site, reader: Read) -> None:
     run = site.start("order", {"order": "A-1"})
     site.settle(run)
@@ -132,6 +138,7 @@ def test_a_trigger_is_paused_resumed_and_fired(site: Site, reader: Read) -> None
     assert len(found) == 1
 
 
+@pytest.mark.proof
 def test_a_dead_event_is_delivered_again_and_a_policy_is_published(site: Site, reader: Read) -> None:
     site.furnish()
     person = reader()
@@ -156,6 +163,7 @@ def test_a_dead_event_is_delivered_again_and_a_policy_is_published(site: Site, r
     expect(page.get_by_role("dialog", name="Revision 2")).to_contain_text("second")
 
 
+@pytest.mark.proof
 def test_the_filter_dialog_writes_the_address_and_its_chips_take_it_back(site: Site, reader: Read) -> None:
     wanted = site.start("payment", labels={"team": "red"}, business_key="filter-1")
     other = site.start("payment", labels={"team": "blue"})
@@ -198,6 +206,7 @@ def test_a_run_is_paused_and_resumed(site: Site, reader: Read) -> None:
     expect(page.locator(".head .badge").first).to_contain_text("Blocked")
 
 
+@pytest.mark.proof
 def test_a_failed_run_goes_on_after_a_preview_of_what_is_adopted(site: Site, reader: Read) -> None:
     run = site.start("order", {"order": "A-1"})
     site.settle(run)
@@ -220,6 +229,7 @@ def test_a_failed_run_goes_on_after_a_preview_of_what_is_adopted(site: Site, rea
     assert view["run"]["input"] == {"order": "B-2"}
 
 
+@pytest.mark.proof
 def test_the_elements_of_a_map_are_steps_of_the_graph_and_of_the_table(site: Site, reader: Read) -> None:
     run = site.start("mapped", {"items": ["a", "b", "c", "d"]})
     assert site.settle(run) == "succeeded"
@@ -244,6 +254,7 @@ def test_the_elements_of_a_map_are_steps_of_the_graph_and_of_the_table(site: Sit
         expect(page.locator("main .skeleton")).to_have_count(0)
 
 
+@pytest.mark.proof
 def test_the_tree_of_child_runs_leads_down_and_up(site: Site, reader: Read) -> None:
     run = site.start("parent")
     site.settle(run)
@@ -265,6 +276,7 @@ def test_the_tree_of_child_runs_leads_down_and_up(site: Site, reader: Read) -> N
     expect(page.get_by_role("region", name="Runs below").get_by_role("row")).to_have_count(2)
 
 
+@pytest.mark.proof
 def test_the_preview_of_a_rollback_names_the_runs_below(site: Site, reader: Read) -> None:
     run = site.start("family")
     site.settle(run)
@@ -281,6 +293,7 @@ def test_the_preview_of_a_rollback_names_the_runs_below(site: Site, reader: Read
     assert step["state"] == "succeeded"
 
 
+@pytest.mark.proof
 def test_a_choice_shows_its_cases_and_the_one_that_was_taken(site: Site, reader: Read) -> None:
     run = site.start("choice", {"amount": 7})
     assert site.settle(run) == "succeeded"

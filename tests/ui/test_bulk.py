@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from stepkeep.store.job_rows import Job, JobAction, JobState
@@ -50,6 +51,7 @@ def test_all_runs_that_match_are_paused_and_resumed_after_a_dry_run(site: Site, 
     expect(page.get_by_role("dialog").get_by_role("row")).to_have_count(4)
 
 
+@pytest.mark.proof
 def test_a_filter_that_no_run_of_the_action_fits_does_nothing(site: Site, reader: Read) -> None:
     runs = [site.start("echo", {"value": 1}, labels={"none": "yes"}) for _ in range(2)]
     for run in runs:
@@ -65,6 +67,7 @@ def test_a_filter_that_no_run_of_the_action_fits_does_nothing(site: Site, reader
     expect(dialog).to_have_count(0)
 
 
+@pytest.mark.proof
 def test_a_job_under_way_is_stopped_on_its_page(site: Site, reader: Read) -> None:
     run = site.start("payment")
     now = site.run(site.engine.store.now())
@@ -95,6 +98,7 @@ def test_a_job_under_way_is_stopped_on_its_page(site: Site, reader: Read) -> Non
     assert site.settle(run) == "blocked"
 
 
+@pytest.mark.proof
 def test_claims_of_a_queue_and_of_the_tenant_are_paused_and_resumed(site: Site, reader: Read) -> None:
     page = reader().open("/workers")
     page.get_by_role("button", name="Pause claims").click()
@@ -119,6 +123,7 @@ def test_claims_of_a_queue_and_of_the_tenant_are_paused_and_resumed(site: Site, 
     assert site.settle(run) == "succeeded"
 
 
+@pytest.mark.proof
 def test_runs_beyond_a_limit_wait_for_a_slot_and_say_so(site: Site, reader: Read) -> None:
     person = reader()
     page = person.open("/workers")

@@ -57,7 +57,8 @@ def _let_go(page: Page, site: Site, runs: int) -> None:
     expect(page.locator(f"#row-{last}")).to_contain_text("Succeeded")
 
 
-@pytest.mark.parametrize("runs", [100, in_proof(12_000, name="36,000 events")])
+@pytest.mark.parametrize("runs", [100, pytest.param(12_000, id="36,000 events")])
+@pytest.mark.proof
 def test_the_live_table_holds_no_more_after_an_hour_of_events(site: Site, reader: Read, runs: int) -> None:
     page = reader().page
     _let_go(page, site, max(200, runs // 10))

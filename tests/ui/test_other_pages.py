@@ -60,6 +60,7 @@ def test_a_gate_is_decided_in_the_inbox_on_a_phone(site: Site, reader: Read) -> 
     assert site.run(site.engine.show(run, step="sign-off"))["step"]["record"]["comment"] == "not today"
 
 
+@pytest.mark.proof
 def test_the_inbox_says_why_a_person_may_not_decide(site: Site, reader: Read) -> None:
     text = (
         "{workflow: own, timeout: 2h, steps: [{name: sign, approval: {prompt: Mine?, deadline: 1h, not: [requester]}}]}"
@@ -76,6 +77,7 @@ def test_the_inbox_says_why_a_person_may_not_decide(site: Site, reader: Read) ->
     expect(card.get_by_role("button", name="Approve")).to_have_count(0)
 
 
+@pytest.mark.proof
 def test_a_workflow_is_written_checked_published_and_started(site: Site, reader: Read) -> None:
     page = reader().open("/editor")
     editor = page.get_by_label("Definition in YAML")
@@ -105,6 +107,7 @@ def test_a_workflow_is_written_checked_published_and_started(site: Site, reader:
     expect(page.locator(".head .badge").first).to_contain_text("Succeeded")
 
 
+@pytest.mark.proof
 def test_workers_overview_keys_users_and_audit_tell_what_there_is(site: Site, reader: Read) -> None:
     ended = site.start("echo", {"value": 1})
     site.settle(ended)
@@ -161,6 +164,7 @@ def test_the_browser_itself_refuses_markup(reader: Read) -> None:
     assert ["TrustedHTML" in one for one in complaints] == [True]
 
 
+@pytest.mark.proof
 def test_a_thousand_steps_are_laid_out_at_once(reader: Read) -> None:
     page = reader().page
     base = page.evaluate("document.querySelector('script[type=module]').src.replace(/app\\.js$/, '')")
@@ -316,6 +320,7 @@ def test_every_page_can_be_read_at_200_percent(site: Site, reader: Read, dark: b
     assert not wrong, json.dumps(wrong, indent=1)
 
 
+@pytest.mark.proof
 def test_nothing_moves_for_readers_who_want_no_motion(site: Site, reader: Read) -> None:
     run = site.start("payment")
     site.settle(run)

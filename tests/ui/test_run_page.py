@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.damage import damage
@@ -29,6 +30,7 @@ def test_a_gate_is_explained_approved_and_the_failure_rolled_back_by_mouse(site:
     assert site.run(site.engine.show(run, step="sign-off"))["step"]["record"]["comment"] == "checked"
 
 
+@pytest.mark.proof
 def test_the_same_tour_by_keyboard_alone(site: Site, reader: Read) -> None:
     run = site.start("order", {"order": "A-1"})
     site.settle(run)
@@ -51,6 +53,7 @@ def test_the_same_tour_by_keyboard_alone(site: Site, reader: Read) -> None:
     page.keyboard.press("Escape")
 
 
+@pytest.mark.proof
 def test_every_attempt_of_a_step_is_shown_with_its_error_its_log_and_its_inputs(site: Site, reader: Read) -> None:
     run = site.start("order", {"order": "A-1"})
     site.settle(run)
@@ -66,6 +69,7 @@ def test_every_attempt_of_a_step_is_shown_with_its_error_its_log_and_its_inputs(
     ).to_be_visible()
 
 
+@pytest.mark.proof
 def test_a_message_a_cancel_and_a_rerun(site: Site, reader: Read) -> None:
     run = site.start("payment")
     site.settle(run)
@@ -102,6 +106,7 @@ def test_the_journal_is_verified_in_the_browser_and_a_forged_entry_is_found(site
     expect(page.get_by_role("alert")).to_contain_text("Entry 2 is broken")
 
 
+@pytest.mark.proof
 def test_the_certificate_and_the_words_of_a_dialect(site: Site, reader: Read) -> None:
     run = site.start("echo", {"value": 1})
     site.settle(run)
@@ -113,6 +118,7 @@ def test_the_certificate_and_the_words_of_a_dialect(site: Site, reader: Read) ->
     expect(page.get_by_text("Status: COMPLETED")).to_be_visible()
 
 
+@pytest.mark.proof
 def test_a_run_that_does_not_exist_says_so(reader: Read) -> None:
     page = reader().open("/runs/01a1e12c-57d6-75bf-abba-e99e88c4e41f")
     expect(page.get_by_role("alert")).to_contain_text("There is no run")

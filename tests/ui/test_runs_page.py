@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.ui.conftest import Read
@@ -42,6 +43,7 @@ def test_filters_live_in_the_address_and_survive_a_reload(site: Site, reader: Re
     expect(page.get_by_text("No run matches")).to_be_visible()
 
 
+@pytest.mark.proof
 def test_a_view_is_saved_and_chosen_again(site: Site, reader: Read) -> None:
     page = reader().page
     page.get_by_role("group", name="State").get_by_role("button", name="Failed", exact=True).click()
@@ -86,6 +88,7 @@ HEADINGS = {
 """What `g` and a key lead to."""
 
 
+@pytest.mark.proof
 def test_every_page_is_reached_by_its_keys_and_explains_them(reader: Read) -> None:
     page = reader().page
     for key, heading in HEADINGS.items():
@@ -101,6 +104,7 @@ def test_every_page_is_reached_by_its_keys_and_explains_them(reader: Read) -> No
         )
 
 
+@pytest.mark.proof
 def test_a_page_is_opened_with_the_focus_behind_the_menu_and_a_dialog_gives_it_back(reader: Read) -> None:
     page = reader().open("/users")
     expect(page.get_by_role("heading", name="Users", level=1)).to_be_focused()
@@ -112,6 +116,7 @@ def test_a_page_is_opened_with_the_focus_behind_the_menu_and_a_dialog_gives_it_b
     expect(page.get_by_role("button", name="Register a user")).to_be_focused()
 
 
+@pytest.mark.proof
 def test_many_runs_are_cancelled_after_a_preview_of_what_that_touches(site: Site, reader: Read) -> None:
     live = [site.start("payment", labels={"bulk": "yes"}) for _ in range(3)]
     ended = site.start("echo", {"value": 1}, labels={"bulk": "yes"})
@@ -130,6 +135,7 @@ def test_many_runs_are_cancelled_after_a_preview_of_what_that_touches(site: Site
     assert (job["action"], job["state"], job["done"]) == ("cancel", "done", 3)
 
 
+@pytest.mark.proof
 def test_a_job_says_which_runs_it_left_as_they_are(site: Site, reader: Read) -> None:
     live = [site.start("payment", labels={"bulk": "late"}) for _ in range(2)]
     for run in live:
@@ -147,6 +153,7 @@ def test_a_job_says_which_runs_it_left_as_they_are(site: Site, reader: Read) -> 
     expect(page.locator(f"#row-{live[1]}")).to_contain_text("Cancelled")
 
 
+@pytest.mark.proof
 def test_a_run_is_started_with_the_input_that_its_workflow_declares(site: Site, reader: Read) -> None:
     page = reader().page
     page.get_by_role("button", name="Start a run").click()
@@ -161,6 +168,7 @@ def test_a_run_is_started_with_the_input_that_its_workflow_declares(site: Site, 
     assert view["run"]["input"] == {"order": "B-2", "amount": 12}
 
 
+@pytest.mark.proof
 def test_ten_thousand_rows_stay_a_few_elements(site: Site, reader: Read) -> None:
     page = reader().page
     module = page.evaluate("document.querySelector('script[type=module]').src.replace(/app\\.js$/, '')")

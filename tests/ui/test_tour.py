@@ -68,6 +68,7 @@ def test_the_link_opens_the_tour_which_ends_in_a_rollback(dev: dict[str, Any], b
     other.close()
 
 
+@pytest.mark.proof
 def test_the_tour_by_keyboard_alone(dev: dict[str, Any], browser: Browser) -> None:
     """Followed, approved, failed, rolled back and explained, without a pointer."""
     context = browser.new_context(**DESKTOP)

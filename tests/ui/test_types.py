@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.npm_packages import need_package
 from tests.system_programs import need_program
 
@@ -22,6 +24,7 @@ def test_the_type_checker_finds_nothing_in_the_modules() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.proof
 def test_the_type_checker_finds_a_name_that_is_not_there(tmp_path: Path) -> None:
     """The check can fail: a module that uses a function of another one wrongly is found."""
     (tmp_path / "wrong.js").write_text('import { span } from "./other.js";\nspan(missing);\n')

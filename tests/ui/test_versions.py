@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from stepkeep.definition.native import load_text
@@ -22,6 +23,7 @@ steps:
 MORE = "- { name: thanks, uses: ui.quick, timeout: 10s, effect: read }"
 
 
+@pytest.mark.proof
 def test_live_runs_are_migrated_after_a_preview_of_what_that_means(site: Site, reader: Read) -> None:
     site.run(site.engine.publish(load_text(MOVING.format(version=1, more=""), "moving.yaml")))
     runs = [site.start("moving") for _ in range(2)]
