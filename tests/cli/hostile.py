@@ -420,7 +420,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("db", "maintain"): [[], ["--db", HOSTILE], ["--db", f"sqlite:///{FILE}"]],
         ("db", "status"): [[], ["--db", f"postgresql://{HOSTILE}"], ["--db", f"sqlite:///new/{FILE}"]],
         ("lab", "simulate"): [["--with", HOSTILE], ["--with", json.dumps({HOSTILE: HOSTILE})]],
-        ("lab", "mutants"): [["--only", HOSTILE]],
+        ("lab", "mutants"): [["--only", HOSTILE], ["--only", HOSTILE, "--report", FILE]],
         ("lab", "campaign"): [["--report", f"{FILE}/x", "--runs", "1", "--no-mutants"]],
         ("lab", "stores"): [["--only", HOSTILE]],
         ("lab", "check"): [["--case", HOSTILE, "--states", "1"]],

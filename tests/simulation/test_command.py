@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stepkeep.cli.main import main
-from stepkeep_lab.cli import lab_campaign
+from stepkeep_lab.cli import lab, lab_campaign
 from stepkeep_lab.simulation import campaign, long_campaign
 from stepkeep_lab.simulation.campaign import run_campaign
 from stepkeep_lab.simulation.mutants import MUTANTS
@@ -54,6 +54,28 @@ def test_planted_bugs_are_listed_with_their_score(capsys: pytest.CaptureFixture[
     told = json.loads(capsys.readouterr().out)["mutants"]
     assert (told["caught"], told["of"]) == (0, 1)
     assert main(["lab", "mutants", "--only", "nonsense"]) == 2
+
+
+def test_planted_bugs_are_hunted_in_pieces_and_kept_with_their_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, bugs = tmp_path / "planted.json", ("fence-stays", "output-lost")
+
+    def hunted(commit: str, *names: str) -> list[str]:
+        monkeypatch.setattr(lab, "commit", lambda: commit)
+        only = [word for name in names for word in ("--only", name)]
+        assert main(["lab", "mutants", *only, "--report", str(file)]) == 0
+        return [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith(bugs)]
+
+    assert hunted("a", "fence-stays") == ["fence-stays"]
+    assert hunted("a", *bugs) == ["output-lost"]
+    assert hunted("b", "output-lost") == ["output-lost"]
+    kept = json.loads(file.read_text())["mutants"]
+    assert {score["name"]: score["commit"] for score in kept["scores"]} == {"fence-stays": "a", "output-lost": "b"}
+    assert (kept["caught"], kept["of"]) == (2, len(MUTANTS))
+    file.write_text("[]")
+    assert main(["lab", "mutants", "--only", "fence-stays", "--report", str(file)]) == 2
+    assert "planted.json is no report of planted bugs" in capsys.readouterr().err
 
 
 def campaign_in(folder: Path, *more: str) -> int:

@@ -12,7 +12,7 @@ from stepkeep_lab.simulation.campaign import MUTANT_SEEDS, hunt, run_campaign
 from stepkeep_lab.simulation.mutants import MUTANTS
 from stepkeep_lab.simulation.mutation import Edit, Misfit, Mutant, planted
 from stepkeep_lab.simulation.run_seed import run_seed
-from stepkeep_lab.simulation.scenario import Scenario, draw
+from stepkeep_lab.simulation.scenario import CORNERS, Scenario, draw, with_changes
 from stepkeep_lab.simulation.shrink import replay_command, shrink
 
 QUICK = (
@@ -36,6 +36,20 @@ QUICK = (
 def test_a_planted_bug_is_caught(name: str) -> None:
     [score] = hunt([name], most=MUTANT_SEEDS if name not in QUICK else 60)
     assert score.seeds is not None, f"{score.name}: {score.what}"
+
+
+@pytest.mark.parametrize(
+    ("name", "corner"),
+    [
+        ("completed-without-rules", "stuck steps"),
+        ("required-and-skipped", "stuck steps"),
+        ("rollback-owns-nothing", "trees undone"),
+        ("child-not-called-back", "trees undone"),
+    ],
+)
+def test_a_planted_bug_is_caught_in_the_corner_that_was_made_for_it(name: str, corner: str) -> None:
+    with planted(next(mutant for mutant in MUTANTS if mutant.name == name)):
+        assert any(not run_seed(with_changes(draw(seed), CORNERS[corner])).ok for seed in range(12))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +14,7 @@ from stepkeep.cli.printer import answer, overwrite, say, warn
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep_lab.cli.lab_ablation import ablation
-from stepkeep_lab.cli.lab_campaign import campaign
+from stepkeep_lab.cli.lab_campaign import campaign, commit
 from stepkeep_lab.cli.lab_check import check
 from stepkeep_lab.cli.lab_forgeries import forgeries
 from stepkeep_lab.cli.lab_fuzz import fuzz
@@ -72,15 +74,29 @@ def mutants(
         int, typer.Option("--most", min=1, max=LARGEST, help="Give up on a bug after this many seeds.")
     ] = 1000,
     jobs: Jobs = 1,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="FILE", help="Keep the scores here, and hunt what it lacks.")
+    ] = None,
 ) -> int:
-    """Plant known bugs in memory, one at a time, and see that the simulation catches each. Exit status 1 on a miss."""
+    """Plant known bugs in memory, one at a time, and see that the simulation catches each. Exit status 1 on a miss.
+
+    With --report it hunts the bugs that the file does not have, and then those that were caught on other commits.
+    Interrupted, it goes on where it left off.
+    """
     from stepkeep.errors import InvalidInput
     from stepkeep_lab.simulation.campaign import hunt
+    from stepkeep_lab.simulation.planted_report import hunt_on
 
+    def told(score: Score) -> None:
+        if not settings.json:
+            _score(score)
+
+    names = tuple(only or ())
     try:
-        scores = hunt(
-            tuple(only or ()), most=most, jobs=jobs, told=lambda score: None if settings.json else _score(score)
-        )
+        if report is None:
+            scores: Sequence[Score] = hunt(names, most=most, jobs=jobs, told=told)
+        else:
+            scores = hunt_on(Path(report), commit=commit(), names=names, most=most, jobs=jobs, told=told).scores
     except ValueError as problem:
         raise InvalidInput(str(problem)) from None
     missed = [score.name for score in scores if score.seeds is None]

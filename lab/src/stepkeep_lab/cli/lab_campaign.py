@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from stepkeep_lab.simulation.long_campaign import Progress
 
 TOLD_EVERY = 30.0
+SOURCES = ("src", "lab")
+"""The folders of the repository whose changes make it other code."""
 
 
 def campaign(
@@ -65,15 +67,15 @@ def campaign(
 def commit() -> str:
     """Which code this is: its commit, and whether it was changed since; unknown where there is no repository."""
     try:
-        head, changes = (_git(*words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--", ".")))
+        head, changes = (_git(*words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--", *SOURCES)))
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{head} with changes" if changes else head
 
 
 def _git(*words: str) -> str:
-    here = Path(__file__).resolve().parents[2]
-    command = ["git", "-C", str(here), *words]
+    root = Path(__file__).resolve().parents[4]
+    command = ["git", "-C", str(root), *words]
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
 
 

@@ -210,15 +210,20 @@ def hunt(
     told: Callable[[Score], None] = lambda score: None,
 ) -> list[Score]:
     """Plant each bug in turn and play seeds until it shows."""
+    scores = []
+    for score in _spread(partial(_catch, most), chosen(names), jobs):
+        scores.append(score)
+        told(score)
+    return scores
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+    """The planted bugs of these names in the order of the list; all if none is named."""
     known = [mutant.name for mutant in MUTANTS]
     unknown = set(names) - set(known)
     if unknown:
         raise ValueError(f"there is no planted bug {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    scores = []
-    for score in _spread(partial(_catch, most), [name for name in known if not names or name in names], jobs):
-        scores.append(score)
-        told(score)
-    return scores
+    return [name for name in known if not names or name in names]
 
 
 def _catch(most: int, name: str) -> Score:

@@ -132,7 +132,11 @@ def wrong_families(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
             yield f"families: run {run.id} does not name its parent"
         if child.mode is ChildMode.AWAITED and (step.note or Note()).activation == child.activation:
             yield from _told(plan, child, step, run.state, run.rollback)
+            has_outlived = (child.ended_at or 0) > (parent.ended_at or 0) and parent.state in RUN_TERMINAL
+            if has_outlived and child.recall is None:
+                yield f"families: run {run.id} outlived its parent {parent.id}, which did not call it back"
     yield from _undone_once(tables)
+    yield from _undone_whole(tables, plans)
 
 
 def _told(plan: Plan, child: Child, step: Step, ended: RunState, rollback: Rollback) -> Iterator[str]:
@@ -155,3 +159,27 @@ def _undone_once(tables: Tables) -> Iterator[str]:
         first = tables.runs.get((child.tenant, child.undoes or ""))
         if first is None or first.state is not RunState.SUCCEEDED:
             yield f"families: run {child.child_id} rolls run {child.undoes} back, which did not succeed"
+
+
+def _undone_whole(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
+    """A rollback run that leaves nothing has undone every step of its child that succeeded and has an undo."""
+    for child in tables.children.links.values():
+        back = tables.runs.get((child.tenant, child.child_id))
+        if child.undoes is None or back is None or back.rollback is Rollback.PARTIAL:
+            continue
+        plan, hooks = plans[back.definition_id], tables.steps[child.tenant, back.id]
+        for step in tables.steps.get((child.tenant, child.undoes), {}).values():
+            if not _is_to_undo(plan, step):
+                continue
+            hook = hooks.get(plan.undo_no(step.no))
+            if hook is None or hook.state is not StepState.SUCCEEDED:
+                name, state = plan.at(step.no).name, "missing" if hook is None else hook.state
+                yield f"families: run {back.id} leaves nothing of run {child.undoes}, and the undo of {name} is {state}"
+
+
+def _is_to_undo(plan: Plan, step: Step) -> bool:
+    """Whether a step of a child succeeded, in the child itself, and has an undo."""
+    is_adopted = step.note is not None and step.note.adopted is not None
+    if step.state is not StepState.SUCCEEDED or is_adopted or step.no >= plan.size:
+        return False
+    return plan.steps[step.no].segment is None and plan.at(step.no).definition.undo is not None

@@ -817,6 +817,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "_act(draft, step, note, event, holds)",
     ),
     _in_kernel(
+        "completed-without-rules",
+        "a step that a person completes passes without its rules",
+        "stuck:_complete",
+        "if draft.planned(step).has_rules:",
+        "if False:",
+    ),
+    _in_kernel(
+        "required-and-skipped",
+        "a person skips a step that its run needs",
+        "stuck:_check",
+        "if event.choice is SKIP and _is_required(draft, planned):",
+        "if False:",
+    ),
+    _in_kernel(
         "hook-given-up",
         "a person fails or completes an undo step",
         "stuck:_check",

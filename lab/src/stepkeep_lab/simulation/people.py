@@ -21,6 +21,7 @@ from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
+from stepkeep.kernel.stuck import CHOICES
 from stepkeep.operations import interventions, mailbox, pausing, people, quarantine
 from stepkeep.operations.access import Acting
 from stepkeep.operations.going_on import Wanted, go_on
@@ -555,7 +556,8 @@ class People:
         )
 
     async def decide_stuck(self) -> None:
-        """Retry, skip, fail or complete single steps at random, stuck or not, until the chaos is over."""
+        """Retry, skip, fail or complete single steps at random, stuck or not, until the chaos is over. A scenario with
+        `stuck` has those alone that somebody may decide about."""
         random, scenario = self._stage.random("decider"), self._stage.scenario
         tables = self._stage.database.tables
         while scenario.decisions and self._stage.chaos:
@@ -565,6 +567,8 @@ class People:
                 continue
             run = random.choice(runs)
             rows = [row for row in tables.steps[run.tenant, run.id].values() if row.state not in STEP_TERMINAL]
+            if scenario.stuck:
+                rows = [row for row in rows if row.state in CHOICES or is_exhausted(row)]
             if rows:
                 step = random.choice(rows)
                 self._stage.log.note(Fault.STEP_DECIDED, run.id)

@@ -21,6 +21,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     is written in one of the dialects, `work` how much longer than usual handlers take. `slow_at` and `pause_at` name
     the only statement at which that happens (then often), `standstill` is how long a process stands still at most.
     `sinks` is how many sinks there are; with any, workers relay events to them.
+    `stuck` means that decisions about single steps are made only where a step may be decided about.
     `families` is which share of the steps starts a child run.
     `flows` is which share of the steps is a flow, whose calls are steps too.
     `letters` is how many messages the first run is sent one by one before it may go on: each is a journal entry.
@@ -78,6 +79,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: float = 0.0
     pauses: float = 0.0
     decisions: float = 0.0
+    stuck: bool = False
     migrations: float = 0.0
     staff: float = 0.0
     policies: float = 0.0
@@ -295,6 +297,36 @@ CORNERS: dict[str, dict[str, Any]] = {
         "chaos": 20.0,
         "long": False,
         "bias": ONLY_WORK | {"wait": 0.85},
+    },
+    # Attempts fail, and people decide about the steps that are retried or hold, in formats that need every step.
+    "stuck steps": {
+        **PLAIN,
+        "fail": 0.6,
+        "dialects": 0.4,
+        "steps": 4,
+        "runs": 16,
+        "workers": 2,
+        "decisions": 1.0,
+        "stuck": True,
+        "chaos": 30.0,
+        "long": False,
+        "bias": ONLY_WORK | {"exact": 0.0, "rules": 0.8},
+    },
+    # Children finish, and then their parents fail or are cancelled, and undo them.
+    "trees undone": {
+        **PLAIN,
+        "fail": 0.15,
+        "cancel": 0.1,
+        "families": 0.6,
+        "shape": "chain",
+        "steps": 3,
+        "runs": 12,
+        "workers": 2,
+        "concurrency": 4,
+        "work": 0.3,
+        "chaos": 30.0,
+        "long": False,
+        "bias": ONLY_WORK | {"undo": 1.0, "rules": 0.0},
     },
     # The live policy changes every few seconds, while steps open and are retried.
     "live policy": {
