@@ -956,8 +956,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "map-stops-what-runs",
         "a map that stops closes the attempts of its elements",
         "elements:_stop",
-        "if row.worker is None:",
-        "if True:",
+        "if row.worker is not None:",
+        "if False:",
     ),
     _in_kernel(
         "map-leaves-its-elements",
