@@ -355,6 +355,40 @@ def test_a_child_is_kept_while_its_parent_lives(database_url: str) -> None:
     on(database_url, body)
 
 
+def test_what_is_below_an_adopted_step_is_kept_while_the_adopting_run_lives(database_url: str) -> None:
+    """A retry that rolls back past an adopted child rolls that child back, and the children of that child."""
+
+    async def body(bench: Bench) -> None:
+        from stepkeep.kernel.adoption import GoingOn
+        from stepkeep.operations.going_on import Wanted, go_on
+        from stepkeep.operations.start import Starter
+        from stepkeep.store.records import FinishedFilter
+
+        for one in (LEAF, MIDDLE):
+            await bench.publish(one)
+        run = await bench.start(flow("top", call("sub", 0, "middle"), task("after", 1, ["sub"])))
+        for _ in range(4):
+            await look_after(bench)
+            for claim in await bench.claim(5):
+                bad = Failed(category=Category.VALIDATION, error="no", final=True)
+                await bench.report(claim, bad if claim.run_id == run else None)
+        middle = await only_child(bench, run)
+        leaf = await only_child(bench, middle.child_id)
+        everything = FinishedFilter(tenant=TENANT, limit=10)
+        three = [run, middle.child_id, leaf.child_id]
+        assert sorted(await bench.store.find_finished(everything)) == sorted(three)
+        wanted = Wanted(how=GoingOn.RETRY)
+        started = await go_on(bench.transactor, Starter(bench.transactor), run, wanted, tenant=TENANT, actor="ann")
+        assert await bench.store.find_finished(everything) in ([], [run]), "the run itself is kept when it is deleted"
+        assert await bench.store.find_finished(replace(everything, workflow="leaf")) == []
+        assert await bench.store.delete_runs(TENANT, three) == []
+        await finish(bench)
+        assert await bench.state(started.run_id) is RunState.SUCCEEDED
+        assert sorted(await bench.store.delete_runs(TENANT, three)) == sorted(three)
+
+    on(database_url, body)
+
+
 DIALECTS = ("native", "ioa", "run", "linear", "action", "workstream")
 
 

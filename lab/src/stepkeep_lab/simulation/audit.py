@@ -14,8 +14,8 @@ from msgspec import UNSET
 from stepkeep.kernel.definition import SECOND, Backoff, Retry
 from stepkeep.kernel.journal import Entry, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Attempt, Run, Step
-from stepkeep.kernel.states import NEVER_RETRIED, RUN_TERMINAL, AttemptState, Phase, RunState, StepState
+from stepkeep.kernel.rows import Attempt, ChildState, Run, Step
+from stepkeep.kernel.states import NEVER_RETRIED, RUN_TERMINAL, STEP_TERMINAL, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.tables import StepTrigger
 from stepkeep.store.change import RunKey, Write
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
@@ -76,11 +76,24 @@ class Auditor:
             self._attempt(attempt, entries.get((attempt.tenant, attempt.run_id)), recorded_at)
         for step in what.steps:
             self._lease(step)
+            self._child(step, what)
             self._must(not self._is_aside(step.tenant, step.run_id), f"a step of {step.run_id} moves in quarantine")
             self._order(step, what, entries.get((step.tenant, step.run_id)))
         if not what.runs and not what.new_runs:
             for step in what.steps:
                 self._renewal(step)
+
+    def _child(self, step: Step, what: Write) -> None:
+        """A step that ends before its child has called the child back, now or before."""
+        old = self._tables.steps[step.tenant, step.run_id][step.no]
+        activation = None if old.note is None else old.note.activation
+        if activation is None or old.state is not StepState.AWAITING_CHILDREN or step.state not in STEP_TERMINAL:
+            return
+        place = (step.tenant, step.run_id, step.no, activation)
+        link = self._tables.children.links[place]
+        lives = link.state in (ChildState.REQUESTED, ChildState.STARTED)
+        called = link.recall or any((one.tenant, one.run_id, one.no, one.activation) == place for one in what.recalls)
+        self._must(not lives or bool(called), f"step {step.no} of {step.run_id} ended, and did not call its child back")
 
     def _order(self, step: Step, what: Write, entry: SealedEntry | None) -> None:
         """I19: a claim never overtakes a claimable step of the same run and queue with a lower number."""

@@ -349,6 +349,7 @@ class Session(Owner):
             and not tables.deliveries.holds_back(key)
             and not tables.triggers.holds_back(key)
             and not tables.is_referred(key)
+            and not tables.is_below_live(key)
         ]
         self._deleted = [key for key in finished if self._database.locks.try_take(self, ("run", key))]
         return [run_id for _, run_id in self._deleted]

@@ -132,9 +132,6 @@ def wrong_families(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
             yield f"families: run {run.id} does not name its parent"
         if child.mode is ChildMode.AWAITED and (step.note or Note()).activation == child.activation:
             yield from _told(plan, child, step, run.state, run.rollback)
-            has_outlived = (child.ended_at or 0) > (parent.ended_at or 0) and parent.state in RUN_TERMINAL
-            if has_outlived and child.recall is None:
-                yield f"families: run {run.id} outlived its parent {parent.id}, which did not call it back"
     yield from _undone_once(tables)
     yield from _undone_whole(tables, plans)
 

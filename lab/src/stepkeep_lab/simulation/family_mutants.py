@@ -39,4 +39,19 @@ FAMILY_MUTANTS: tuple[Mutant, ...] = (
         "a run that stops does not call its live children back",
         (Edit("kernel.child_runs:recall", "not awaits_child(draft, step)", "awaits_child(draft, step)"),),
     ),
+    Mutant(
+        "stopped-map-forgets-its-children",
+        "a map that stops early does not wait for the children that it called back",
+        (Edit("kernel.elements:_stop", "draft.put(replace(row, due_at=None))\n            left += 1", "left += 0"),),
+    ),
+    Mutant(
+        "late-map-is-certain",
+        "a map that waits for its children no longer does not say that their effects are in doubt",
+        (Edit("kernel.elements:owner_due", ", error=CHILD_IN_DOUBT", ""),),
+    ),
+    Mutant(
+        "map-children-fenced-by-none",
+        "a run that stops does not wait for the children of its elements",
+        (Edit("kernel.child_runs:has_children_out", "draft.plan.has_child_elements", "False"),),
+    ),
 )

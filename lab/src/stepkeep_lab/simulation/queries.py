@@ -220,14 +220,12 @@ def _is_held_back(tables: Tables, key: RunKey) -> bool:
 
 
 def _has_live_kin(tables: Tables, key: RunKey) -> bool:
-    """Whether something is left to do about a child of the run, or its own parent is live or not told of its end."""
+    """Whether something is left to do about a child of the run, its own parent is not told of its end, or a run above
+    it is live or adopted from."""
     link, rows = tables.children.link_of(*key), tables.children
     if any(child.todo is not None for child in rows.of(*key)):
         return True
-    if link is None:
-        return False
-    parent = tables.runs.get((link.tenant, link.run_id))
-    return link.todo is not None or (parent is not None and parent.ended_at is None)
+    return (link is not None and link.todo is not None) or tables.is_below_live(key)
 
 
 def finished(tables: Tables, which: FinishedFilter, *, also_quarantined: bool = False) -> list[str]:

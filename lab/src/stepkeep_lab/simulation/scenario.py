@@ -315,18 +315,18 @@ CORNERS: dict[str, dict[str, Any]] = {
     # Children finish, and then their parents fail or are cancelled, and undo them.
     "trees undone": {
         **PLAIN,
-        "fail": 0.15,
+        "fail": 0.1,
         "cancel": 0.1,
         "families": 0.6,
         "shape": "chain",
         "steps": 3,
-        "runs": 12,
+        "runs": 16,
         "workers": 2,
         "concurrency": 4,
         "work": 0.3,
         "chaos": 30.0,
         "long": False,
-        "bias": ONLY_WORK | {"undo": 1.0, "rules": 0.0},
+        "bias": ONLY_WORK | {"undo": 0.55, "rules": 0.0},
     },
     # The live policy changes every few seconds, while steps open and are retried.
     "live policy": {

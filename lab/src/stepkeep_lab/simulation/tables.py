@@ -245,6 +245,17 @@ class Tables:
         """Whether a live run adopted from this one."""
         return any(self.runs[row.tenant, row.run_id].ended_at is None for row in self.adopted_from(key))
 
+    def is_below_live(self, key: RunKey) -> bool:
+        """Whether a run above this one is live, or a live run adopted from it."""
+        link = self.children.link_of(*key)
+        while link is not None:
+            above = (link.tenant, link.run_id)
+            parent = self.runs.get(above)
+            if (parent is not None and parent.ended_at is None) or self.is_referred(above):
+                return True
+            link = self.children.link_of(*above)
+        return False
+
     def _check_record(self, what: Write) -> None:
         self.triggers.check(what)
         self.children.refuse(what)

@@ -1,5 +1,5 @@
 -- Find runs of a tenant between two ids that ended by a given time and have nothing left to deliver or to tell, oldest
--- first.
+-- first. A run is kept while a run above it lives, or while a live run adopted from one above it.
 select id::text
 from runs
 where tenant = $1 and id > $2::uuid and id < $3::uuid and ended_at <= $4::bigint
@@ -18,8 +18,16 @@ where tenant = $1 and id > $2::uuid and id < $3::uuid and ended_at <= $4::bigint
         where c.tenant = runs.tenant and c.run_id = runs.id and c.todo is not null)
     and not exists (
         select 1 from children c
-        where c.tenant = runs.tenant and c.child_id = runs.id
-            and (c.todo is not null or exists (
-                select 1 from runs p where p.tenant = c.tenant and p.id = c.run_id and p.ended_at is null)))
+        where c.tenant = runs.tenant and c.child_id = runs.id and c.todo is not null)
+    and not exists (
+        with recursive above (id) as (
+            select c.run_id from children c where c.tenant = runs.tenant and c.child_id = runs.id
+            union
+            select c.run_id from above a join children c on c.tenant = runs.tenant and c.child_id = a.id)
+        select 1 from above a
+        where exists (select 1 from runs p where p.tenant = runs.tenant and p.id = a.id and p.ended_at is null)
+            or exists (
+                select 1 from adoptions o join runs r on r.tenant = o.tenant and r.id = o.run_id
+                where o.tenant = runs.tenant and o.source_run = a.id and r.ended_at is null))
 order by runs.id
 limit $5

@@ -1,5 +1,5 @@
 -- Find runs of a workflow between two ids that ended by a given time and have nothing left to deliver or to tell, oldest
--- first.
+-- first. A run is kept while a run above it lives, or while a live run adopted from one above it.
 select run.id::text
 from run_details as details
 cross join lateral (
@@ -24,8 +24,16 @@ where details.tenant = $1 and details.workflow = $6 and details.run_id > $2::uui
         where c.tenant = details.tenant and c.run_id = details.run_id and c.todo is not null)
     and not exists (
         select 1 from children c
-        where c.tenant = details.tenant and c.child_id = details.run_id
-            and (c.todo is not null or exists (
-                select 1 from runs p where p.tenant = c.tenant and p.id = c.run_id and p.ended_at is null)))
+        where c.tenant = details.tenant and c.child_id = details.run_id and c.todo is not null)
+    and not exists (
+        with recursive above (id) as (
+            select c.run_id from children c where c.tenant = details.tenant and c.child_id = details.run_id
+            union
+            select c.run_id from above a join children c on c.tenant = details.tenant and c.child_id = a.id)
+        select 1 from above a
+        where exists (select 1 from runs p where p.tenant = details.tenant and p.id = a.id and p.ended_at is null)
+            or exists (
+                select 1 from adoptions o join runs r on r.tenant = o.tenant and r.id = o.run_id
+                where o.tenant = details.tenant and o.source_run = a.id and r.ended_at is null))
 order by details.run_id
 limit $5

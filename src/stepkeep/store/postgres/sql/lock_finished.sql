@@ -1,5 +1,5 @@
 -- Lock those of the given runs that are finished, not locked, have nothing left to deliver, and have no live run
--- that adopted from them.
+-- that adopted from them or from a run above them.
 select run.id::text
 from unnest($2::text::uuid[]) as wanted (run_id)
 cross join lateral (
@@ -19,5 +19,15 @@ cross join lateral (
         and not exists (
             select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
             where f.tenant = runs.tenant and f.source = runs.id::text and f.state = 'awaiting' and t.removed_at is null)
+        and not exists (
+            with recursive above (id) as (
+                select c.run_id from children c where c.tenant = runs.tenant and c.child_id = runs.id
+                union
+                select c.run_id from above a join children c on c.tenant = runs.tenant and c.child_id = a.id)
+            select 1 from above a
+            where exists (select 1 from runs p where p.tenant = runs.tenant and p.id = a.id and p.ended_at is null)
+                or exists (
+                    select 1 from adoptions o join runs r on r.tenant = o.tenant and r.id = o.run_id
+                    where o.tenant = runs.tenant and o.source_run = a.id and r.ended_at is null))
     for update skip locked
 ) as run

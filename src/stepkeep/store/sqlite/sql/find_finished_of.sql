@@ -1,5 +1,5 @@
 -- Find runs of a workflow between two ids that ended by a given time and have nothing left to deliver or to tell, oldest
--- first.
+-- first. A run is kept while a run above it lives, or while a live run adopted from one above it.
 select d.run_id
 from run_details d
 cross join runs r on r.tenant = d.tenant and r.id = d.run_id
@@ -20,8 +20,16 @@ where d.tenant = ?1 and d.workflow = ?6 and d.run_id > ?2 and d.run_id < ?3 and 
         where c.tenant = d.tenant and c.run_id = d.run_id and c.todo is not null)
     and not exists (
         select 1 from children c
-        where c.tenant = d.tenant and c.child_id = d.run_id
-            and (c.todo is not null or exists (
-                select 1 from runs p where p.tenant = c.tenant and p.id = c.run_id and p.ended_at is null)))
+        where c.tenant = d.tenant and c.child_id = d.run_id and c.todo is not null)
+    and not exists (
+        with recursive above (id) as (
+            select c.run_id from children c where c.tenant = d.tenant and c.child_id = d.run_id
+            union
+            select c.run_id from above a join children c on c.tenant = d.tenant and c.child_id = a.id)
+        select 1 from above a
+        where exists (select 1 from runs p where p.tenant = d.tenant and p.id = a.id and p.ended_at is null)
+            or exists (
+                select 1 from adoptions o join runs r on r.tenant = o.tenant and r.id = o.run_id
+                where o.tenant = d.tenant and o.source_run = a.id and r.ended_at is null))
 order by d.run_id
 limit ?5
