@@ -104,6 +104,7 @@ from stepkeep.result import Result, settled_states
 from stepkeep.run_workers import Ability, Begin, RunWorkers
 from stepkeep.safe_text import type_name
 from stepkeep.sending import AsyncOutbox, AsyncSinks
+from stepkeep.step_resources import AsyncResources
 from stepkeep.store.callers import callers_transaction
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import require_migrated
@@ -354,6 +355,11 @@ class AsyncEngine:
     def slots(self) -> AsyncSlots:
         """Limits on running runs, of the tenant and of workflows."""
         return AsyncSlots(self.store, self.access, self._starter.limits)
+
+    @property
+    def resources(self) -> AsyncResources:
+        """What steps hold while they run, and the sizes of pools."""
+        return AsyncResources(self.store, self.access)
 
     @property
     def pauses(self) -> AsyncPauses:

@@ -41,6 +41,7 @@ from stepkeep.sync_migrations import Migrations
 from stepkeep.sync_outside import Hooks, Network
 from stepkeep.sync_pauses import Pauses
 from stepkeep.sync_sending import Outbox, Sinks
+from stepkeep.sync_step_resources import Resources
 
 if TYPE_CHECKING:
     from stepkeep.conformance.certificate import Certificate
@@ -213,6 +214,11 @@ class Engine:
     def slots(self) -> Slots:
         """Limits on running runs, of the tenant and of workflows."""
         return Slots(self._core.slots, self._call)
+
+    @property
+    def resources(self) -> Resources:
+        """What steps hold while they run, and the sizes of pools."""
+        return Resources(self._core.resources, self._call)
 
     @property
     def pauses(self) -> Pauses:

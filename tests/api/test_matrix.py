@@ -142,6 +142,7 @@ async def intrude(stage: Stage, theirs: dict[str, str], key: str) -> None:
             ("/network", "allow"),
             ("/pauses", "pauses"),
             ("/slots", "slots"),
+            ("/resources", "resources"),
             ("/jobs", "jobs"),
         ):
             assert (await client.get(path)).json()[name] == [], path

@@ -63,6 +63,8 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
     ),
     "POST /slots": ("/slots", {"most": 1000}),
     "POST /slots/clear": ("/slots/clear", None),
+    "POST /resources": ("/resources", {"resource": "cpu", "most": 8}),
+    "POST /resources/clear": ("/resources/clear", {"resource": "cpu"}),
     "POST /pauses/queue": ("/pauses/queue", {"queue": "", "reason": "closed"}),
     "POST /pauses/queue/resume": ("/pauses/queue/resume", {"queue": ""}),
     "POST /pauses/tenant": ("/pauses/tenant", {"reason": "an audit"}),

@@ -453,6 +453,10 @@ async def _sinks(tour: Tour, stage: Stage) -> None:
     assert (await tour("GET", "/slots")) == limited
     assert (await tour("POST", "/slots/clear"))["slots"] == []
     told(await tour.client.post("/slots", json={"most": 3, "workflow": "nowhere"}), 404, "not_found")
+    sized = await tour("POST", "/resources", {"resource": "cpu", "most": 8})
+    assert [(one["resource"], one["most"], one["holders"]) for one in sized["resources"]] == [("cpu", 8, [])]
+    assert (await tour("GET", "/resources")) == sized
+    assert (await tour("POST", "/resources/clear", {"resource": "cpu"}))["resources"] == []
     closed = await tour("POST", "/pauses/queue", {"queue": "", "reason": "closed"})
     assert [(one["scope"], one["queue"], one["reason"]) for one in closed["pauses"]] == [("queue", "", "closed")]
     assert (await tour("GET", "/pauses")) == closed

@@ -21,7 +21,6 @@ STREAM: dict[str, Any] = {
             "type": "pytest",
             "status": "running",
             "worker_requirements": {"min_version": "2.0"},
-            "resource_requirements": {"gpu": 1},
             "context_requirements": {"max_context_tokens": 5},
             "execution": {"command": "true"},
         }
@@ -81,7 +80,7 @@ TEMPLATE: dict[str, Any] = {
     "steps": [{"position": 0, "name": "APPROVAL", "timeout_seconds": 5}],
 }
 SAID = {
-    "stream.json": ["`resource_requirements`", "`context_requirements`", "`status`"],
+    "stream.json": ["`context_requirements`", "`status`"],
     "resource.json": ["`retryPolicy`", "no key `colour`", "`status`"],
     "actions.json": [
         "`supportsDryRun`",
@@ -118,7 +117,7 @@ def test_every_command_that_takes_a_definition_says_what_has_no_effect(cli: Cli,
 def test_json_stays_one_object_and_the_warnings_go_to_standard_error(cli: Cli) -> None:
     said = cli("publish", "stream.json", "--json")
     assert said.json["definition"]["workflow"] == "stream"
-    assert "`resource_requirements`" in said.err
+    assert "`context_requirements`" in said.err
 
 
 @pytest.mark.parametrize("file", SAID)

@@ -43,6 +43,7 @@ WITH_AN_ENGINE = (
     "stepkeep.sync_migrations",
     "stepkeep.sync_interventions",
     "stepkeep.sync_execution_slots",
+    "stepkeep.sync_step_resources",
     "stepkeep.sync_jobs",
     "stepkeep.sync_messages",
     "stepkeep.sync_outside",

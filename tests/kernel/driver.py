@@ -61,6 +61,7 @@ from stepkeep.kernel.journal import RUN_ENTITY, Hop, open_entry
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesPassed
 from stepkeep.kernel.plan import ConditionView, Facts, Plan, build_plan, queue_specs
 from stepkeep.kernel.policy import Policy
+from stepkeep.kernel.resources import unlimited_grants
 from stepkeep.kernel.rows import Attempt, Gate, Message, Origin, OutboxEntry, Run, Step, Vote
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
@@ -435,7 +436,10 @@ class World:
         return self.one(RunStarted(tenant="t", run_id="r", actor="ann"))
 
     def claiming(self, name: str, *, worker: int = 1, lease: int = LEASE) -> StepClaimed:
-        return StepClaimed(tenant="t", run_id="r", actor=f"w{worker}", no=self.no(name), worker=worker, lease=lease)
+        no = self.no(name)
+        given = unlimited_grants(self.plan.of(self.rows[no])) if no in self.rows else ()
+        who = {"tenant": "t", "run_id": "r", "actor": f"w{worker}"}
+        return StepClaimed(**who, no=no, worker=worker, lease=lease, resources=given)
 
     def claim(self, *names: str, worker: int = 1, lease: int = LEASE) -> int:
         """Claim steps one after the other; returns the fence of the last claim."""

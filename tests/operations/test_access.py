@@ -24,6 +24,7 @@ from stepkeep.operations.remote_work import RemoteWork
 from stepkeep.operations.work_state import WorkState
 from stepkeep.pauses import AsyncPauses
 from stepkeep.secret_values import KNOWN
+from stepkeep.step_resources import AsyncResources
 from tests.operations.test_principals import later
 
 HOUR = 3600 * 1_000_000
@@ -255,6 +256,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "interventions.": AsyncInterventions,
         "pauses.": AsyncPauses,
         "slots.": AsyncSlots,
+        "resources.": AsyncResources,
         "continuations.": sk.AsyncContinuations,
         "migrations.": sk.AsyncMigrations,
         "work.": RemoteWork,

@@ -255,7 +255,7 @@ def test_what_is_carried_but_not_enforced_is_said() -> None:
     )
     assert report.problems == ()
     assert [warning.message.split(" ")[0] for warning in report.warnings if "`" in warning.message] == [
-        "The", "`resource_requirements`", "`context_requirements`", "`status`", "`state`",
+        "The", "`context_requirements`", "`status`", "`state`",
     ]  # fmt: skip
     assert report.definition is not None
     assert report.definition.about["tasks"]["a"]["min_version"] == "2.1"

@@ -33,6 +33,7 @@ from stepkeep.operations.jobs import JobSweep
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.log import export_run, export_worker
 from stepkeep.operations.rerun import rerun
+from stepkeep.operations.resources import list_resources
 from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.slots import SlotSweep, list_slots
 from stepkeep.operations.start import StartRequest, start_idle
@@ -128,6 +129,7 @@ async def live(bench: Bench, folder: Path) -> None:
     await _jobs(bench)
     await _children(bench)
     await _slots(bench)
+    await _resources(bench)
     for _ in range(AGAIN):
         await _looks(bench, runs)
     await _retention(bench, folder)
@@ -323,6 +325,21 @@ async def _children(bench: Bench) -> None:
         await views.describe_run(bench.transactor, run, tenant=TENANT)
         await views.describe_run(bench.transactor, link.child_id, tenant=TENANT)
     sweeper.close()
+
+
+async def _resources(bench: Bench) -> None:
+    """Steps that need resources wait for them, take them in turn, and are looked at."""
+    needs = replace(task("work"), resources={"repo": "exclusive", "cpu": 1})
+    plan = await bench.publish(Definition(name="needing", version=1, steps=(needs,)))
+    claimer = await bench.claimer(slots=2)
+    for _ in range(AGAIN):
+        runs = [(await bench.begin(plan, priority=100)).run_id for _ in range(2)]
+        assert await bench.store.resources.has_waiting()
+        assert len(await bench.store.resources.find_waiting(claimer.queues, 100)) == len(runs)
+        for run in runs:
+            [claim] = await bench.transactor.claim(claimer, limit=2, run=(TENANT, run))
+            assert (await list_resources(bench.store, TENANT))["resources"]
+            await bench.report(claim)
 
 
 async def _slots(bench: Bench) -> None:

@@ -44,6 +44,7 @@ from stepkeep.store.principals import (
     TenantRow,
 )
 from stepkeep.store.records import SignedHead
+from stepkeep.store.resource_rows import HoldRow
 from stepkeep.store.slot_rows import SlotRow
 from stepkeep.store.statements import load_statements
 from stepkeep.store.triggers import Backfill, Firing, TriggerRow
@@ -110,6 +111,7 @@ ALIKE = {
     Gate: ("read_gates", "read_gates_of", "list_open_gates"),
     AdoptionRow: ("load_adoptions",),
     SlotRow: ("read_slot",),
+    HoldRow: ("read_resource_holds",),
     Vote: ("read_decisions", "read_decisions_of"),
     SealedEntry: ("read_journal", "read_journal_of"),
     SignedHead: ("read_signed_heads",),

@@ -224,7 +224,7 @@ BY_THE_CLOCK = {
     ("worker_reports", "reported_at"),
     *(("children", column) for column in ("requested_at", "started_at", "recalled_at", "ended_at", "todo_at")),
     ("quota_runs", "taken_at"),
-    *(("slots", "asked_at"), ("slots", "granted_at")),
+    *(("slots", "asked_at"), ("slots", "granted_at"), ("resource_holds", "held_at")),
     *(("jobs", "created_at"), ("jobs", "lease_until"), ("jobs", "ended_at")),
 }
 COPIED = {
@@ -232,6 +232,7 @@ COPIED = {
     *(("children", column) for column in ("no", "activation", "version")),
     *(("adoptions", "no"), ("adoptions", "owned")),
     *(("slots", "most"), ("slots", "priority")),
+    *(("resource_holds", column) for column in ("no", "fence", "units")),
     ("attempt_evidence", "no"),
     ("attempt_evidence", "fence"),
     ("worker_reports", "worker"),

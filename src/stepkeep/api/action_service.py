@@ -1,7 +1,7 @@
 """The service of seed 003: its addresses and bodies below `/v1/workspaces/{workspaceId}`. A workspace is a tenant.
 
 Each route calls the operation of its native sibling and answers in the seed's shapes (`?as=action`). Another workspace
-than that of the key is 404. `action_workflows` has workflows and plans. What is not here is in tests/seeds/MISSING.md.
+than that of the key is 404. `action_workflows` has workflows and plans. What is not here is in docs/dialects/action.md.
 """
 
 from __future__ import annotations

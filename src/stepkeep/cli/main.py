@@ -51,6 +51,7 @@ from stepkeep.cli.commands import (
     prune,
     quarantine,
     rerun,
+    resources,
     rollback,
     run,
     runs,
@@ -163,6 +164,7 @@ app.add_typer(tenants.app, name="tenants", rich_help_panel=SYSTEM)
 app.add_typer(hooks.app, name="hooks", rich_help_panel=SYSTEM)
 app.add_typer(network.app, name="network", rich_help_panel=SYSTEM)
 app.add_typer(slots.app, name="slots", rich_help_panel=SYSTEM)
+app.add_typer(resources.app, name="resources", rich_help_panel=SYSTEM)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=SYSTEM)
 app.add_typer(schemas.app, name="schemas", rich_help_panel=SYSTEM)
 app.add_typer(policy.app, name="policy", rich_help_panel=SYSTEM)

@@ -31,6 +31,7 @@ from stepkeep.client.groups import (
     ClientNetwork,
     ClientOutbox,
     ClientPauses,
+    ClientResources,
     ClientSinks,
     ClientSlots,
     ClientTenants,
@@ -173,6 +174,11 @@ class AsyncClient:
     def slots(self) -> ClientSlots:
         """Limits on running runs, of the tenant and of workflows."""
         return ClientSlots(self.service)
+
+    @property
+    def resources(self) -> ClientResources:
+        """What steps hold while they run, and the sizes of pools."""
+        return ClientResources(self.service)
 
     @property
     def pauses(self) -> ClientPauses:

@@ -23,6 +23,7 @@ from stepkeep.operations.start import Started
 from stepkeep.outside import AsyncHooks, AsyncNetwork
 from stepkeep.pauses import AsyncPauses
 from stepkeep.sending import AsyncOutbox, AsyncSinks
+from stepkeep.step_resources import AsyncResources
 from stepkeep.triggers import AsyncTriggers
 from stepkeep.versions import AsyncVersions
 
@@ -153,6 +154,14 @@ class ClientSlots(Group):
     list = over_http(AsyncSlots.list, Route(method="GET", path="/slots"))
     set = over_http(AsyncSlots.set, Route(method="POST", path="/slots"))
     clear = over_http(AsyncSlots.clear, Route(method="POST", path="/slots/clear"))
+
+
+class ClientResources(Group):
+    """What steps hold while they run, and the sizes of pools."""
+
+    list = over_http(AsyncResources.list, Route(method="GET", path="/resources"))
+    set = over_http(AsyncResources.set, Route(method="POST", path="/resources"))
+    clear = over_http(AsyncResources.clear, Route(method="POST", path="/resources/clear"))
 
 
 class ClientPauses(Group):

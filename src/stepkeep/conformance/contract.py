@@ -214,6 +214,7 @@ class StepRule(msgspec.Struct, frozen=True):
     on_exhausted: str = "fail"
     growth: GrowthRule | None = None
     child: ChildRule | None = None
+    resources: dict[str, str | int] = {}
 
     @property
     def owns(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from stepkeep.conformance.adoption import is_continuation
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import quoted
+from stepkeep.conformance.resources import is_granted
 from stepkeep.conformance.schema import Predicate, Shape, any_text, digest, misfits, moment, text, whole
 
 
@@ -60,6 +61,7 @@ SHAPES: Mapping[str, Shape] = {
     ),
     "run_started": Shape({}, _VOUCHED | {"start_at": moment}),
     "slot_granted": Shape({}, {"scopes": _free_slots}),
+    "step_claimed": Shape({}, {"resources": is_granted}),
     "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED | {"kept_at": moment, "refused_by": _texts}),
     "cancel_requested": Shape({"compensate": _flag}, _VOUCHED | {"reason": text}),
     "pause_requested": Shape({}, _VOUCHED | {"reason": text, "freeze": _true}),

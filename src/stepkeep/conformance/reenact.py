@@ -25,6 +25,7 @@ from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.policies import check_pin, gate_rule, permit_of, terms_of, verdict_in
 from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.resources import Resources
 from stepkeep.conformance.steps import Step, ends_attempt
 from stepkeep.conformance.texts import CHILD_IN_DOUBT, IN_DOUBT, LOST, NOT_RUN, RUN_TIMED_OUT, asked_by
 
@@ -148,6 +149,7 @@ class Reenactment:
         self.people = People(contract)
         self.elements = Elements(contract)
         self.flows = Flows(self.contract, derives=derives)
+        self.resources = Resources(derives=derives)
         self.verdicts: Mapping[str, Any] = {}
         self.adoption = Adoption(None)
         self._cause: tuple[object, ...] = ()
@@ -228,7 +230,7 @@ class Reenactment:
             self._check_asked(line, say)
         elif self._cause[:3] != known:
             self.asked = self.verdicts = {}
-        elif line.event == "step_reported" and self._cause[3] not in (-1, line.no):
+        elif line.event in ("step_reported", "step_claimed") and self._cause[3] not in (-1, line.no):
             self.asked = {}
         if line.event == "slot_granted" and self._cause[:3] != known:
             self._check_grant(line, say)
@@ -317,6 +319,8 @@ class Reenactment:
         for problem in self._grow(place, line):
             tell(*problem)
         for problem in self.people.check(step, place, line, self.asked, self.steps):
+            tell(*problem)
+        for problem in self.resources.follow(place, line, self.asked):
             tell(*problem)
         self._follow_gate(step, place, line)
         self._remember(step, place, line, run_state)

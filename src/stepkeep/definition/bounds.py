@@ -19,6 +19,10 @@ MAX_TEXT = 10_000
 MAX_PRIORITY = 1_000_000
 MAX_SLOTS = 1_000_000
 """How many runs of a workflow, or of a tenant, a limit lets run at most."""
+MAX_UNITS = 1_000_000_000
+"""How many units a pool of a resource has at most."""
+MAX_RESOURCES = 100
+"""How many resources a step needs at most."""
 MAX_ORDER = 1_000_000_000
 MAX_VERSION = 1_000_000_000
 

@@ -169,6 +169,7 @@ def _step(
         pre=pre or msgspec.UNSET,
         growth=_growth(step, policy, handlers),
         child=_child(step.workflow),
+        resources=dict(sorted(step.resources.items())) or msgspec.UNSET,
     )
 
 

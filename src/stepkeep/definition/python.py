@@ -91,6 +91,7 @@ class WorkOptions(StepOptions, total=False):
     output_schema: Mapping[str, Any]
     capabilities: Sequence[str]
     queue: str
+    resources: Mapping[str, Literal["exclusive", "shared"] | int]
     map: Condition | Mapping[str, Any]
     repeat: Mapping[str, Any]
     flow: Mapping[str, Any]
@@ -129,6 +130,7 @@ class CaseOptions(TypedDict, total=False):
     output_schema: Mapping[str, Any]
     capabilities: Sequence[str]
     queue: str
+    resources: Mapping[str, Literal["exclusive", "shared"] | int]
 
 
 class Workflow:

@@ -44,6 +44,7 @@ OPTIONS = (
     "post",
     "pre",
     "queue",
+    "resources",
     "retry",
     "rules",
     "timeout",

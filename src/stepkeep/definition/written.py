@@ -91,6 +91,18 @@ def _declared(value: Any) -> Any:
     return {name: {} for name in value}
 
 
+def _amount(value: Any) -> Any:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if value in ("exclusive", "shared") or (is_number and 1 <= value <= bounds.MAX_UNITS):
+        return value
+    most = {"most": f"{bounds.MAX_UNITS:,}"}
+    raise PydanticCustomError("amount", "must be exclusive, shared or a number of units from 1 to {most}", most)
+
+
+Amount = Annotated[Any, BeforeValidator(_amount, json_schema_input_type=Literal["exclusive", "shared"] | int)]
+"""How much of a resource a step needs."""
+
+
 class Block(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -391,6 +403,7 @@ class StepBlock(Block):
     transactional: bool = False
     capabilities: list[Word] = []
     queue: QueueName = ""
+    resources: dict[Word, Amount] = Field(default={}, max_length=bounds.MAX_RESOURCES)
     order: Annotated[int | None, given(int)] = Field(default=None, ge=0, le=bounds.MAX_ORDER)
     description: Text = ""
     hooks: Hooks = []

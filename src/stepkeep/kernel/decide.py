@@ -112,7 +112,7 @@ def _chain_claims(draft: Draft, claimer: Claimer) -> None:
     taken = blocking = 0
     for no in new:
         step = draft.step(no)
-        if taken >= claimer.slots or step.queue not in claimer.queues:
+        if taken >= claimer.slots or step.queue not in claimer.queues or not draft.may_be_claimed(step):
             continue
         is_blocking = step.queue in claimer.blocking
         if is_blocking and blocking >= claimer.blocking_slots:

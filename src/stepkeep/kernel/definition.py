@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -457,6 +457,10 @@ Growth = Map | Loop | Switch | Flow
 """How a step adds steps to the plan of its run."""
 
 
+Amount = Literal["exclusive", "shared"] | int
+"""How much of a resource a step needs: all of it, a share that excludes only exclusive use, or units of a pool."""
+
+
 class StepDefinition(_Value, frozen=True, kw_only=True):
     """One step. Exactly one of `executor`, `approval`, `wait`, `child` and a `growth` that chooses is set; `hold` asks
     for approval before it may run."""
@@ -493,6 +497,8 @@ class StepDefinition(_Value, frozen=True, kw_only=True):
     """Set on a step that owns elements. Except for a flow, the executor, inputs, retries, rules and undo are those of
     each element."""
     child: SubWorkflow | msgspec.UnsetType = msgspec.UNSET
+    resources: dict[str, Amount] | msgspec.UnsetType = msgspec.UNSET
+    """What it needs while a worker holds it, by the name of the resource."""
 
 
 class Hook(_Value, frozen=True, kw_only=True):

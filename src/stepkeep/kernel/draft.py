@@ -19,6 +19,7 @@ from stepkeep.kernel.events import Request
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, seal
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.resources import AWAITS_RESOURCES, awaits_resources, resources_of
 from stepkeep.kernel.rows import Attempt, Child, Gate, GateChange, Message, Note, OutboxEntry, Recall, Run, Step, Vote
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
@@ -247,10 +248,12 @@ class Draft:
                 return step
         return None
 
-    def may_be_claimed(self, step: Step) -> bool:
+    def may_be_claimed(self, step: Step, *, has_resources: bool = False) -> bool:
         """The rule of which steps are claimable; the claim queries of the stores propose by the same one. Steps of a
-        paused run are held back by their time."""
-        return step.ready_at is not None and step.ready_at <= self.now and step.worker is None
+        paused run are held back by their time, and so are those that need resources, but for a claim that has them."""
+        if step.ready_at is None or step.worker is not None:
+            return False
+        return step.ready_at <= self.now or (has_resources and awaits_resources(step.ready_at))
 
     def planned(self, step: Step) -> PlannedStep:
         return self.plan.of(step)
@@ -386,12 +389,15 @@ class Draft:
             self.undoing -= 1
 
     def make_ready(self, step: Step, trigger: StepTrigger, **changes: Any) -> Step:
-        moved = self.move(step, trigger, ready_at=self.claimable_from(self.clock), **changes)
+        moved = self.move(step, trigger, ready_at=self.claimable_from(step, self.clock), **changes)
         self.ready.append(step.no)
         return moved
 
-    def claimable_from(self, moment: int) -> int:
-        """From when a worker may claim a step that is ready at this moment."""
+    def claimable_from(self, step: Step, moment: int) -> int:
+        """From when a worker may claim a step that is ready at this moment. One that needs resources is claimed by a
+        query of its own."""
+        if self.plan.has_resources and resources_of(self.planned(step)):
+            moment += AWAITS_RESOURCES
         return HELD_BACK if self.state is RunState.PAUSED else moment
 
     def set_claimable(self, step: Step, ready_at: int) -> None:

@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from stepkeep.kernel.authority import Caller
+from stepkeep.kernel.definition import Amount
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.states import Category, RunState
 
@@ -33,16 +34,27 @@ class RunStarted(Request, frozen=True, kw_only=True, gc=False):
     """An idle run is started."""
 
 
+class ResourceGrant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A resource that is given to a claim. For units of a pool with a size: how many other steps held, and the size."""
+
+    name: str
+    amount: Amount
+    held: int = 0
+    most: int | None = None
+
+
 class StepClaimed(Event, frozen=True, kw_only=True, gc=False):
     """A worker asks for a ready step. The claim query proposed it; the kernel decides.
 
     `queues` are the queues that the worker asked for: it must not pass over a step of these with a lower number.
+    `resources` are those that the step needs, and that no other step holds.
     """
 
     no: int
     worker: int
     lease: int
     queues: frozenset[int] = frozenset()
+    resources: tuple[ResourceGrant, ...] = ()
 
 
 class StepReported(Event, frozen=True, kw_only=True, gc=False):

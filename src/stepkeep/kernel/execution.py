@@ -35,6 +35,7 @@ from stepkeep.kernel.outcomes import (
 )
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.progress import next_message, retry_now, settle
+from stepkeep.kernel.resources import resources_of, told
 from stepkeep.kernel.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import AttemptState, Category, ErrorClass, Phase, RunState, StepState
@@ -60,7 +61,7 @@ def claim(draft: Draft, event: StepClaimed) -> Reply:
     Steps of one run are claimed by number, which is their dispatch order (seed 003, 1.2).
     """
     step = draft.named(event.no)
-    if not draft.may_be_claimed(step):
+    if not draft.may_be_claimed(step, has_resources=bool(event.resources)):
         raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; there is nothing to claim")
     if event.queues and len(draft.snapshot.steps) > 1:
         first = draft.next_claimable(event.queues)
@@ -68,7 +69,9 @@ def claim(draft: Draft, event: StepClaimed) -> Reply:
             raise Conflict(f"step {first.no} of run {event.run_id} is ready; it comes before step {event.no}")
     if CLAIMABLE_PHASES.get(draft.state) is not draft.planned(step).phase:
         raise Conflict(f"run {event.run_id} is {draft.state}; its step {event.no} is not to be run now")
-    draft.caused_by("step_claimed", event.actor)
+    if draft.plan.has_resources:
+        _check_resources(draft, step, event)
+    draft.caused_by("step_claimed", event.actor, {"resources": told(event.resources)} if event.resources else None)
     draft.move(
         step,
         StepTrigger.CLAIMED,
@@ -79,6 +82,13 @@ def claim(draft: Draft, event: StepClaimed) -> Reply:
     )
     draft.claimed.append(event.no)
     return Accepted()
+
+
+def _check_resources(draft: Draft, step: Step, event: StepClaimed) -> None:
+    """A claim has every resource that its step needs, or none is taken."""
+    given = {one.name: one.amount for one in event.resources}
+    if (needed := resources_of(draft.planned(step))) != given:
+        raise Conflict(f"step {event.no} of run {event.run_id} needs {', '.join(needed) or 'no resources'}; it waits")
 
 
 def report(draft: Draft, event: StepReported) -> Reply:
@@ -297,7 +307,7 @@ def _released(draft: Draft, step: Step, outcome: Released) -> Settled | None:
         draft.move(step, StepTrigger.CANCELLED)
     else:
         # Not `make_ready`: that would offer the step to the very worker that just let go of it.
-        draft.move(step, StepTrigger.RELEASED, ready_at=draft.claimable_from(draft.now))
+        draft.move(step, StepTrigger.RELEASED, ready_at=draft.claimable_from(step, draft.now))
     return None
 
 

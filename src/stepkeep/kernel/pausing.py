@@ -56,7 +56,7 @@ def unpause(draft: Draft, event: UnpauseRequested) -> Reply:
     draft.move_run(RunTrigger.UNPAUSED if any(map(_has_begun, rows)) else RunTrigger.UNPAUSED_QUEUED)
     for step in rows:
         if step.ready_at is not None:
-            draft.set_claimable(step, draft.clock)
+            draft.set_claimable(step, draft.claimable_from(step, draft.clock))
     roll_up(draft)
     return Accepted({"state": draft.state})
 

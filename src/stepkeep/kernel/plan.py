@@ -243,6 +243,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     compile_test: CompileTest = _no_test
     segments: tuple[Segment, ...] = ()
     queues: tuple[int, ...] = ()
+    has_resources: bool = False
+    """Whether a step needs resources while a worker holds it."""
     memo: dict[tuple[int, Called], PlannedStep] = msgspec.field(default_factory=dict)
     """The calls that this process looked at last: a decision asks for the same one several times."""
 
@@ -551,6 +553,7 @@ def build_plan(
         compile_test=compile_test,
         segments=segments,
         queues=tuple(queues) if segments else (),
+        has_resources=any(step.resources for step in definition.work),
     )
 
 

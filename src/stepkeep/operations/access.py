@@ -97,6 +97,8 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("pause", "resume"), O),
     "slots.list": R,
     **dict.fromkeys(("slots.set", "slots.clear"), O),
+    "resources.list": R,
+    **dict.fromkeys(("resources.set", "resources.clear"), O),
     "pauses.list": R,
     **dict.fromkeys(("pauses.pause_queue", "pauses.resume_queue", "pauses.pause_tenant", "pauses.resume_tenant"), O),
     **dict.fromkeys(("pauses.pause_workflow", "pauses.resume_workflow"), O),

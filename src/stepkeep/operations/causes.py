@@ -34,6 +34,7 @@ class Why(StrEnum):
     NOT_STARTED = "not_started"
     PAUSED = "paused"
     SLOT = "slot"
+    RESOURCE = "resource"
     APPROVAL = "approval"
     DECISION = "decision"
     COMPLETION = "completion"

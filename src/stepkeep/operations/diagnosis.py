@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Worker
+from stepkeep.kernel.resources import awaits_resources, resources_of
+from stepkeep.kernel.rows import Step, Worker
 from stepkeep.kernel.states import StepState
 from stepkeep.operations import validate
 from stepkeep.operations.asked import people_view
@@ -25,6 +27,8 @@ from stepkeep.operations.pauses import NONE, Pauses, read_pauses
 from stepkeep.operations.pausing import read_pause
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.progress import progress_words, read_progress
+from stepkeep.operations.resource_claims import read_pools
+from stepkeep.operations.resources import waits_for
 from stepkeep.operations.services import Known, Service, Wanted, known_workers, read_service
 from stepkeep.operations.slots import read_wait
 from stepkeep.operations.staffing import explain_queue, explain_worker, judge
@@ -131,8 +135,19 @@ async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Sce
         pause=await read_pause(transactor, found.run),
         course=await course(transactor, found),
         slot=await read_wait(store, found.run),
+        resources=await _lacking(store, tenant, plan, steps),
         asked={} if case is None else {step.no: await asked_of(store, case, step) for step in waits},
     )
+
+
+async def _lacking(store: Store, tenant: str, plan: Plan, steps: Sequence[Step]) -> dict[int, str]:
+    """The resources that ready steps lack, in words."""
+    waiting = [step for step in steps if awaits_resources(step.ready_at)]
+    if not waiting:
+        return {}
+    holds, pools = await store.resources.read_holds(tenant), await read_pools(store, tenant)
+    said = {step.no: waits_for(resources_of(plan.of(step)), holds, pools) for step in waiting}
+    return {no: words for no, words in said.items() if words is not None}
 
 
 async def explain(transactor: Transactor, what: str, step: str | None, *, tenant: str) -> Explanation:

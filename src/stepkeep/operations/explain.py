@@ -15,6 +15,7 @@ from msgspec import UNSET
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.plan import Plan, PlannedStep
+from stepkeep.kernel.resources import ready_since
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
 from stepkeep.operations.asked import Asked, in_words
@@ -51,6 +52,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     course: Mapping[str, Any] | None = None
     slot: tuple[SlotRow, str] | None = None
     """The execution slot that the run waits for, and why it has none, in words."""
+    resources: Mapping[int, str] = {}
+    """The resources that ready steps lack, and which steps hold them, in words."""
 
 
 def explain_run(scene: Scene) -> Explanation:
@@ -201,11 +204,20 @@ def _of_step(scene: Scene, step: Step) -> Cause | None:
         return None
     if step.ready_at is not None and scene.run.state is RunState.PAUSED:
         return _held_back(scene, step)
+    if step.ready_at is not None and step.no in scene.resources:
+        return _awaits_resources(scene, step)
     if step.ready_at is not None:
         return _unclaimed(scene, step)
     if step.worker is not None:
         return _leased(scene, step)
     return TELL.get(step.state, _other)(scene, step, scene.plan.of(step))
+
+
+def _awaits_resources(scene: Scene, step: Step) -> Cause:
+    name = scene.plan.of(step).name
+    said = f"{name} waits for {scene.resources[step.no]}."
+    since = None if step.ready_at is None else ready_since(step.ready_at)
+    return Cause(code=Why.RESOURCE, subject=name, sentence=said, since=since, command=("resources", "list"))
 
 
 def _other(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
@@ -381,17 +393,18 @@ def _held_back(scene: Scene, step: Step) -> Cause:
 
 def _unclaimed(scene: Scene, step: Step) -> Cause:
     name = scene.plan.of(step).name
-    said = f"{name} has been ready for {span(scene.now - (step.ready_at or scene.now))}"
+    since = scene.now if step.ready_at is None else ready_since(step.ready_at)
+    said = f"{name} has been ready for {span(scene.now - since)}"
     spec = scene.specs.get(step.queue)
     if spec is None:
         text = f"{said}, but its queue ({step.queue}) is not in the database. This is a defect; please report it."
-        return Cause(code=Why.STUCK, subject=name, sentence=text, since=step.ready_at)
+        return Cause(code=Why.STUCK, subject=name, sentence=text, since=since)
     if (paused := queue_paused(spec, scene.pauses)) is not None:
         why, text, command = paused
-        return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=step.ready_at, command=command)
+        return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=since, command=command)
     wanted = Wanted(scene.run.id, scene.plan.definition_id, step.no)
     why, text, command = judge(spec, step.queue, scene.workers, scene.former, scene.now, wanted)
-    return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=step.ready_at, command=command)
+    return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=since, command=command)
 
 
 def _worker_command(scene: Scene, spec: QueueSpec | None) -> tuple[str, ...]:

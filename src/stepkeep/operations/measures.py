@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from stepkeep.errors import Fenced
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.resources import ready_since
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import StepState
 from stepkeep.store.change import Basis, Loaded, Write
@@ -122,7 +123,9 @@ class Measures:
             self.claims += 1
             # A step that became ready in the same transaction did not wait.
             ready_at = before.ready_at
-            waited = 0 if ready_at is None or step.claimed_at is None else max(0, step.claimed_at - ready_at)
+            waited = (
+                0 if ready_at is None or step.claimed_at is None else max(0, step.claimed_at - ready_since(ready_at))
+            )
             self.queue_wait.observe(waited / SECOND)
 
     def replied(self, replies: Iterable[object]) -> None:

@@ -39,6 +39,8 @@ class PlanCache:
         self._plans: dict[int, Plan] = {}
         self._problems: dict[int, Exception] = {}
         self._tests: dict[tuple[str, bool], MessageTest] = {}
+        self.has_resources = False
+        """Whether a step of one of these plans needs resources."""
         self.opened: Callable[[bytes], bytes] | None = None
         """What opens the payloads that conditions, facts and rules read."""
         self.sealed: Callable[[bytes], bytes] | None = None
@@ -75,6 +77,7 @@ class PlanCache:
                 document=stored.document,
             )
             self._plans[stored.id] = plan
+            self.has_resources = self.has_resources or plan.has_resources
         return plan
 
     def learn(self, definitions: Iterable[StoredDefinition]) -> None:

@@ -30,6 +30,7 @@ class SettingKind(StrEnum):
     PAUSE = "pause"
     WITHDRAWN = "withdrawn"
     SLOTS = "slots"
+    RESOURCES = "resources"
 
 
 async def read_setting(store: Store, tenant: str, kind: SettingKind, name: str) -> Any:

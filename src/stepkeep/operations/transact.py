@@ -22,6 +22,7 @@ from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import Event, StepClaimed, StepReported
 from stepkeep.kernel.fitting import event_bytes
 from stepkeep.kernel.plan import Plan, PlannedStep
+from stepkeep.kernel.resources import AWAITS_RESOURCES
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.batch import Answer, DecisionBatch
@@ -31,6 +32,7 @@ from stepkeep.operations.measures import Measures
 from stepkeep.operations.memory import Memory
 from stepkeep.operations.payloads import Payloads
 from stepkeep.operations.plans import PlanCache
+from stepkeep.operations.resource_claims import ResourceClaimBatch, find_claims
 from stepkeep.operations.shared_reads import SharedReads
 from stepkeep.operations.spans import Spans
 from stepkeep.store.change import Basis, Loaded, More, Propose, RunKey, StoredDefinition, Want, Write
@@ -41,6 +43,9 @@ MAX_CONFLICT_RETRIES = 12
 
 MOST_HIDDEN = 10_000
 """How many claimable steps of unreadable runs a claim skips at most."""
+
+RESOURCES_SECONDS = 1.0
+"""How often a process that claims reads whether steps wait for resources."""
 
 LOCKED_CLAIM_SECONDS = 2.0
 """How long a process claims with row locks after a conflict: an optimistic claim would conflict again."""
@@ -158,6 +163,10 @@ class Transactor:
         """Called when a committed run waits for an execution slot, or one ended while `runs_wait`."""
         self.runs_wait = False
         """Whether runs waited for a slot when this process looked last."""
+        self.steps_wait = False
+        """Whether steps waited for resources when this process looked last."""
+        self._waiters_read_at = -inf
+        self._resources_served = False
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
     async def submit(self, event: Event) -> Accepted:
@@ -188,6 +197,38 @@ class Transactor:
         """Claim up to `limit` ready steps of the worker's queues; with `run`, of that run alone."""
         if limit <= 0 or not claimer.queues:
             return []
+        if (
+            await self.find_waiting_steps()
+            and not self._resources_served
+            and (held := await self._claim_with_resources(claimer, limit, run))
+        ):
+            return held
+        claimed = await self._claim_plain(claimer, limit, after, run)
+        if not claimed and self.steps_wait:
+            return await self._claim_with_resources(claimer, limit, run)
+        self._resources_served = False
+        return claimed
+
+    async def find_waiting_steps(self) -> bool:
+        """Whether steps wait for resources. They and others come first in turns, so that neither starves."""
+        now = self._monotonic()
+        if self.has_database and now - self._waiters_read_at >= RESOURCES_SECONDS:
+            self._waiters_read_at = now
+            self.steps_wait = await self.store.resources.has_waiting()
+        return self.steps_wait
+
+    async def _claim_with_resources(self, claimer: Claimer, limit: int, run: RunKey | None) -> list[Claim]:
+        """Claim waiting steps whose resources are free. A claim of steps that need none does not come here."""
+        self._resources_served = True
+        waiting, pools = await find_claims(self.store, self.plans, claimer, limit, run)
+        if not waiting:
+            return []
+        batch = await self.run(lambda: ResourceClaimBatch(self.plans, claimer, waiting, pools, limit), None)
+        self.unreadable.note_all(batch.barred.values())
+        self._memory.hold(batch)
+        return claims_of(batch)
+
+    async def _claim_plain(self, claimer: Claimer, limit: int, after: int | None, run: RunKey | None) -> list[Claim]:
         began = self._monotonic()
         while True:
             beyond = self._hidden_steps
@@ -329,8 +370,19 @@ class Transactor:
         if self.on_slots and _concerns_slots(write, ends=self.runs_wait):
             for listener in self.on_slots:
                 listener()
+        if self.plans.has_resources and not self.steps_wait and _awaits_resources(write):
+            self.steps_wait = True
         if self.spans is not None:
             self.spans.committed(write, loaded)
+
+
+def _awaits_resources(write: Write) -> bool:
+    """Whether a step that needs resources became ready. A step that needs none is told by its time alone."""
+    created = (step for new in write.new_runs for step in new.steps)
+    return any(
+        step.ready_at is not None and step.ready_at >= AWAITS_RESOURCES
+        for step in (*write.steps, *write.new_steps, *created)
+    )
 
 
 def _concerns_slots(write: Write, *, ends: bool) -> bool:

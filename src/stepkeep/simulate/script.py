@@ -26,6 +26,7 @@ from stepkeep.kernel.events import (
 )
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesFailed, RulesPassed, Stopped, TimedOut
 from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.resources import unlimited_grants
 from stepkeep.kernel.retry import may_retry
 from stepkeep.kernel.rows import Step, is_exhausted
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
@@ -81,7 +82,7 @@ def _claim(world: World, no: int) -> StepClaimed:
     row = world.rows[no]
     if Fate.LOSES_WORKERS not in (_fate(world, row, Part.WORK), _fate(world, row, Part.RULES)):
         lease += planned.timeout + SECOND
-    return StepClaimed(**HEAD, no=no, worker=WORKER, lease=lease)
+    return StepClaimed(**HEAD, no=no, worker=WORKER, lease=lease, resources=unlimited_grants(planned))
 
 
 def _fate(world: World, row: Step, part: Part) -> Fate:

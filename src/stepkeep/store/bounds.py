@@ -112,6 +112,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     },
     "adoptions": {"no": STEP_NO, "owned": Bounds(0, 1, 1)},
     "slots": {"most": QUOTA, "priority": PRIORITY, "asked_at": TIME, "granted_at": TIME},
+    "resource_holds": {"no": STEP_NO, "fence": COUNT, "units": PLACE_IN_JOURNAL, "held_at": TIME},
     "decisions": {"no": STEP_NO, "activation": SEQ, "level": COUNT, "at": TIME},
     "workers": {
         "no": ID,
@@ -250,6 +251,8 @@ def _check_rest(what: Write) -> None:
         _check_row("adoptions", adoption)
     for slot in (new.slot for new in what.new_runs if new.slot is not None):
         _check_row("slots", slot)
+    for hold in what.holds:
+        _check_row("resource_holds", hold)
     for change in what.triggers:
         _check_row("triggers", change.row)
     for firing in what.firings:

@@ -33,6 +33,7 @@ from stepkeep.kernel.states import RunState
 from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
+from stepkeep.store.resource_rows import HoldRow
 from stepkeep.store.slot_rows import Held, SlotGrant, SlotRow
 from stepkeep.store.triggers import Backfill, Firing, TriggerChange, TriggerKey, TriggerRow
 
@@ -175,6 +176,8 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
     """Runs from which steps were adopted: by which runs, and which of them owns the undo."""
     slots: tuple[str, ...] = ()
     """Tenants whose execution slots are to be locked and counted, after all runs and business keys."""
+    resources: tuple[str, ...] = ()
+    """Tenants whose resources are to be locked and read, after all runs and business keys."""
 
 
 class Loaded(msgspec.Struct, kw_only=True):
@@ -188,8 +191,9 @@ class Loaded(msgspec.Struct, kw_only=True):
     asked for by `Want.messages` that are in the inbox already (consumed or not). `proposed` is in claim order; its runs
     and steps are locked and loaded. `authorities` has what the callers of `Want.people` bring. `mailboxes` has what was
     found under the locks of `More.keys`, after which `now` is read again. `adoptions` has what was adopted from the
-    runs of `More.adoptions`, `slots` how many slots are held in the tenants of `More.slots`. `barred` has existing runs
-    that must not be changed, with the reason: Unreadable or Quarantined. `passed_over` counts claimable steps that are
+    runs of `More.adoptions`, `slots` how many slots are held in the tenants of `More.slots`, `resources` what steps
+    hold in those of `More.resources`. `barred` has existing runs that must not be changed, with the reason: Unreadable
+    or Quarantined. `passed_over` counts claimable steps that are
     not proposed because their run is barred.
     """
 
@@ -217,6 +221,7 @@ class Loaded(msgspec.Struct, kw_only=True):
     triggers: dict[TriggerKey, TriggerRow] = {}
     adoptions: dict[RunKey, tuple[AdoptionRow, ...]] = {}
     slots: dict[str, Held] = {}
+    resources: dict[str, tuple[HoldRow, ...]] = {}
     barred: dict[RunKey, Unreadable | Quarantined] = {}
     passed_over: int = 0
 
@@ -312,6 +317,8 @@ class Write(msgspec.Struct, kw_only=True):
     backfills: list[Backfill] = []
     granted: list[SlotGrant] = []
     """Slots of runs that wait for one; one that does not is a conflict."""
+    holds: list[HoldRow] = []
+    """Resources of the steps that it claims. Rows that count no longer are deleted in the same transaction."""
     only_hot: bool = False
 
     @property
@@ -322,7 +329,7 @@ class Write(msgspec.Struct, kw_only=True):
     @property
     def _has_rare_rows(self) -> bool:
         rare = (self.new_steps, self.messages, self.consumed, self.outbox, self.released_keys, self.mailbox)
-        if self.payloads or self.granted:
+        if self.payloads or self.granted or self.holds:
             return True
         return any(rare) or self._has_gates or self.has_triggers or self.has_children
 

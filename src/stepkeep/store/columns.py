@@ -36,6 +36,7 @@ from stepkeep.store.principals import (
 )
 from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
 from stepkeep.store.records import RunRecord, RunStatus, SignedHead
+from stepkeep.store.resource_rows import HoldRow
 from stepkeep.store.slot_rows import SlotRow
 from stepkeep.store.triggers import Backfill, Firing, TriggerRow
 
@@ -54,6 +55,7 @@ DELETE_ORDER = (
     "delete_adoptions",
     "delete_children",
     "delete_slots",
+    "delete_resource_holds",
     "delete_decisions",
     "delete_signed_heads",
     "delete_run_details",
@@ -75,6 +77,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "adoptions": AdoptionRow,
     "children": Child,
     "slots": SlotRow,
+    "resource_holds": HoldRow,
     "signed_heads": SignedHead,
     "workers": Worker,
     "definitions": StoredDefinition,
@@ -194,6 +197,7 @@ vote_from = reader(Vote)
 adoption_from = reader(AdoptionRow)
 child_from = reader(Child)
 slot_from = reader(SlotRow)
+hold_from = reader(HoldRow)
 signed_head_from = reader(SignedHead)
 idempotency_from = reader(IdempotencyKey)
 unchecked_definition = reader(StoredDefinition)

@@ -66,6 +66,7 @@ from stepkeep.store.records import (
     WorkerChange,
     WorkerReport,
 )
+from stepkeep.store.resources import ResourceStore
 from stepkeep.store.slots import SlotStore
 from stepkeep.store.triggers import TriggerStore
 
@@ -185,6 +186,8 @@ class Store(Protocol):
     def children(self) -> ChildStore: ...
     @property
     def slots(self) -> SlotStore: ...
+    @property
+    def resources(self) -> ResourceStore: ...
     @property
     def jobs(self) -> JobStore: ...
 

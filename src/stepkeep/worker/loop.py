@@ -575,7 +575,9 @@ class Worker:
         queues = self._shared.slots.queues.of(kind)
         if self._shared.only_run is not None:
             return bool(queues)
-        return bool(queues) and await self._transactor.store.has_ready(queues)
+        if not queues:
+            return False
+        return await self._transactor.store.has_ready(queues) or await self._transactor.find_waiting_steps()
 
     @property
     def _queue_news_age(self) -> float:
@@ -584,6 +586,9 @@ class Worker:
     async def _pause(self, kind: Kind) -> None:
         poller = self._pollers[kind]
         seconds = poller.pace.seconds
+        if self._transactor.steps_wait:
+            # The end of a step in another process frees a resource without a notification.
+            seconds = min(seconds, self._settings.resources_seconds)
         if self.held and self._shared.slots.free.of(kind) < self._shared.slots.size(kind) // 4:
             # Nearly full: chained claims keep it so. A claim for one slot at a time would cost a commit each.
             deaf = self._settings.busy_poll_seconds * 5

@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
       leaves them to other workers.
     - `slots_seconds`: the longest pause between two looks for runs that wait for an execution slot; 0 leaves them to
       other workers.
+    - `resources_seconds`: the longest pause between two polls while steps wait for resources.
     - `maintain_seconds`: pause between two maintenance calls of the store; `first_maintain_seconds`: before the first.
     - `first_publish_seconds`: pause before a worker first publishes what it serves; later it publishes with each
       heartbeat.
@@ -51,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sweep_seconds: float = 0.75
     children_seconds: float = 0.75
     slots_seconds: float = 0.75
+    resources_seconds: float = 0.25
     busy_poll_seconds: float = 0.002
     idle_poll_seconds: float = 0.5
     rare_poll_seconds: float = 5.0

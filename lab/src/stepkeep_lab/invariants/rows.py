@@ -26,6 +26,7 @@ from stepkeep.kernel.states import (
 from stepkeep_lab.invariants.violation import must
 
 BEFORE_STOPPING = frozenset({RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED, RunState.VALIDATING})
+AWAITS_RESOURCES = 100_000_000_000_000_000
 FAR = 253_402_300_799_999_999
 """From when the claimable steps of a paused run may be claimed."""
 
@@ -197,6 +198,11 @@ def _cause_to_progress(plan: Plan, run: Run, rows: Rows) -> None:
     held = [
         row.no for row in found if row.ready_at is not None and (row.ready_at == FAR) != (run.state is RunState.PAUSED)
     ]
+    for row in found:
+        if row.ready_at is not None and row.ready_at != FAR:
+            needs = plan.of(row).phase is Phase.MAIN and bool(plan.of(row).definition.resources)
+            right = (row.ready_at >= AWAITS_RESOURCES) == needs
+            must(right, name, "step {} is claimed without its resources, or with some it does not need", row.no)
     must(not held, name, "run {} is {}, and {} can be claimed when they must not, or never", run.id, run.state, held)
     forgotten = [row.no for row in found if row.state is StepState.PENDING and row.no < plan.size and row.unmet <= 0]
     must(not forgotten, name, "{} of run {} wait for nothing and were not opened", forgotten, run.id)

@@ -51,6 +51,7 @@ from stepkeep.kernel.outcomes import (
     Waiting,
 )
 from stepkeep.kernel.plan import Plan, written_template
+from stepkeep.kernel.resources import awaits_resources, unlimited_grants
 from stepkeep.kernel.rows import Step, is_exhausted
 from stepkeep.kernel.states import STEP_TERMINAL, Category, ErrorClass, Phase, RunState, StepState
 from stepkeep_lab.modelcheck.family import Case
@@ -291,6 +292,8 @@ class Actions:
                 yield "an early sweep", TimeCame(**WHO, actor="sweep", no=row.no), none
             if row.ready_at is None or row.ready_at == HELD_BACK:
                 yield "a claim of what is not ready", self._claim(row.no), none
+            if awaits_resources(row.ready_at):
+                yield "a claim without resources", replace(self._claim(row.no), resources=()), none
             if row.state is StepState.AWAITING_COMPLETION:
                 yield "a wrong token", self._complete(row.no, "another", ManualOutcome.SUCCEEDED), none
                 if row.note is not None and row.note.token == NEW_TOKEN:
@@ -351,7 +354,8 @@ class Actions:
         return StepReported(**WHO, actor="w", no=no, fence=fence, worker=worker, outcome=outcome)
 
     def _claim(self, no: int) -> StepClaimed:
-        return StepClaimed(**WHO, actor="w", no=no, worker=WORKER, lease=30)
+        grants = () if self.plan.is_undo(no) else unlimited_grants(self.plan.at(no))
+        return StepClaimed(**WHO, actor="w", no=no, worker=WORKER, lease=30, resources=grants)
 
     def _gate(self, who: str, approve: bool, no: int | None) -> GateDecided:
         return GateDecided(**WHO, actor=who, approve=approve, no=no)

@@ -224,6 +224,14 @@ def cases() -> tuple[Case, ...]:
             slots=1,
         ),
         _case(
+            "resources",
+            "a step that needs resources, is tried again, is checked, paused, and undone",
+            _work("a", undo=ONCE, resources={"repo": "exclusive", "cpu": 2}, rules=RULE, **undoing | {"retry": TWICE}),
+            _work("b", "a", **undoing),
+            on_failure=OnFailure.COMPENSATE,
+            pauses=True,
+        ),
+        _case(
             "people",
             "gates with a quorum, an excluded requester, two levels and reminders",
             _gate("q", approval=Approval(quorum=2, reject_on=2, remind=SOON), **tolerant),

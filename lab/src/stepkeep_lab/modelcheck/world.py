@@ -22,6 +22,7 @@ from stepkeep.kernel.decision import Decision, Involved, Snapshot
 from stepkeep.kernel.definition import CompensateWhen, Effect
 from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.resources import AWAITS_RESOURCES, awaits_resources
 from stepkeep.kernel.rows import Message, Note, Opening, Origin, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Phase, StepState
 from stepkeep.kernel.stopping import IN_DOUBT, NOT_RUN, is_effect_unknown
@@ -220,12 +221,18 @@ def _is_unknown(plan: Plan, row: Step) -> bool:
     return not is_undone and (definition.undo is not None or definition.effect is not Effect.READ)
 
 
+def _canonical_ready(ready_at: int | None) -> int | None:
+    if ready_at is None or ready_at == HELD_BACK:
+        return ready_at
+    return AWAITS_RESOURCES + NOW if awaits_resources(ready_at) else NOW
+
+
 def _canonical_step(row: Step, fences: dict[int, int], place: int | None, error: str | None) -> Step:
     due_at = row.due_at if row.due_at is None or row.due_at == RAN_OUT else LATER
     ended = row.state in STEP_TERMINAL
     return replace(
         row,
-        ready_at=row.ready_at if row.ready_at in (None, HELD_BACK) else NOW,
+        ready_at=_canonical_ready(row.ready_at),
         due_at=due_at,
         fence=fences[row.fence],
         claimed_at=None if row.claimed_at is None else NOW,

@@ -14,6 +14,7 @@ from msgspec import UNSET
 from stepkeep.kernel.definition import SECOND, Backoff, Retry
 from stepkeep.kernel.journal import Entry, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.resources import awaits_resources
 from stepkeep.kernel.rows import Attempt, ChildState, Run, Step
 from stepkeep.kernel.states import NEVER_RETRIED, RUN_TERMINAL, STEP_TERMINAL, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.tables import StepTrigger
@@ -96,9 +97,12 @@ class Auditor:
         self._must(not lives or bool(called), f"step {step.no} of {step.run_id} ended, and did not call its child back")
 
     def _order(self, step: Step, what: Write, entry: SealedEntry | None) -> None:
-        """I19: a claim never overtakes a claimable step of the same run and queue with a lower number."""
+        """I19: a claim never overtakes a claimable step of the same run and queue with a lower number. Steps that need
+        resources are claimed in an order of their own."""
         rows = self._tables.steps[step.tenant, step.run_id]
         if entry is None or step.worker is None or step.fence == rows[step.no].fence:
+            return
+        if awaits_resources(rows[step.no].ready_at):
             return
         changed = {row.no: row for row in what.steps if row.run_id == step.run_id}
         # A decision on remembered rows may be ahead of a coarse clock by one tick.

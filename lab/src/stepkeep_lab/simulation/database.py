@@ -259,6 +259,17 @@ class Session(Owner):
         tables = self._live()
         loaded.slots.update({tenant: tables.slots.held(tenant, tables.runs) for tenant in tenants})
 
+    async def lock_resources(self, tenants: Sequence[str]) -> None:
+        """Lock the resources of tenants, in one order."""
+        for tenant in sorted(tenants):
+            self._live()
+            await self._database.locks.take(self, ("resources", tenant))
+
+    def read_holds(self, tenants: Sequence[str], loaded: Loaded) -> None:
+        """Read what steps of locked tenants hold."""
+        tables = self._live()
+        loaded.resources.update({tenant: tuple(tables.holds.held(tenant, tables.steps)) for tenant in tenants})
+
     async def lock_triggers(self, more: More, loaded: Loaded) -> None:
         """Lock triggers in the order of their names, and read them."""
         there = sorted(key for key in more.triggers if key in self._live().triggers.triggers)

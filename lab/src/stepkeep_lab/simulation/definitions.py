@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.definition import (
     SECOND,
+    Amount,
     Approval,
     Backoff,
     Budget,
@@ -124,6 +125,15 @@ def _slots(random: Random) -> int | msgspec.UnsetType:
     """A limit on the running runs of some workflows."""
     random.random()  # another number than the one that decides about a policy
     return random.choice((1, 1, 2)) if maybe(random, 0.2) else msgspec.UNSET
+
+
+def _resources(random: Random) -> dict[str, Amount] | msgspec.UnsetType:
+    """What some steps need while a worker holds them: of two resources, one of them a pool."""
+    if not maybe(random, 0.12):
+        return msgspec.UNSET
+    drawn: dict[str, Amount] = {"repo": random.choice(("exclusive", "exclusive", "shared"))}
+    pool: dict[str, Amount] = {"cpu": random.choice((1, 1, 2))}
+    return random.choice((drawn, drawn, pool, pool | drawn))
 
 
 def _policy(random: Random, names: list[str]) -> tuple[PolicyRule, ...] | msgspec.UnsetType:
@@ -249,6 +259,7 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
         compensate_when=random.choice(list(CompensateWhen)),
         transactional=transactional,
         capabilities=(CAPABILITY,) if maybe(random, bias["gpu"]) else (),
+        resources=_resources(_beside(random)),
         **settings,
     )
     may_grow = not manual and not transactional

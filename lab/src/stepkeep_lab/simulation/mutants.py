@@ -248,8 +248,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "drain-burns",
         "handing a step back uses up an attempt",
         "execution:_released",
-        "StepTrigger.RELEASED, ready_at=draft.claimable_from(draft.now)",
-        "StepTrigger.RELEASED, ready_at=draft.claimable_from(draft.now), attempts=step.attempts + 1",
+        "StepTrigger.RELEASED, ready_at=draft.claimable_from(step, draft.now)",
+        "StepTrigger.RELEASED, ready_at=draft.claimable_from(step, draft.now), attempts=step.attempts + 1",
     ),
     _one(
         "drain-forgets",
@@ -866,6 +866,49 @@ MUTANTS: tuple[Mutant, ...] = (
         "return sum([await grant_slots(self._transactor, *one, actor=self._actor) for one in found.items()])",
         "return 0",
     ),
+    # -- resources
+    _in_kernel(
+        "resources-not-asked-for",
+        "a step that needs resources is claimed like any other",
+        "draft:Draft.claimable_from",
+        "self.plan.has_resources and resources_of(self.planned(step))",
+        "False",
+    ),
+    _one(
+        "resource-given-twice",
+        "one transaction gives a resource to several steps: it counts none of its own claims",
+        "operations.resource_claims:Counted.take",
+        "self._add(name, amount)",
+        "pass",
+    ),
+    _one(
+        "exclusive-beside-shared",
+        "a step gets a resource alone while others have a share of it",
+        "operations.resource_claims:Counted._is_free",
+        "return not (use.exclusive or use.shared or use.units)",
+        "return not use.exclusive",
+    ),
+    _one(
+        "pool-overdrawn",
+        "a pool gives out one unit more than it has",
+        "operations.resource_claims:Counted._is_free",
+        "use.units + int(amount) <= most",
+        "use.units + int(amount) <= most + 1",
+    ),
+    _one(
+        "resources-uncounted-under-the-lock",
+        "what is held is read before the lock, and is not read again under it",
+        "operations.resource_claims:ResourceClaimBatch._choose",
+        "Counted(holds, self._pools.get(tenant, {}))",
+        "Counted((), self._pools.get(tenant, {}))",
+    ),
+    _one(
+        "resources-never-looked-at",
+        "nothing claims the steps that need resources",
+        "operations.transact:Transactor.find_waiting_steps",
+        "return self.steps_wait",
+        "return False",
+    ),
     # -- pausing
     _in_kernel(
         "pause-holds-nothing-back",
@@ -885,7 +928,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "resumed-and-never-claimed",
         "a resumed run keeps its steps held back",
         "pausing:unpause",
-        "draft.set_claimable(step, draft.clock)",
+        "draft.set_claimable(step, draft.claimable_from(step, draft.clock))",
         "draft.set_claimable(step, HELD_BACK)",
     ),
     _in_kernel(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
-from stepkeep.kernel.draft import HELD_BACK
+from stepkeep.kernel.resources import AWAITS_RESOURCES
 from stepkeep.kernel.rows import Details, Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
 from stepkeep.store.change import Loaded, Propose, RunKey, StoredDefinition
@@ -183,7 +183,7 @@ def backlog(tables: Tables, queues: Collection[int], limit: int) -> list[Backlog
     ready: dict[int, list[int]] = defaultdict(list)
     for rows in tables.steps.values():
         for step in rows.values():
-            if step.ready_at is not None and step.ready_at < HELD_BACK and step.queue in queues:
+            if step.ready_at is not None and step.ready_at < AWAITS_RESOURCES and step.queue in queues:
                 ready[step.queue].append(step.ready_at)
     return [Backlog(queue, min(len(times), limit), min(times)) for queue, times in sorted(ready.items())]
 

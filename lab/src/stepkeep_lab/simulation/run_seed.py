@@ -24,7 +24,9 @@ from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, WorkerState
 from stepkeep.operations import going_on, people, principals, start, workers
+from stepkeep.operations.access import Acting
 from stepkeep.operations.publish import publish
+from stepkeep.operations.resources import set_pool
 from stepkeep.operations.transact import Transactor
 from stepkeep_lab.simulation.audit import Auditor
 from stepkeep_lab.simulation.definitions import correspondence, draw_definition, maybe
@@ -39,6 +41,7 @@ from stepkeep_lab.simulation.people import People
 from stepkeep_lab.simulation.processes import Server, Workplace
 from stepkeep_lab.simulation.receivers import with_hooks
 from stepkeep_lab.simulation.scenario import Scenario
+from stepkeep_lab.simulation.shared_resources import POOLS
 from stepkeep_lab.simulation.staff import Staff
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.store import ModelStore
@@ -172,6 +175,9 @@ class _Simulation:
             self._scenario,
         )
         plans: list[Plan] = []
+        for resource, most in POOLS.items():
+            acting = Acting(actor="operator", vouched_by=None, key=None)
+            await set_pool(transactor.store, TENANT, resource, most, acting=acting)
         for place in range(1 if scenario.alike else (scenario.runs + 1) // RUNS_OF_EACH):
             drawn = self._draw(self._stage.random(f"definition:{place}"), f"w{place}")
             if scenario.letters and place == 0:

@@ -75,6 +75,7 @@ from stepkeep_lab.simulation.delivery_tables import ModelDeliveries
 from stepkeep_lab.simulation.job_tables import ModelJobs
 from stepkeep_lab.simulation.notifications import ModelNotifier
 from stepkeep_lab.simulation.people_tables import ModelAudit, ModelPeople, ModelQuotas
+from stepkeep_lab.simulation.resource_tables import ModelResources
 from stepkeep_lab.simulation.slot_tables import ModelSlots
 from stepkeep_lab.simulation.trigger_tables import ModelTriggers
 
@@ -227,6 +228,10 @@ class _Change:
             self._holds_keys = True
             await self._wait("lock slots", lambda: self._session.lock_slots(more.slots))
             await self._ask("count slots", lambda: self._session.count_slots(more.slots, self.loaded))
+        if more.resources:
+            self._holds_keys = True
+            await self._wait("lock resources", lambda: self._session.lock_resources(more.resources))
+            await self._ask("read holds", lambda: self._session.read_holds(more.resources, self.loaded))
 
 
 class ModelTransaction:
@@ -274,6 +279,7 @@ class ModelStore:
         self.deliveries = ModelDeliveries(database, self.wire, self._clock)
         self.children = ModelChildren(database, self.wire, self._clock)
         self.slots = ModelSlots(database, self.wire)
+        self.resources = ModelResources(database, self.wire)
         self.jobs = ModelJobs(database, self.wire, self._clock)
 
     @property

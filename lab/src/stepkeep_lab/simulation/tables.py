@@ -45,6 +45,7 @@ from stepkeep_lab.simulation.child_tables import ChildRows
 from stepkeep_lab.simulation.delivery_tables import DeliveryRows
 from stepkeep_lab.simulation.job_tables import JobRows
 from stepkeep_lab.simulation.people_tables import PeopleRows
+from stepkeep_lab.simulation.resource_tables import HoldRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
 from stepkeep_lab.simulation.slot_tables import SlotRows
 from stepkeep_lab.simulation.trigger_tables import TriggerRows
@@ -86,6 +87,7 @@ class Tables:
         self.jobs = JobRows()
         self.children = ChildRows()
         self.slots = SlotRows()
+        self.holds = HoldRows()
         self.signed_heads: dict[RunKey, dict[str, SignedHead]] = {}
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
@@ -323,6 +325,7 @@ class Tables:
         self.triggers.write(what)
         self.children.write(what)
         self.slots.write(what)
+        self.holds.write(what, self.steps)
         for payload in what.payloads:
             self.payloads.setdefault((payload.tenant, payload.run_id), {})[payload.digest] = payload.body
 
@@ -373,6 +376,7 @@ class Tables:
         self.adoptions.pop(key)
         self.children.delete(*key)
         self.slots.rows.pop(key, None)
+        self.holds.delete(key)
         self.signed_heads.pop(key, None)
         self.votes.pop(key)
         self.evidence.pop(key, None)

@@ -35,6 +35,7 @@ from stepkeep_lab.simulation.gathering import wrongly_taken
 from stepkeep_lab.simulation.ledger import Ack, Ledger
 from stepkeep_lab.simulation.limits import wrong_slots
 from stepkeep_lab.simulation.migrated import wrong_migrations
+from stepkeep_lab.simulation.shared_resources import wrong_resources
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.standing import Standing
 from stepkeep_lab.simulation.store import ModelStore
@@ -95,6 +96,8 @@ class Verdict:
         for said in wrong_flows(self._tables, self._plans):
             self._ledger.violation(said)
         for said in wrong_slots(self._tables):
+            self._ledger.violation(said)
+        for said in wrong_resources(self._tables, self._plans):
             self._ledger.violation(said)
         self._tokens_open_one_door()
         self._workers_said_goodbye()

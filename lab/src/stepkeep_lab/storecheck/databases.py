@@ -26,9 +26,9 @@ BASE = 1_800_000_000 * SECOND
 
 TABLES = (
     "definitions, queues, runs, run_details, steps, attempts, journal, messages, outbox, idempotency_keys,"
-    " business_keys, workers, worker_journal, quarantine, gates, decisions, adoptions, children, slots, tenants,"
-    " principals, memberships, delegations, api_keys, sessions, people_journal, audit, sinks, deliveries,"
-    " delivery_actions, quota_scopes, quota_runs, triggers, firings"
+    " business_keys, workers, worker_journal, quarantine, gates, decisions, adoptions, children, slots,"
+    " resource_holds, tenants, principals, memberships, delegations, api_keys, sessions, people_journal, audit, sinks,"
+    " deliveries, delivery_actions, quota_scopes, quota_runs, triggers, firings"
 )
 REAL_CLOCK = "real_stepkeep_now"
 CLOCK = f"""

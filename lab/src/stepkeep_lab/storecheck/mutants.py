@@ -873,7 +873,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "read_backlog",
         "held-back-is-backlog",
         "steps of paused runs are counted as claimable",
-        "where s.queue = oldest.queue and s.ready_at < 253402300799999999",
+        "where s.queue = oldest.queue and s.ready_at < 100000000000000000",
         "where s.queue = oldest.queue and s.ready_at is not null",
     ),
     _on(
@@ -881,7 +881,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "read_backlog",
         "held-back-is-backlog",
         "the oldest claimable step is one of a paused run",
-        "steps.priority = levels.priority and steps.ready_at < 253402300799999999",
+        "steps.priority = levels.priority and steps.ready_at < 100000000000000000",
         "steps.priority = levels.priority and steps.ready_at is not null",
     ),
     # -- the schema

@@ -124,6 +124,7 @@ async def _of_run(store: Store, tenant: str, run: str) -> dict[str, Any]:
         f"steps of {run}": await store.read_steps(tenant, run),
         f"children of {run}": await store.children.read_all(tenant, run),
         f"slot of {run}": await store.slots.read(tenant, run),
+        f"resources of {run}": [one for one in await store.resources.read_holds(tenant) if one.run_id == run],
         f"attempts of {run}": await store.read_attempts(tenant, run),
         f"messages of {run}": await store.read_messages(tenant, run),
         f"journal of {run}": await store.read_journal(tenant, run),

@@ -99,6 +99,7 @@ def _step(task: TaskBlock, commands: Commands, repository: RepositoryBlock | Non
         pre=pre_of(task, commands, directory) or UNSET,
         capabilities=tuple(sorted(capabilities)),
         description=task.description,
+        resources={name: amount for name, amount in sorted(task.resource_requirements.items()) if amount} or UNSET,
     )
 
 

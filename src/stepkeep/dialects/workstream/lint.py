@@ -40,11 +40,6 @@ def _unused_commands(written: WorkstreamBlock) -> Iterator[Finding]:
 
 def _not_enforced(task: TaskBlock, path: Path) -> Iterator[Finding]:
     carried = "is shown with the task, but nothing enforces it yet."
-    if task.resource_requirements:
-        hint = "Let tasks that must not meet depend on each other."
-        yield Finding(
-            (*path, "resource_requirements"), f"`resource_requirements` {carried}", hint, key=True, ignored=True
-        )
     context = task.context_requirements
     if context is not None and (context.max_context_tokens or context.optional_files or context.exclude_patterns):
         hint = "Only `required_files` is checked. Let the task's own program see to the rest."

@@ -28,6 +28,9 @@ CHANGES_RUNS = {
 GRANTS_SLOTS = {"insert": ("slots", "quota_scopes"), "update": ("slots", "quota_scopes"), "delete": ("slots",)}
 """What a start and the grant of an execution slot write."""
 
+TAKES_RESOURCES = {"insert": ("resource_holds",), "delete": ("resource_holds",)}
+"""What the claim of a step that needs resources writes."""
+
 FIRES = {
     "insert": ("runs", "run_details", "idempotency_keys", "business_keys", "triggers", "firings", "backfills"),
     "update": ("triggers", "firings", "backfills"),
@@ -64,6 +67,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
             *GRANTS_SLOTS["insert"],
+            *TAKES_RESOURCES["insert"],
             *("workers", "worker_journal", "worker_reports", "attempt_evidence", "sinks", "delivery_actions", "audit"),
         ),
         "update": (
@@ -72,7 +76,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *GRANTS_SLOTS["update"],
             *("workers", "worker_reports", "sinks", "jobs", "job_runs"),
         ),
-        "delete": (*CHANGES_RUNS["delete"], *GRANTS_SLOTS["delete"], "mailbox"),
+        "delete": (*CHANGES_RUNS["delete"], *GRANTS_SLOTS["delete"], *TAKES_RESOURCES["delete"], "mailbox"),
     },
     Part.CLIENT: {
         "insert": (

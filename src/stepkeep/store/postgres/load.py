@@ -21,6 +21,7 @@ from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
 from stepkeep.store.postgres.people import load_authorities, share_people
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
+from stepkeep.store.resource_rows import LOCK as RESOURCES_LOCK
 from stepkeep.store.slot_rows import LOCK
 from stepkeep.store.statements import load_statements
 
@@ -125,6 +126,11 @@ class Loading:
             self._holds_keys = True
             await fetch(self.connection, SQL.lock_quota, tenant, LOCK)
             loaded.slots[tenant] = dict(await fetch(self.connection, SQL.count_held_slots, tenant))
+        for tenant in sorted(more.resources):
+            self._holds_keys = True
+            await fetch(self.connection, SQL.lock_quota, tenant, RESOURCES_LOCK)
+            found = await fetch(self.connection, SQL.read_resource_holds, tenant)
+            loaded.resources[tenant] = tuple([columns.hold_from(row) for row in found])
 
     async def _load_mailboxes(self, wants: Sequence[KeyWant]) -> None:
         """Lock business keys and then read what is known about them, so that nothing changes after it was read."""

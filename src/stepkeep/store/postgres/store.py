@@ -85,6 +85,7 @@ from stepkeep.store.records import (
     WholeRun,
     WorkerChange,
 )
+from stepkeep.store.resources import ResourceTable
 from stepkeep.store.slots import SlotTable
 from stepkeep.store.trigger_reads import TriggerTables
 
@@ -139,6 +140,7 @@ class PostgresStore(SharedReads):
         self.triggers = TriggerTables(SQL, self._find, self._transact, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self.clock_offset, self._can_exist)
         self.slots = SlotTable(SQL, self._find, self._transact)
+        self.resources = ResourceTable(SQL, self._find)
         self.children = ChildTable(SQL, self._find, self._transact, lambda: self.clock_offset)
         self.jobs = JobTables(SQL, self._find, self._transact, lambda: self.clock_offset)
 

@@ -95,6 +95,10 @@ async def _write_rest(connection: Connection, what: Write, clock_offset: int) ->
     for grant in what.granted:
         if len(await fetch(connection, SQL.grant_slot, *grant)) != 1:
             raise Contended("another transaction granted a slot: run the whole transaction again")
+    for tenant in sorted({hold.tenant for hold in what.holds}):
+        await execute(connection, SQL.forget_resource_holds, tenant)
+    for hold in what.holds:
+        await execute(connection, SQL.insert_resource_hold, *people_values(hold))
     for payload in what.payloads:
         owner = (payload.tenant, payload.run_id, payload.digest)
         for number, chunk in payload.chunks():

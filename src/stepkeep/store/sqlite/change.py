@@ -23,6 +23,7 @@ from stepkeep.store.change import NOT_REQUESTED, Decide, Loaded, More, Propose, 
 from stepkeep.store.columns import json_text
 from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
+from stepkeep.store.resource_rows import LOCK as RESOURCES_LOCK
 from stepkeep.store.slot_rows import LOCK
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.deliveries import advance, begin, emit, note_endings
@@ -203,6 +204,10 @@ def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
         connection.execute(SQL.lock_quota, (tenant, LOCK)).fetchall()
         held: list[Row] = connection.execute(SQL.count_held_slots, (tenant,)).fetchall()
         loaded.slots[tenant] = {str(row[0]): row[1] for row in held}
+    for tenant in more.resources:
+        connection.execute(SQL.lock_quota, (tenant, RESOURCES_LOCK)).fetchall()
+        holds: list[Row] = connection.execute(SQL.read_resource_holds, (tenant,)).fetchall()
+        loaded.resources[tenant] = tuple([columns.hold_from(row) for row in holds])
 
 
 def load_mailboxes(connection: apsw.Connection, wants: Sequence[KeyWant], loaded: Loaded) -> None:
@@ -348,6 +353,9 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
         _write_triggers(connection, what)
     if what.granted and _count(connection, SQL.grant_slot, list(what.granted)) != len(what.granted):
         raise Contended("another transaction granted a slot: run the whole transaction again")
+    if what.holds:
+        many(SQL.forget_resource_holds, ((tenant,) for tenant in sorted({hold.tenant for hold in what.holds})))
+        many(SQL.insert_resource_hold, map(rows.row_of, what.holds))
     for payload in what.payloads:
         owner = (payload.tenant, payload.run_id, payload.digest)
         many(SQL.insert_payload_chunks, ((*owner, number, chunk) for number, chunk in payload.chunks()))

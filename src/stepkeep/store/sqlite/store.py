@@ -69,6 +69,7 @@ from stepkeep.store.records import (
     WholeRun,
     WorkerChange,
 )
+from stepkeep.store.resources import ResourceTable
 from stepkeep.store.slots import SlotTable
 from stepkeep.store.sqlite import deliveries, forks, retention, schema
 from stepkeep.store.sqlite.change import SQL, change, load_involved, load_proposals, record
@@ -112,6 +113,7 @@ class SqliteStore(SharedReads):
         self.triggers = TriggerTables(SQL, self._find, self._transact, self)
         self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self._clock.now(), self._can_exist)
         self.slots = SlotTable(SQL, self._find, self._transact)
+        self.resources = ResourceTable(SQL, self._find)
         self.children = ChildTable(SQL, self._find, self._transact, lambda: self._clock.now())
         self.jobs = JobTables(SQL, self._find, self._transact, lambda: self._clock.now())
         self._writer: Writer | None = None

@@ -1,5 +1,6 @@
 -- Count the claimable steps of queues, up to a limit each, and find the oldest. It visits each priority of a queue once,
--- because the index orders by time only within a priority. Steps of paused runs are held back until the year 9999.
+-- because the index orders by time only within a priority. Steps of paused runs, and those that need resources, have a
+-- time beyond every clock.
 with recursive levels (queue, priority) as (
     select asked.queue, first.priority
     from unnest($1::text::int[]) as asked (queue)
@@ -25,7 +26,7 @@ oldest (queue, ready_at) as (
     cross join lateral (
         select steps.ready_at
         from steps
-        where steps.queue = levels.queue and steps.priority = levels.priority and steps.ready_at < 253402300799999999
+        where steps.queue = levels.queue and steps.priority = levels.priority and steps.ready_at < 100000000000000000
         order by steps.ready_at
         limit 1) as first
     group by levels.queue
@@ -37,5 +38,5 @@ cross join lateral (
     from (
         select
         from steps
-        where steps.queue = oldest.queue and steps.ready_at < 253402300799999999
+        where steps.queue = oldest.queue and steps.ready_at < 100000000000000000
         limit $2::int) as ready) as depth

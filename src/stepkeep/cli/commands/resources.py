@@ -1,0 +1,70 @@
+"""`stepkeep resources`: what steps hold while they run, and the sizes of pools."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stepkeep.cli.arguments import By
+from stepkeep.cli.commands.users import ask, table
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.status import SUCCEEDED
+from stepkeep.definition.bounds import MAX_UNITS
+
+app = typer.Typer(help="Resources that steps need while they run.", no_args_is_help=True)
+
+Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="Its name.", show_default=False)]
+Number = Annotated[
+    int,
+    typer.Argument(metavar="NUMBER", min=1, max=MAX_UNITS, help="How many units it has.", show_default=False),
+]
+
+
+def set_(settings: Settings, resource: Resource, number: Number, by: By = None) -> int:
+    """Give the pool RESOURCE NUMBER units. A step that needs more than are free stays ready."""
+    found = ask(settings, lambda engine: engine.resources.set(resource, number, by=by), creates=True)
+    if settings.json:
+        answer(found)
+        return SUCCEEDED
+    say(f"resource {resource} has {number} units; steps that hold more than that go on")
+    say(f"End the limit: {settings.command('resources', 'clear', resource)}")
+    return SUCCEEDED
+
+
+def clear(settings: Settings, resource: Resource, by: By = None) -> int:
+    """End the limit of a pool. Exclusive and shared use is not affected."""
+    found = ask(settings, lambda engine: engine.resources.clear(resource, by=by))
+    if settings.json:
+        answer(found)
+        return SUCCEEDED
+    say(f"the units of resource {resource} are not limited any more")
+    say(f"See what is left: {settings.command('resources', 'list')}")
+    return SUCCEEDED
+
+
+def list_(settings: Settings) -> int:
+    """List the resources that steps hold, and the pools that have a size."""
+    found = ask(settings, lambda engine: engine.resources.list())
+    if settings.json:
+        answer(found)
+        return SUCCEEDED
+    rows = [
+        {
+            "resource": one["resource"],
+            "units": "no limit" if one["most"] is None else one["most"],
+            "held": holder["amount"] if holder else "",
+            "by": f"{holder['step']} of {holder['run_id']}" if holder else "nothing",
+            "since": holder["since"] if holder else "",
+        }
+        for one in found["resources"]
+        for holder in one["holders"] or [None]
+    ]
+    table(rows, "no step holds a resource, and no pool has a size: set one with `stepkeep resources set`")
+    return SUCCEEDED
+
+
+app.command("set")(with_settings(set_))
+app.command("clear")(with_settings(clear))
+app.command("list")(with_settings(list_))

@@ -1,0 +1,57 @@
+"""Resources that a step needs while a worker holds it: exclusive, shared, or a number of units of a pool.
+
+A ready step that needs resources has a `ready_at` beyond every clock, so that the claim queries do not propose it. It
+is claimed by a transaction that counts what other steps hold (`operations/resources.py`). The kernel counts nothing: it
+refuses a claim without the resources of the step. `draft`, `execution` and the operations call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from stepkeep.kernel.definition import Amount
+from stepkeep.kernel.events import ResourceGrant
+from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.states import Phase
+
+EXCLUSIVE = "exclusive"
+SHARED = "shared"
+
+AWAITS_RESOURCES = 100_000_000_000_000_000
+"""Added to the `ready_at` of a step that needs resources: a moment in the year 5138. The order of arrival is kept."""
+
+NO_RESOURCES: Mapping[str, Amount] = {}
+
+
+def resources_of(planned: PlannedStep) -> Mapping[str, Amount]:
+    """What a step needs while a worker holds it. Undo steps and the final check need nothing."""
+    needed = planned.definition.resources
+    return NO_RESOURCES if needed is msgspec.UNSET or planned.phase is not Phase.MAIN else needed
+
+
+def awaits_resources(ready_at: int | None) -> bool:
+    """Whether a step with this `ready_at` is claimed only together with its resources."""
+    return ready_at is not None and AWAITS_RESOURCES <= ready_at < 2 * AWAITS_RESOURCES
+
+
+def ready_since(ready_at: int) -> int:
+    """Since when a step is ready, whether it waits for resources or not."""
+    return ready_at - AWAITS_RESOURCES if awaits_resources(ready_at) else ready_at
+
+
+def told(grants: Iterable[ResourceGrant]) -> list[dict[str, Any]]:
+    """The resources of a claim, as its journal entry has them."""
+    return [
+        {"name": one.name, "amount": one.amount}
+        if one.most is None
+        else {"name": one.name, "amount": one.amount, "held": one.held, "most": one.most}
+        for one in grants
+    ]
+
+
+def unlimited_grants(planned: PlannedStep) -> tuple[ResourceGrant, ...]:
+    """All resources of a step, where nothing else holds any: for walks through the kernel without other runs."""
+    return tuple([ResourceGrant(name=name, amount=amount) for name, amount in resources_of(planned).items()])

@@ -1,0 +1,98 @@
+"""Resources that steps need while they run: the sizes of pools, what is held, and why a step waits.
+
+A pool without a size has no limit. A resource is held by a step that a worker holds, and by nothing else. It grants
+nothing: `resource_claims` does. The engine and `diagnosis` call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stepkeep.definition.bounds import MAX_RESOURCES, MAX_UNITS
+from stepkeep.errors import InvalidInput
+from stepkeep.kernel.definition import Amount
+from stepkeep.kernel.resources import EXCLUSIVE, SHARED
+from stepkeep.operations import validate
+from stepkeep.operations.access import Acting
+from stepkeep.operations.instants import instant
+from stepkeep.operations.resource_claims import NAME, UNITS, Counted, Pools, read_pools
+from stepkeep.operations.settings import SettingKind, change_setting
+from stepkeep.store.protocol import Store
+from stepkeep.store.resource_rows import HoldRow
+
+MOST_POOLS = 10 * MAX_RESOURCES
+"""How many pools of a tenant have a size at most."""
+
+MOST_NAMED = 3
+"""How many holders of a resource a sentence names."""
+
+
+async def set_pool(store: Store, tenant: str, resource: str, most: int | None, *, acting: Acting) -> dict[str, Any]:
+    """Give a pool this many units; None ends its limit."""
+    if most is not None and (type(most) is not int or not 1 <= most <= MAX_UNITS):
+        raise InvalidInput(f"a pool has a whole number of units from 1 to {MAX_UNITS:,}, or None for no limit.")
+    name = validate.key("the resource", resource)
+
+    def changed(before: Any) -> Any:
+        others = {known: size for known, size in (before or {}).items() if known != name}
+        pools = others if most is None else {**others, name: most}
+        if len(pools) > MOST_POOLS:
+            raise InvalidInput(f"a tenant has at most {MOST_POOLS:,} pools with a size. Clear one first.")
+        return pools or None
+
+    actor = validate.key("the actor", acting["actor"])
+    await change_setting(store, tenant, SettingKind.RESOURCES, NAME, changed, actor=actor)
+    return await list_resources(store, tenant)
+
+
+async def list_resources(store: Store, tenant: str) -> dict[str, Any]:
+    """`{"resources": [{"resource", "most", "held", "holders"}]}`: those that are held, and pools with a size."""
+    pools, holds = await read_pools(store, tenant), await store.resources.read_holds(tenant)
+    by_name: dict[str, list[HoldRow]] = {name: [] for name in pools}
+    for hold in holds:
+        by_name.setdefault(hold.resource, []).append(hold)
+    return {
+        "resources": [
+            {
+                "resource": name,
+                "most": pools.get(name),
+                "held": sum(hold.units for hold in mine),
+                "holders": [
+                    {
+                        "run_id": hold.run_id,
+                        "step": hold.step,
+                        "amount": hold.units if hold.mode == UNITS else hold.mode,
+                        "since": instant(hold.held_at),
+                    }
+                    for hold in mine
+                ],
+            }
+            for name, mine in sorted(by_name.items())
+        ]
+    }
+
+
+def waits_for(needs: Mapping[str, Amount], holds: Sequence[HoldRow], pools: Pools) -> str | None:
+    """Why a step has not its resources, in words; None if they are free."""
+    taken = Counted(holds, pools).taken(needs)
+    said = [_taken(name, needs[name], [one for one in holds if one.resource == name], pools) for name in taken]
+    return " and ".join(said) or None
+
+
+def _taken(name: str, amount: Amount, holds: Sequence[HoldRow], pools: Pools) -> str:
+    most = pools.get(name)
+    is_pool = amount not in (EXCLUSIVE, SHARED)
+    if is_pool and most is not None and int(amount) > most:
+        return f"{amount} units of {name}, which has only {most}"
+    if is_pool and not any(one.mode == EXCLUSIVE for one in holds):
+        units = sum(one.units for one in holds)
+        return f"{amount} units of {name}: {units} of {most} are held by {_holders(holds)}"
+    how = {EXCLUSIVE: f"{name} alone", SHARED: f"a share of {name}"}.get(str(amount), f"{amount} units of {name}")
+    return f"{how}: it is held by {_holders(holds)}"
+
+
+def _holders(holds: Sequence[HoldRow]) -> str:
+    named = [f"step {one.step} of run {one.run_id}" for one in holds[:MOST_NAMED]]
+    more = len(holds) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")

@@ -1,0 +1,58 @@
+"""The resources that steps hold, and the steps that wait for some.
+
+The rows are written with the claims of their steps (`Write.holds`). A row counts while its step is held under the same
+fence; the next claim of a step with resources deletes the others. It decides nothing; `operations.resources` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+from stepkeep.store.columns import hold_from, json_text
+from stepkeep.store.people import Read
+from stepkeep.store.resource_rows import HoldRow, ResourceWaiter
+
+
+class ResourceStore(Protocol):
+    """The table of held resources."""
+
+    async def read_holds(self, tenant: str) -> list[HoldRow]:
+        """Every resource that a step of the tenant holds, by its name, run and step."""
+        ...
+
+    async def find_waiting(
+        self, queues: Collection[int], limit: int, run: tuple[str, str] | None = None
+    ) -> list[ResourceWaiter]:
+        """Ready steps of these queues that need resources, in claim order; with `run`, of that run alone."""
+        ...
+
+    async def has_waiting(self) -> bool:
+        """Whether a ready step needs resources."""
+        ...
+
+
+class ResourceTable:
+    """`ResourceStore` by the statements of one store."""
+
+    def __init__(self, statements: SimpleNamespace, read: Read) -> None:
+        self._sql, self._read = statements, read
+
+    async def read_holds(self, tenant: str) -> list[HoldRow]:
+        return await self._read(hold_from, self._sql.read_resource_holds, tenant)
+
+    async def find_waiting(
+        self, queues: Collection[int], limit: int, run: tuple[str, str] | None = None
+    ) -> list[ResourceWaiter]:
+        asked = json_text(sorted(queues))
+        if run is not None:
+            return await self._read(_waiter, self._sql.find_resource_waiters_of, asked, *run, limit)
+        return await self._read(_waiter, self._sql.find_resource_waiters, asked, limit)
+
+    async def has_waiting(self) -> bool:
+        return bool(await self._read(lambda row: row[0], self._sql.has_resource_waiters))
+
+
+def _waiter(row: Sequence[Any]) -> ResourceWaiter:
+    return ResourceWaiter(*row)
