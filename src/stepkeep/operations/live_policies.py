@@ -1,8 +1,8 @@
 """Keeps the newest policy of each tenant for the decisions of this process.
 
-A process keeps a compiled policy for at most two seconds of the database clock; then the next decision reads it again
-in its own transaction. One that cannot be read denies every step. It evaluates nothing itself: the kernel asks the
-compiled policy. Batches of decisions and of starts call it.
+A process keeps a compiled policy for at most two seconds of the database clock; then the next decision reads it again:
+in its own transaction, or just before it if it rests on rows without locks. One that cannot be read denies every step.
+It evaluates nothing itself: the kernel asks the compiled policy. Batches of decisions and of starts call it.
 """
 
 from __future__ import annotations

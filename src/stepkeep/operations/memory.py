@@ -61,13 +61,16 @@ class Memory:
 
     # -- claims --------------------------------------------------------------------------------------------------------
     def hold(self, batch: DecisionBatch, known: Mapping[RunKey, Known] | None = None) -> None:
-        """Remember the claims of a committed transaction. `known` are the rows it was decided on, if they were
-        remembered and not read."""
+        """Remember the claims of a committed transaction. `known` is what was remembered before it; it still holds for
+        a run that the transaction found at the same journal sequence, whether it read that run or not."""
         for key, decision in batch.decisions.items():
             alone = decision.run.leased == 1
             for step in decision.claimed:
                 plan = batch.plan_of(decision.run)
-                now_known = _learn(plan, step, decision, (known or {}).get(key)) if alone else None
+                before = None if known is None else known.get(key)
+                if before is not None and before.run.seq != decision.was:
+                    before = None
+                now_known = _learn(plan, step, decision, before) if alone else None
                 self._held[key, step.no, step.fence] = Held(plan, step, now_known)
 
     def forget(self, events: Sequence[StepReported]) -> None:

@@ -270,7 +270,7 @@ class Transactor:
             None if recalled is None else Unlocked(Basis.REMEMBERED, recalled.loaded),
         )
         self._memory.forget(events)
-        self._memory.hold(batch, recalled.runs if recalled and batch.basis is Basis.REMEMBERED else None)
+        self._memory.hold(batch, None if recalled is None else recalled.runs)
         self.unreadable.note_all(batch.barred.values())
         for key, decision in batch.decisions.items():
             if decision.run.state is RunState.SUCCEEDED:
@@ -330,6 +330,10 @@ class Transactor:
         """Decide on rows that are not locked. Returns whether the database accepted the decision."""
         batch.basis = unlocked.basis
         write = batch.decide(unlocked.loaded)
+        if isinstance(write, More) and write.policies:
+            # Only a policy was read too long ago. It is read by itself: a load with locks would read every run again.
+            unlocked.loaded.policies |= {one: await self.store.read_policy(one) for one in write.policies}
+            write = batch.decide(unlocked.loaded)
         if not isinstance(write, Write) or not batch.is_certain():
             return False
         began = self._monotonic()
