@@ -14,7 +14,7 @@ import msgspec
 
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Step, Worker
+from stepkeep.kernel.rows import Run, Step, Worker
 from stepkeep.store.audit_rows import AuditRow
 from stepkeep.store.change import Write
 from stepkeep.store.principals import PeopleChange
@@ -203,20 +203,14 @@ def check_write(what: Write) -> None:
     """
     try:
         for change in what.runs:
-            run = change.run
-            counters = run.open | run.moving | run.leased | run.failed | run.undoing | run.inbox
-            times = (run.due_at or 0) | (run.started_at or 0) | (run.ended_at or 0) | run.moved_at
-            if counters >> 31 or times >> 57 or run.seq >> 43:
-                _check_row("runs", run)
+            _check_run(change.run)
         if what.steps:
             _check_steps(what.steps)
         for attempt in what.attempts:
             counters = attempt.no | attempt.fence | attempt.number | attempt.worker
             if counters >> 31 or (attempt.started_at | attempt.ended_at) >> 57:
                 _check_row("attempts", attempt)
-        for entry in what.entries:
-            if entry.seq >> 43 or entry.at >> 57:
-                _check_row("journal", entry)
+        _check_entries(what.entries)
         if not what.is_plain:
             _check_rest(what)
     except TypeError:
@@ -227,11 +221,18 @@ def check_write(what: Write) -> None:
 def _check_rest(what: Write) -> None:
     """The parts that few writes have."""
     for new in what.new_runs:
-        _check_row("runs", new.run)
-        _check_row("run_details", new.details)
+        run, details = new.run, new.details
+        _check_run(run)
+        priority = run.priority
+        if type(priority) is not int or abs(priority) > MAX_PRIORITY or run.definition_id >> 31:
+            _check_row("runs", run)
+        is_known = 0 < details.version <= MAX_VERSION
+        if not is_known or (details.policy_revision or 0) >> 31 or details.created_at >> 57:
+            _check_row("run_details", details)
         _check_steps(new.steps)
-        for entry in new.entries:
-            _check_row("journal", entry)
+        _check_entries(new.entries)
+    if what.only_creates:
+        return
     _check_steps(what.new_steps)
     for message in (*what.messages, *what.consumed, *(one for new in what.new_runs for one in new.messages)):
         _check_row("messages", message)
@@ -294,6 +295,20 @@ def check_revision(revision: int) -> None:
     _check("policies", "revision", revision, ID)
 
 
+def _check_run(run: Run) -> None:
+    """What changes in a run."""
+    counters = run.open | run.moving | run.leased | run.failed | run.undoing | run.inbox
+    times = (run.due_at or 0) | (run.started_at or 0) | (run.ended_at or 0) | run.moved_at
+    if counters >> 31 or times >> 57 or run.seq >> 43:
+        _check_row("runs", run)
+
+
+def _check_entries(entries: Iterable[SealedEntry]) -> None:
+    for entry in entries:
+        if entry.seq >> 43 or entry.at >> 57:
+            _check_row("journal", entry)
+
+
 def _check_steps(steps: Iterable[Step]) -> None:
     for step in steps:
         counters = step.no | step.queue | step.fence | (step.worker or 0) | step.attempts | step.losses | step.unmet
@@ -316,6 +331,8 @@ def _check_types(what: Write) -> None:
     """Name the value that is not a number."""
     for table, rows in (
         ("runs", [change.run for change in what.runs]),
+        ("runs", [new.run for new in what.new_runs]),
+        ("run_details", [new.details for new in what.new_runs]),
         ("steps", [*what.steps, *what.new_steps, *(step for new in what.new_runs for step in new.steps)]),
         ("attempts", what.attempts),
         ("journal", [*what.entries, *(entry for new in what.new_runs for entry in new.entries)]),
