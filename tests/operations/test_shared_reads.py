@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import StoreUnavailable
 from stepkeep.operations.publish import find_plan
-from stepkeep.operations.shared_reads import SharedReads
+from stepkeep.operations.shared_reads import RecentReads, SharedReads
 
 pytestmark = pytest.mark.anyio
 
@@ -142,3 +143,45 @@ async def test_quotas_of_a_tenant_are_read_once_for_all_that_ask_together(
     monkeypatch.setattr(store, "read_setting", counted)
     await asyncio.gather(*(engine.quotas.of_tenant("default") for _ in range(64)))
     assert reads == 1
+
+
+async def test_what_was_read_recently_is_read_once_for_all_callers() -> None:
+    reads: list[str] = []
+    now = 0.0
+
+    async def read(store: Any, tenant: str) -> int:
+        reads.append(tenant)
+        await asyncio.sleep(0)
+        return len(reads)
+
+    recent = RecentReads(read, 2.0, lambda: now)
+    store: Any = object()
+    assert await asyncio.gather(*(recent.read(store, "acme") for _ in range(5))) == [1] * 5
+    now = 1.9
+    assert await recent.read(store, "acme") == 1
+    now = 2.0
+    assert await asyncio.gather(*(recent.read(store, "acme") for _ in range(5))) == [2] * 5
+
+
+async def test_a_read_that_began_before_a_change_is_neither_shared_nor_kept() -> None:
+    gates = [asyncio.Event(), asyncio.Event()]
+    begun = 0
+
+    async def read(store: Any, tenant: str) -> int:
+        nonlocal begun
+        mine, begun = begun, begun + 1
+        await gates[mine].wait()
+        return mine
+
+    recent = RecentReads(read, 2.0, lambda: 0.0)
+    store: Any = object()
+    early = asyncio.create_task(recent.read(store, "acme"))
+    await settle()
+    recent.forget("acme")
+    late = asyncio.create_task(recent.read(store, "acme"))
+    await settle()
+    gates[1].set()
+    assert await late == 1
+    gates[0].set()
+    assert await early == 0
+    assert await recent.read(store, "acme") == 1

@@ -22,6 +22,7 @@ from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
 from stepkeep.operations.instants import instant
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
+from stepkeep.operations.shared_reads import RecentReads
 from stepkeep.safe_text import inert_line
 from stepkeep.store.change import RunKey
 from stepkeep.store.protocol import Store
@@ -195,22 +196,8 @@ async def _changed(store: Store, tenant: str, change: Callable[[Pauses], Pauses]
     return {"pauses": _view(NONE if found is None else msgspec.convert(found, Pauses))}
 
 
-class PauseReader:
+class PauseReader(RecentReads[Pauses]):
     """The pauses of tenants as a process knows them: those of at most `FRESH_SECONDS` ago."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._known: dict[str, tuple[float, Pauses]] = {}
-
-    def forget(self, tenant: str) -> None:
-        """Read again at the next question: this process has changed something."""
-        self._known.pop(tenant, None)
-
-    async def read(self, store: Store, tenant: str) -> Pauses:
-        """What is paused in the tenant."""
-        read_at, known = self._known.get(tenant, (float("-inf"), NONE))
-        now = self._monotonic()
-        if now - read_at >= FRESH_SECONDS:
-            known = await read_pauses(store, tenant)
-            self._known[tenant] = (now, known)
-        return known
+        super().__init__(read_pauses, FRESH_SECONDS, monotonic)

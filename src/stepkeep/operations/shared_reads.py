@@ -1,14 +1,18 @@
 """Lets callers that ask for the same thing at the same time share one read.
 
-It keeps nothing: what was read is answered to those who waited for it. A caller that reads alone pays nothing for it.
-Checks of keys, quotas of tenants and plans of starts go through it, because a service gets many of them at once.
+`SharedReads` keeps nothing: what was read is answered to those who waited for it. `RecentReads` keeps each value for a
+while. A caller that reads alone pays nothing for either. Checks of keys, quotas of tenants, plans of starts and the
+settings that every start asks for go through them, because many callers want the same at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
+
+from stepkeep.store.protocol import Store
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -60,3 +64,40 @@ class SharedReads(Generic[K, V]):
         finally:
             if self._under_way.get(key) is shared:
                 del self._under_way[key]
+
+
+class RecentReads(Generic[V]):
+    """Values of tenants as this process knows them: read at most `fresh_seconds` ago, once for all callers."""
+
+    def __init__(
+        self,
+        read: Callable[[Store, str], Awaitable[V]],
+        fresh_seconds: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read, self._fresh_seconds, self._monotonic = read, fresh_seconds, monotonic
+        self._known: dict[str, tuple[float, V]] = {}
+        self._reads = self._no_reads()
+
+    def _no_reads(self) -> SharedReads[tuple[Store, str], V]:
+        return SharedReads(self._refresh)
+
+    def forget(self, tenant: str) -> None:
+        """Read again at the next question: this process has changed something."""
+        self._known.pop(tenant, None)
+        # A read that is under way may not have seen the change: it is shared no more, and its value is not kept.
+        self._reads = self._no_reads()
+
+    async def read(self, store: Store, tenant: str) -> V:
+        """The value of this tenant, from this store unless it is known."""
+        known = self._known.get(tenant)
+        if known is not None and self._monotonic() - known[0] < self._fresh_seconds:
+            return known[1]
+        return await self._reads.current((store, tenant))
+
+    async def _refresh(self, key: tuple[Store, str]) -> V:
+        began, reads = self._monotonic(), self._reads
+        value = await self._read(*key)
+        if reads is self._reads:
+            self._known[key[1]] = (began, value)
+        return value

@@ -26,6 +26,7 @@ from stepkeep.operations.access import Acting
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
+from stepkeep.operations.shared_reads import RecentReads
 from stepkeep.operations.transact import Transactor, answers
 from stepkeep.safe_text import inert_line
 from stepkeep.store.change import Basis, Loaded, More, Want, Write
@@ -125,24 +126,16 @@ def _shown(workflow: str | None, most: int | None, held: int, waiting: int) -> d
     return {"scope": scope, "workflow": workflow, "most": most, "held": held, "waiting": waiting}
 
 
-class KnownLimits:
+class KnownLimits(RecentReads[Limits]):
     """The limits of tenants as this process knows them: those of at most `FRESH_SECONDS` ago. Every start asks it."""
 
     def __init__(self, transactor: Transactor) -> None:
-        self._transactor = transactor
-        self._known: dict[str, tuple[float, Limits]] = {}
-
-    def forget(self, tenant: str) -> None:
-        """Read again at the next start: this process has changed something."""
-        self._known.pop(tenant, None)
+        super().__init__(read_limits, FRESH_SECONDS, lambda: transactor.monotonic())
+        self._store = transactor.store
 
     async def concern(self, tenant: str, workflow: str) -> bool:
         """Whether a run of this workflow that starts now must wait for a slot."""
-        now = self._transactor.monotonic()
-        known = self._known.get(tenant)
-        if known is None or now - known[0] >= FRESH_SECONDS:
-            known = self._known[tenant] = (now, await read_limits(self._transactor.store, tenant))
-        return known[1].concern(workflow)
+        return (await self.read(self._store, tenant)).concern(workflow)
 
 
 class SlotSweep:

@@ -14,6 +14,7 @@ from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.instants import instant
 from stepkeep.operations.settings import SettingKind, change_setting, list_kind
+from stepkeep.operations.shared_reads import RecentReads
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import Store
 
@@ -81,33 +82,22 @@ async def list_withdrawn(store: Store, tenant: str) -> dict[Version, Withdrawal]
     return found
 
 
-class Withdrawals:
+class Withdrawals(RecentReads[dict[Version, Withdrawal]]):
     """The withdrawn versions as this process knows them. One per process; every start asks it."""
 
     def __init__(self, transactor: Transactor) -> None:
-        self._transactor = transactor
-        self._known: dict[str, tuple[float, dict[Version, Withdrawal]]] = {}
+        super().__init__(list_withdrawn, FRESH_SECONDS, lambda: transactor.monotonic())
+        self._store = transactor.store
 
     async def refuse(self, tenant: str, workflow: str, version: int) -> None:
         """Refuse to start a run of a withdrawn version."""
-        found = (await self._read(tenant)).get((workflow, version))
+        found = (await self.read(self._store, tenant)).get((workflow, version))
         if found is not None:
             said = (
                 f"version {version} of {workflow} was withdrawn by {found.by}: {found.reason}. No run of it may start."
             )
             next_ = f"Start another version, or restore it: `stepkeep restore {workflow} {version}`."
             raise Conflict(f"{said} {next_}", {"by": found.by, "workflow": workflow, "version": version})
-
-    def forget(self, tenant: str) -> None:
-        """Read again at the next start: this process has changed something."""
-        self._known.pop(tenant, None)
-
-    async def _read(self, tenant: str) -> dict[Version, Withdrawal]:
-        now = self._transactor.monotonic()
-        known = self._known.get(tenant)
-        if known is None or now - known[0] >= FRESH_SECONDS:
-            known = self._known[tenant] = (now, await list_withdrawn(self._transactor.store, tenant))
-        return known[1]
 
 
 async def _known(store: Store, workflow: str, version: int, tenant: str) -> None:
