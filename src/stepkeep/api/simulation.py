@@ -12,6 +12,8 @@ from stepkeep.api.bodies import Anything
 from stepkeep.api.definitions import WorkflowName
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.definition.bounds import MAX_VERSION
+from stepkeep.kernel.definition import Definition, SubWorkflow
+from stepkeep.operations.pinned_children import published_below
 from stepkeep.operations.publish import find_plan
 from stepkeep.simulate.report import simulate
 
@@ -33,6 +35,8 @@ class Simulation(BaseModel):
     longest: Anything
     findings: list[Anything]
     endings: list[Anything]
+    bounded: list[str] = []
+    children: list[Anything] = []
 
 
 @routes.get(
@@ -47,7 +51,13 @@ async def simulate_workflow(
     name: WorkflowName,
     version: Annotated[int | None, Query(ge=1, le=MAX_VERSION, description="The highest one by default.")] = None,
 ) -> Answer:
-    """Through the engine's own decisions, on a virtual clock. At most 200 paths; `unwalked` counts the others."""
+    """Through the engine's own decisions, on a virtual clock. At most 200 paths of it and of each workflow that it
+    starts; `unwalked` counts the others."""
     plan = await find_plan(engine.transactor, name, version, tenant=engine.tenant)
-    report = await asyncio.to_thread(simulate, plan.definition, max_paths=MOST_PATHS)
+    below = await published_below(engine.transactor, plan.definition, tenant=engine.tenant)
+
+    def find(child: SubWorkflow) -> Definition | None:
+        return below.get((child.workflow, child.version))
+
+    report = await asyncio.to_thread(simulate, plan.definition, max_paths=MOST_PATHS, find=find)
     return Answer(report.plain())

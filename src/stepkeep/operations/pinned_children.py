@@ -52,6 +52,21 @@ async def pin_children(transactor: Transactor, definition: Definition, *, tenant
     return replace(definition, steps=tuple(steps))
 
 
+async def published_below(
+    transactor: Transactor, definition: Definition, *, tenant: str
+) -> dict[tuple[str, int], Definition]:
+    """The definitions that a published one starts, and those that they start, by name and version."""
+    found: dict[tuple[str, int], Definition] = {}
+    pending = [definition]
+    while pending:
+        for (_, workflow), version in _pins(pending.pop()).items():
+            stored = await transactor.store.read_definition(tenant, workflow, version)
+            if stored is not None and (workflow, version) not in found:
+                found[workflow, version] = decode_definition(stored.document)
+                pending.append(found[workflow, version])
+    return found
+
+
 def _pins(definition: Definition) -> dict[tuple[str, str], int]:
     """The versions that a published definition has pinned, by step and workflow."""
     return {

@@ -123,7 +123,7 @@ class Explorer:
         fresh, world.fresh = world.fresh, []
         for no in fresh:
             if no in world.live:
-                yield from fates_of(plan.at(no), world.live[no].state)
+                yield from fates_of(plan.at(no), world.live[no].state, self._stage.ends_of(plan.at(no)))
         for fate in INTERRUPTIONS:
             if fate is Fate.CANCELLED_AND_UNDONE and not self._stage.effects:
                 continue
@@ -141,7 +141,8 @@ class Explorer:
         for no in fresh:
             row = world.live.get(no)
             if row is not None and (self._pairs or is_exhausted(row) or self._is_other(world, plan.at(no))):
-                yield from (offer for offer in fates_of(plan.at(no), row.state) if offer[0] not in world.fates)
+                offers = fates_of(plan.at(no), row.state, self._stage.ends_of(plan.at(no)))
+                yield from (offer for offer in offers if offer[0] not in world.fates)
         if state in (RunState.STOPPING, RunState.COMPENSATING) and state not in world.seen:
             world.seen |= {state}
             if state is RunState.STOPPING:
@@ -342,11 +343,13 @@ class _Sample:
 
 
 def _sensible(world: World, offer: Offer) -> bool:
-    """Skip the deviation for attempts in flight if no other attempt is in flight."""
+    """Skip the deviation for what is in flight if no other attempt, and no other child, is in flight."""
     if offer[0].part is not Part.FLIGHT:
         return True
     deviating = {place.key for place in world.fates}
-    return any(row.worker is not None and no not in deviating for no, row in world.live.items())
+    plan = world.stage.plan
+    flying = [no for no, row in world.live.items() if row.worker is not None or plan.of(row).starts_child]
+    return any(no not in deviating for no in flying)
 
 
 def _moment(world: World) -> str:

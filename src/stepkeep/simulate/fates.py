@@ -19,6 +19,7 @@ from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.retry import may_retry
 from stepkeep.kernel.segments import element_name
 from stepkeep.kernel.states import NEVER_RETRIED, Category, Phase, StepState
+from stepkeep.simulate.children import UNKNOWN, ChildEnds
 
 
 class Part(StrEnum):
@@ -73,6 +74,9 @@ class Fate(StrEnum):
     CANCELLED_AND_UNDONE = "cancelled_and_undone"
     RUN_TIMES_OUT = "run_times_out"
     SLOW = "slow"
+    CHILD_CANCELLED = "child_cancelled"
+    CHILD_ROLLED_BACK = "child_rolled_back"
+    LEAVES_SOMETHING = "leaves_something"
 
 
 WORDS = {
@@ -89,8 +93,11 @@ WORDS = {
     (Part.HAND, Fate.COMPLETED_CANCELLED): "{step} is completed as Cancelled",
     (Part.HAND, Fate.EXPIRES): "{step} is not completed",
     (Part.CHILD, Fate.FAILS): "the child of {step} fails",
+    (Part.CHILD, Fate.CHILD_CANCELLED): "the child of {step} is cancelled",
+    (Part.CHILD, Fate.CHILD_ROLLED_BACK): "the child of {step} is rolled back",
     (Part.CHILD, Fate.EXPIRES): "the child of {step} does not end in time",
     (Part.ROLLBACK, Fate.FAILS): "the rollback of a child fails in {step}",
+    (Part.ROLLBACK, Fate.LEAVES_SOMETHING): "the rollback of a child leaves something in {step}",
     (Part.FIRST, Fate.BREAKS_RULES): "a rule before {step} does not hold",
     (Part.RULES, Fate.BREAKS_RULES): "{step} breaks its rules",
     (Part.RULES, Fate.LOSES_WORKERS): "{step} loses the workers that judge its rules",
@@ -121,8 +128,8 @@ def deviation(place: Place, fate: Fate, name: str, step: str | None = None) -> D
     return Deviation(place=place, fate=fate, step=step, text=WORDS[place.part, fate].format(step=name))
 
 
-def fates_of(planned: PlannedStep, state: StepState) -> Iterator[tuple[Place, Fate]]:
-    """Every deviation that is possible for a step that has entered this state."""
+def fates_of(planned: PlannedStep, state: StepState, ends: ChildEnds = UNKNOWN) -> Iterator[tuple[Place, Fate]]:
+    """Every deviation that is possible for a step that has entered this state. `ends` tells of the child it starts."""
     no = planned.no
     match state:
         case StepState.RUNNING if planned.phase is Phase.CHECK:
@@ -148,11 +155,18 @@ def fates_of(planned: PlannedStep, state: StepState) -> Iterator[tuple[Place, Fa
             yield from ((Place(Part.HAND, no), fate) for fate in fates)
         case StepState.AWAITING_CHILDREN if planned.phase is Phase.UNDO:
             yield Place(Part.ROLLBACK, no), Fate.FAILS
+            if ends.may_leave:
+                yield Place(Part.ROLLBACK, no), Fate.LEAVES_SOMETHING
         case StepState.AWAITING_CHILDREN if planned.segment is not None:
             return  # Its elements have fates of their own.
         case StepState.AWAITING_CHILDREN:
-            yield Place(Part.CHILD, no), Fate.FAILS
-            if (child := planned.definition.child) is not UNSET and child.deadline is not None:
+            if ends.fails:
+                yield Place(Part.CHILD, no), Fate.FAILS
+            if ends.is_rolled_back:
+                yield Place(Part.CHILD, no), Fate.CHILD_ROLLED_BACK
+            yield Place(Part.CHILD, no), Fate.CHILD_CANCELLED
+            child = planned.definition.child
+            if ends.never_ends or (child is not UNSET and child.deadline is not None):
                 yield Place(Part.CHILD, no), Fate.EXPIRES
         case _:
             return

@@ -6,7 +6,7 @@ Effects of a plain cancel or of a failing undo step are shown, but are not findi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 
@@ -17,6 +17,7 @@ from stepkeep.definition.lint import skip_cascades
 from stepkeep.kernel.definition import CompensateWhen, Completion, Definition, Flow, StepDefinition
 from stepkeep.kernel.plan import laid_out
 from stepkeep.kernel.states import OnFailure, RunState, StepState
+from stepkeep.simulate.children import ChildEnds
 from stepkeep.simulate.endings import Ending
 from stepkeep.simulate.fates import Fate
 
@@ -50,8 +51,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     serious: bool = False
 
 
-def findings(definition: Definition, endings: Sequence[Ending]) -> list[Finding]:
-    """All findings, the serious ones first."""
+def findings(
+    definition: Definition,
+    endings: Sequence[Ending],
+    children: Mapping[str, ChildEnds] | None = None,
+    unwalked: Mapping[str, str] | None = None,
+) -> list[Finding]:
+    """All findings, the serious ones first. `children` tells of the children of steps, `unwalked` why some are not
+    walked, both by the name of the step."""
     found = [
         *_stuck(definition, endings),
         *_without_deadline(definition),
@@ -61,7 +68,8 @@ def findings(definition: Definition, endings: Sequence[Ending]) -> list[Finding]
         *_hooks_without_retry(definition),
         *_without_timeout(definition),
         *_skipped_too(definition, endings),
-        *_not_walked(definition),
+        *_left_by_children(endings, children or {}),
+        *_not_walked(definition, unwalked or {}),
     ]
     return sorted(found, key=lambda finding: not finding.serious)
 
@@ -199,14 +207,26 @@ def _skipped_too(definition: Definition, endings: Sequence[Ending]) -> Iterator[
             yield _finding(Kind.SKIPPED_TOO, name, said, hint, paths)
 
 
-def _not_walked(definition: Definition) -> Iterator[Finding]:
-    """Where the walk is bounded: a child, and a flow with all its calls, is one step."""
+def _left_by_children(endings: Sequence[Ending], children: Mapping[str, ChildEnds]) -> Iterator[Finding]:
+    """A run that rolls back past a child which has an effect without an undo."""
+    for name, ends in children.items():
+        if not ends.leaves:
+            continue
+        paths = [one.path for one in endings if name in one.undone and not _was_wished(one) and not one.hooks_failed]
+        if paths:
+            said = f"The rollback of the child of {name} leaves what {_named(ends.leaves)} did there: it has no `undo`."
+            hint = "Give it an `undo` in that workflow, or say `effect: read` or `effect: irreversible` there."
+            yield _finding(Kind.UNCOMPENSATED, name, said, hint, paths)
+
+
+def _not_walked(definition: Definition, unwalked: Mapping[str, str]) -> Iterator[Finding]:
+    """Where the walk is bounded: a flow with all its calls is one step, and so is a child that is not walked."""
     for step in definition.steps:
         if isinstance(step.growth, Flow):
             said = f"{step.name} is a flow: its calls are known only while it runs, and are not walked here."
             yield _finding(Kind.NOT_WALKED, step.name, said, "Test the function with the handlers of its calls.")
-        if step.child is not msgspec.UNSET:
-            said = f"{step.name} starts {step.child.workflow}, and the paths inside that workflow are not walked here."
+        if step.child is not msgspec.UNSET and step.name in unwalked:
+            said = f"{step.name} starts {step.child.workflow}, whose own paths are not walked: {unwalked[step.name]}."
             yield _finding(Kind.NOT_WALKED, step.name, said, "Simulate that workflow by itself.")
 
 

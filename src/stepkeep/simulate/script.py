@@ -129,21 +129,33 @@ _BY_HAND = {Fate.COMPLETED_FAILED: ManualOutcome.FAILED, Fate.COMPLETED_CANCELLE
 
 
 def _child(world: World, row: Step) -> Happening | None:
-    """The end of a child. Its own failure paths are those of its workflow, which is simulated by itself."""
+    """The end of a child, which is called back where the run stops. Its own paths are walked by themselves."""
     assert row.note is not None
-    fate, is_stopping = world.fate(Place(Part.CHILD, row.no)), world.run.state is RunState.STOPPING
-    state = RunState.CANCELLED if is_stopping else RunState.FAILED if fate is Fate.FAILS else RunState.SUCCEEDED
+    fate, state = world.fate(Place(Part.CHILD, row.no)), RunState.CANCELLED
+    if world.run.state is not RunState.STOPPING:
+        state = _ENDS.get(fate, RunState.SUCCEEDED)
+    elif world.fate(Place(Part.FLIGHT)) is Fate.HEARS_NOTHING:
+        return None
     activation = row.note.activation or 0
     ended = ChildEnded(**HEAD, no=row.no, activation=activation, child="child", state=state, error="simulated")
     return _answered(world, row, fate, ended)
 
 
+_ENDS = {
+    Fate.FAILS: RunState.FAILED,
+    Fate.CHILD_CANCELLED: RunState.CANCELLED,
+    Fate.CHILD_ROLLED_BACK: RunState.ROLLED_BACK,
+}
+
+
 def _rollback(world: World, row: Step) -> Happening | None:
-    """The end of the rollback of a child."""
+    """The end of the rollback of a child. One that only leaves something found nothing that it could undo."""
     assert row.note is not None
-    has_failed = world.fate(Place(Part.ROLLBACK, row.no)) is Fate.FAILS
-    state = RunState.FAILED if has_failed else RunState.ROLLED_BACK
-    ended = ChildEnded(**HEAD, no=row.no, activation=row.note.activation or 0, child="rollback", state=state)
+    fate = world.fate(Place(Part.ROLLBACK, row.no))
+    leaves = fate is Fate.LEAVES_SOMETHING
+    state = RunState.FAILED if fate is Fate.FAILS else RunState.CANCELLED if leaves else RunState.ROLLED_BACK
+    activation = row.note.activation or 0
+    ended = ChildEnded(**HEAD, no=row.no, activation=activation, child="rollback", state=state, partial=leaves)
     return Happening(world.now, ended)
 
 

@@ -6,7 +6,7 @@ not know the next event (`script`) or the set of paths (`explore`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -37,6 +37,8 @@ from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep, build_plan, q
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.segments import Segment
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, AttemptState, RunState, StepState
+from stepkeep.kernel.stopping import is_in_doubt
+from stepkeep.simulate.children import UNKNOWN, ChildEnds
 from stepkeep.simulate.fates import Deviation, Fate, Part, Place, case_place
 
 TENANT, RUN_ID, WORKER = "simulate", "simulate", 1
@@ -93,7 +95,10 @@ class Stage:
     """Shared by all worlds of one exploration: the plan, how its conditions are evaluated, and the budget used so
     far."""
 
-    def __init__(self, definition: Definition, given: bytes | None = None) -> None:
+    def __init__(
+        self, definition: Definition, given: bytes | None = None, children: Mapping[str, ChildEnds] | None = None
+    ) -> None:
+        self.children = children or {}
         definition, self.given = _with_plain_gates(_without_moments(without_jitter(definition))), given
         self.asking: World | None = None
         self.asked: list[Place] = []
@@ -118,6 +123,8 @@ class Stage:
         def acts(planned: PlannedStep) -> bool:
             """Whether a step may leave an effect; the owner of elements leaves none itself."""
             one = planned.definition
+            if planned.starts_child and not self.ends_of(planned).has_effects:
+                return False
             is_unstated = one.effect is Effect.UNKNOWN and one.name in unstated
             return planned.segment is None and (one.effect not in harmless or one.undo is not None or is_unstated)
 
@@ -128,6 +135,10 @@ class Stage:
             return WalkedGrowth(step)
         tests = [None if one.when is None else compile_condition(one.when, definition) for one in cases]
         return WalkedChoice(step.name, tests, self)
+
+    def ends_of(self, planned: PlannedStep) -> ChildEnds:
+        """How the child of this step may end, as far as its workflow is known."""
+        return self.children.get(planned.definition.name, UNKNOWN)
 
     def fate(self, place: Place) -> Fate:
         """What the path that asks has here; it goes well where none does."""
@@ -313,6 +324,13 @@ class World:
                 self.done |= {attempt.no} & self.stage.effects
             elif attempt.state in UNSURE:
                 self.unsure |= {attempt.no} & self.stage.effects
+        for row in decision.changed if self.stage.plan.children else ():
+            # A child has its effect when it succeeds; no attempt of its step tells.
+            if self.stage.plan.of(row).starts_child and row.no in self.stage.effects:
+                if row.state is StepState.SUCCEEDED:
+                    self.done |= {row.no}
+                elif row.state is StepState.CANCELLED and is_in_doubt(row.error):
+                    self.unsure |= {row.no}
 
     def _put(self, row: Step) -> None:
         no = row.no

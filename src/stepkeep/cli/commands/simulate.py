@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepkeep.cli.arguments import Apps, Input, WrittenAs
+from stepkeep.cli.child_definitions import ChildDefinitions
 from stepkeep.cli.printer import answer, console, quiet_stdout, say
 from stepkeep.cli.session import json_value, load_definition, load_handlers
 from stepkeep.cli.settings import Settings
@@ -17,7 +18,7 @@ from stepkeep.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.simulate.findings import Finding
-    from stepkeep.simulate.report import Report
+    from stepkeep.simulate.report import ChildReport, Report
 
 KINDS = ("stuck", "no-deadline", "uncompensated")
 
@@ -43,7 +44,8 @@ def simulate(
 ) -> int:
     """Walk every failure path of a definition on a virtual clock, through the engine's own decisions.
 
-    No handler runs and no database is opened. Every step fails, times out and loses its workers; gates are rejected
+    No handler runs. Children are walked too: those of the same program, NAME.yaml beside FILE, and with --db published
+    ones. Otherwise no database is opened. Every step fails, times out and loses its workers; gates are rejected
     and left alone; hooks fail; the run is cancelled and times out at every point. Shows how each path ends and after
     what time. Exits 1 when a run may wait forever or leave its effects behind, for CI.
     """
@@ -51,12 +53,15 @@ def simulate(
     if unknown := allowed - set(KINDS):
         raise InvalidInput(f"--allow takes {', '.join(KINDS)}, not {', '.join(sorted(unknown))}.")
     report = _simulated(settings, file, app or [], input, as_, pairs, max_paths)
-    serious = [finding for finding in report.serious if finding.kind not in allowed]
+    own = [finding for finding in report.serious if finding.kind not in allowed]
+    serious = own + [one for child in report.children for one in child.report.serious if one.kind not in allowed]
     status = FAILED if serious else SUCCEEDED
     if settings.json:
         answer({"file": file, "ok": status == SUCCEEDED, **report.plain()})
         return status
-    _show(_only(report, serious) if only_serious else report, tree, allowed)
+    _show(_only(report, own) if only_serious else report, tree, allowed)
+    for child in report.children:
+        _show_child(child, tree, allowed, only_serious)
     say(_verdict(file, report, len(serious)))
     return status
 
@@ -70,7 +75,8 @@ def _simulated(
 
     value = json_value(given, "--input")
     with quiet_stdout(settings.json):
-        definition = load_definition(file, load_handlers(apps) if apps else None, as_)
+        handlers = load_handlers(apps) if apps else None
+        definition = load_definition(file, handlers, as_)
     with _progress(settings.json) as progress:
         return simulate(
             definition,
@@ -78,6 +84,7 @@ def _simulated(
             pairs=pairs,
             max_paths=max_paths,
             progress=progress,
+            find=ChildDefinitions(settings, file, apps, handlers),
         )
 
 
@@ -127,13 +134,35 @@ def _show(report: Report, tree: bool, allowed: frozenset[str]) -> None:
         screen.print(line, soft_wrap=True)
 
 
-def _verdict(file: str, report: Report, serious: int) -> str:
-    walked = f"{len(report.endings):,} paths walked"
+def _show_child(child: ChildReport, tree: bool, allowed: frozenset[str], only_serious: bool) -> None:
+    """A child in a few lines: its walk, where that was bounded, and what was found. `--tree` shows its paths."""
+    from stepkeep.cli.render.endings import endings_tree, findings_lines
+
+    report, screen = child.report, console()
+    name = f"{report.definition.name} v{report.definition.version}"
+    said = f"child {name}, started by {', '.join(child.started_by)}: {_walked(report)}"
+    screen.print(said, soft_wrap=True, markup=False)
+    if report.bounded:
+        names = ", ".join(report.bounded)
+        screen.print(f"walked with at most two elements in {name}: {names}", soft_wrap=True, markup=False)
+    if tree and not only_serious:
+        screen.print(endings_tree(report))
+    for line in findings_lines(report.serious if only_serious else report.findings, allowed):
+        screen.print(line, soft_wrap=True)
+
+
+def _walked(report: Report) -> str:
     if report.unwalked:
-        walked = f"a sample: {len(report.endings):,} paths walked, {report.unwalked:,} not (--max-paths)"
-    advice = len(report.findings) - serious
-    found = f"{_count(serious, 'serious finding')}, {_count(advice, 'remark')}" if report.findings else "no findings"
-    return f"{file}: {walked}, {found}"
+        return f"a sample: {len(report.endings):,} paths walked, {report.unwalked:,} not (--max-paths)"
+    return f"{len(report.endings):,} paths walked"
+
+
+def _verdict(file: str, report: Report, serious: int) -> str:
+    every = len(report.findings) + sum(len(child.report.findings) for child in report.children)
+    advice = every - serious
+    found = f"{_count(serious, 'serious finding')}, {_count(advice, 'remark')}" if every else "no findings"
+    below = f" and {_count(len(report.children), 'child workflow')}" if report.children else ""
+    return f"{file}{below}: {_walked(report)}, {found}"
 
 
 def _count(number: int, noun: str) -> str:

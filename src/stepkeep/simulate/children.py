@@ -1,0 +1,51 @@
+"""Walks the workflows that a definition starts as children, and says how their runs may end.
+
+Each workflow of a tree is walked once, from the leaves up: how a child may end is a fate of the step that starts it. It
+finds no definition itself, and bounds what is walked: what is left out has a reason. `report` calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from stepkeep.kernel.definition import Definition, SubWorkflow
+
+Find = Callable[[SubWorkflow], Definition | None]
+"""The definition of a child; None if there is none to be found."""
+
+MOST_WALKED = 20
+"""How many different workflows of one tree are walked, besides the first."""
+
+DEEPEST = 8
+"""How many generations are walked; a tree of runs has no more."""
+
+
+class ChildEnds(msgspec.Struct, frozen=True, kw_only=True):
+    """How a child may end, besides success. `leaves` names steps whose effect no rollback of the child undoes.
+
+    The defaults are those of a child that is not known.
+    """
+
+    fails: bool = True
+    is_rolled_back: bool = False
+    never_ends: bool = False
+    may_leave: bool = True
+    has_effects: bool = True
+    leaves: tuple[str, ...] = ()
+
+
+UNKNOWN = ChildEnds()
+
+
+def children_of(definition: Definition) -> dict[str, SubWorkflow]:
+    """The workflows that the steps of a definition start, by the name of the step."""
+    return {step.name: step.child for step in definition.steps if step.child is not msgspec.UNSET}
+
+
+NOT_FOUND = "it was not found beside this definition, in its program or in a database"
+IN_A_CIRCLE = "it is started by itself"
+TOO_DEEP = f"it is more than {DEEPEST} generations down"
+TOO_MANY = f"{MOST_WALKED} other workflows of the tree were walked"
+NO_TIME = "the walk of the others took as long as a walk may"
