@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.api import protocol
+from stepkeep.api import protocol, server
 from stepkeep.api.app import create_app
 from stepkeep.cli.inert_log import JsonFormatter
 from stepkeep.engine import AsyncEngine
@@ -43,10 +43,12 @@ def test_a_request_beyond_the_bound_is_refused_at_once_and_counted(database_url:
 
 
 @first_on("sqlite")
+@pytest.mark.parametrize("parser", ["PythonProtocol", "NativeProtocol"])
 def test_headers_that_arrive_too_slowly_end_the_connection_and_nobody_else_waits(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
+    database_url: str, monkeypatch: pytest.MonkeyPatch, parser: str
 ) -> None:
     monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(server, "Protocol", getattr(protocol, parser))
 
     async def act(stage: Stage) -> None:
         async with stage.serving() as client:

@@ -13,6 +13,7 @@ import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
@@ -234,6 +235,7 @@ def operation_of(method: str, path: str) -> str:
     return found
 
 
+@cache
 def scopes_of(operation: str) -> tuple[Scope, ...]:
     """The scopes that a key needs for an operation, in their usual order; empty where any key will do."""
     needed = frozenset() if operation == ANY_KEY else OPERATIONS[operation]

@@ -120,7 +120,8 @@ class Application:
     ) -> None:
         self.service = Service(engine, browsers, workers)
         self.http = _application(self.service)
-        self._app: ASGIApp = Envelope(self.http, self.service)
+        self.index = Index(self.http)
+        self._app: ASGIApp = Envelope(self.index, self.service)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
@@ -148,7 +149,6 @@ def _application(service: Service) -> FastAPI:
     ours = [route for route in app.routes if isinstance(route, Route)]
     for route in ours:
         route.find_rivals(ours)
-    app.router.routes.insert(0, Index(ours))
     app.add_exception_handler(HTTPException, _unrouted)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     _require_all_rows(app)

@@ -50,9 +50,9 @@ class Envelope:
             await self._app(scope, receive, send)
             return
         request_id = _request_id(scope)
-        scope.setdefault("state", {})["request_id"] = request_id.decode()
+        told_id = scope.setdefault("state", {})["request_id"] = request_id.decode()
         client = scope.get("client")
-        asked = REQUEST.set(Asked(request_id.decode(), client[0] if client else None))
+        asked = REQUEST.set(Asked(told_id, client[0] if client else None))
         began, status, is_stream = time.monotonic(), 0, False
         measures = self._service.measures
         measures.in_flight += 1
@@ -74,19 +74,12 @@ class Envelope:
                 raise  # the answer has begun: the connection is cut, and the server logs why
             await problem_of(problem)(scope, receive, wrapped)
         finally:
-            seconds = time.monotonic() - began
+            seconds, route = time.monotonic() - began, route_of(scope)
             measures.in_flight -= not is_stream
-            measures.answered(scope["method"], route_of(scope), status, seconds, is_stream)
+            measures.answered(scope["method"], route, status, seconds, is_stream)
             self._service.load.answered(scope["method"], status)
-            route = route_of(scope)
-            log.info(
-                "%s %s %d %.1f ms",
-                inert_line(scope["method"], 20),
-                route,
-                status,
-                seconds * 1000,
-                extra=_about(scope, route, status, seconds),
-            )
+            if log.isEnabledFor(logging.INFO):
+                log.handle(_record(scope, route, status, seconds))
             REQUEST.reset(asked)
 
     def _headers(self, given: Any, request_id: bytes) -> list[tuple[bytes, bytes]]:
@@ -99,12 +92,20 @@ class Envelope:
         return own
 
 
-def _about(scope: MutableMapping[str, Any], route: str, status: int, seconds: float) -> dict[str, object]:
+def _record(scope: MutableMapping[str, Any], route: str, status: int, seconds: float) -> logging.LogRecord:
+    """The line about a request. `log.info` would look for its caller on the stack, for each request."""
+    method = inert_line(scope["method"], 20)
+    said = (method, route, status, seconds * 1000)
+    about = _about(scope, method, route, status, seconds)
+    return log.makeRecord(log.name, logging.INFO, __file__, 0, "%s %s %d %.1f ms", said, None, extra=about)
+
+
+def _about(scope: MutableMapping[str, Any], method: str, route: str, status: int, seconds: float) -> dict[str, object]:
     """The fields of the line about a request. No address that a client made up is among them."""
     given = scope.get("path_params") or {}
     caller = getattr(scope.get("state", {}), "get", lambda _: None)("caller")
     told: dict[str, object] = {
-        "method": inert_line(scope["method"], 20),
+        "method": method,
         "route": route,
         "status": status,
         "duration_ms": round(seconds * 1000, 1),

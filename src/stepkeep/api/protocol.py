@@ -1,24 +1,50 @@
-"""The server's side of one connection, with a bound on how slowly the headers of a request may arrive.
+"""The server's side of one connection, with bounds on how slowly and how long the headers of a request may arrive.
 
-A client that sends a header now and then would otherwise hold its connection forever. It changes nothing else of the
-protocol. `server` uses it.
+A client that sends a header now and then would otherwise hold its connection forever, and one that never ends a header
+would fill the memory. Trailers of a body are dropped: the headers of a request do not change once they are read. The
+parser is httptools; where it is not installed, h11, which takes about 150 µs more for a request. `server` uses it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+else:
+    try:
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    except ImportError:
+        HttpToolsProtocol = None
+
 HEADER_SECONDS = 10.0
+MAX_INCOMPLETE_BYTES = 64 * 1024
+"""What one request line with its headers may have, and what may stand between two parts of a body."""
 
 
-class Protocol(H11Protocol):
-    """HTTP/1.1 with a time limit for headers."""
+class HeaderTimer:
+    """Closes a connection whose headers take longer than `HEADER_SECONDS`."""
 
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
     _waiting: asyncio.TimerHandle | None = None
+
+    def _begin(self) -> None:
+        if self._waiting is None:
+            self._waiting = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    def _end(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+
+class PythonProtocol(HeaderTimer, H11Protocol):
+    """HTTP/1.1 by h11, which bounds the headers itself."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -39,14 +65,57 @@ class Protocol(H11Protocol):
     def _look(self) -> None:
         if self.conn.their_state is not h11.IDLE:
             self._end()
-        elif self._waiting is None and self.conn.trailing_data[0]:
+        elif self.conn.trailing_data[0]:
             # Part of the next request on a connection that is kept open.
             self._begin()
 
-    def _begin(self) -> None:
-        self._waiting = self.loop.call_later(HEADER_SECONDS, self.transport.close)
 
-    def _end(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+if HttpToolsProtocol is None:
+    Protocol: type[asyncio.Protocol] = PythonProtocol
+else:
+
+    class NativeProtocol(HeaderTimer, HttpToolsProtocol):
+        """HTTP/1.1 by httptools."""
+
+        _has_headers = False
+        _incomplete = 0
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._begin()
+
+        def data_received(self, data: bytes) -> None:
+            self._incomplete += len(data)
+            super().data_received(data)
+            if self._incomplete > MAX_INCOMPLETE_BYTES and not self.transport.is_closing():
+                self.send_400_response("Invalid HTTP request received.")
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._end()
+            super().connection_lost(exc)
+
+        def on_message_begin(self) -> None:
+            self._has_headers = False
+            self._begin()
+            super().on_message_begin()
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            if not self._has_headers:
+                super().on_header(name, value)
+
+        def on_headers_complete(self) -> None:
+            if sum(name == b"host" for name, _ in self.headers) != 1 and self.parser.get_http_version() == "1.1":
+                raise ValueError("one Host header is needed")  # the parser makes a 400 of it, as h11 does
+            self._has_headers, self._incomplete = True, 0
+            self._end()
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._incomplete = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self._incomplete = 0
+            super().on_message_complete()
+
+    Protocol = NativeProtocol

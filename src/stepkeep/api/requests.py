@@ -50,11 +50,10 @@ class BoundedRequest(Request):
         check_headers(self)
         return await self._receive_body(limit)
 
-    async def read_json(self) -> None:
-        """Read and check a JSON body; `json` returns its value from then on."""
+    async def read_json(self, default: Any = None) -> Any:
+        """The checked value of a JSON body; the default if there is none."""
         body = await self.read()
-        if body:
-            self._json = strict_json(body)
+        return strict_json(body) if body else default
 
     async def _receive_body(self, limit: int) -> bytes:
         length = self.headers.get("content-length", "")

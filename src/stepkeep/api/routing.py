@@ -1,29 +1,31 @@
 """The route of every resource: authentication, scopes, limits and problems around one function.
 
 `Route` looks its row up in the table of routes when it is made, and handles a request in this order: headers, key,
-scope, query, body, operation. No later part sees what an earlier one refused. Resources make their routers with
-`router`, and answer with `Answer`.
+scope, query, body, operation. No later part sees what an earlier one refused. FastAPI declares and documents the
+routes; a request passes none of its layers (`Index`, `Arguments`). Resources make their routers with `router`, and
+answer with `Answer`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette._utils import get_route_path
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match
+from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from stepkeep.api.access import OPEN, operation_of
+from stepkeep.api.arguments import NO_BODY, Arguments
 from stepkeep.api.problems import MOST_ERRORS, PROBLEMS, ApiError, Kind, problem_of
 from stepkeep.api.problems import OWN as OWN_PROBLEMS
 from stepkeep.api.requests import BoundedRequest, check_headers
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from stepkeep.api.service import Service
 
 INVALID: Kind = next(kind for of, kind in PROBLEMS if of is InvalidInput)
-Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
 
 STATUSES: dict[int, str] = {kind.status: kind.title for kind in (*(kind for _, kind in PROBLEMS), *OWN_PROBLEMS)}
 """One title for each status that a problem can have, for the OpenAPI document."""
@@ -56,8 +57,7 @@ class Answer(Response):
 
 
 async def engine_of(request: Request) -> AsyncEngine:
-    """The engine that acts for the key of this request. A coroutine, because the framework would call a plain function
-    in a thread, for each request."""
+    """Declares the engine that acts for the key of a request: a parameter that is no part of the document."""
     return request.state.caller.engine  # type: ignore[no-any-return]
 
 
@@ -80,6 +80,7 @@ class Route(APIRoute):
         options["responses"] = {**self._problems(method, path), **(options.get("responses") or {})}
         self.rivals: tuple[re.Pattern[str], ...] = ()
         super().__init__(path, endpoint, **options)
+        self._arguments = Arguments(self, engine_of)
 
     def find_rivals(self, others: Iterable[Route]) -> None:
         """Find the paths that say more about some addresses of this one: `/runs/bulk` beside `/runs/{run_id}`."""
@@ -102,13 +103,14 @@ class Route(APIRoute):
             statuses |= {408, 409, 413, 415, 422}
         return problem_responses(*statuses)
 
-    async def _admit(self, request: Request) -> None:
-        """Find the caller, and refuse one that may not call this route. Refusals are added to the audit log."""
+    async def _admit(self, request: Request) -> tuple[AsyncEngine, tuple[int, int] | None]:
+        """The engine of the caller, and its rate. A caller that may not call this route is refused, and the refusal is
+        added to the audit log."""
         service = service_of(request)
         request.state.caller = None
         try:
             caller = request.state.caller = await service.browsers.authenticate(service.callers, request)
-            request.state.rate = await service.callers.admit(caller, self.operation)
+            return caller.engine, await service.callers.admit(caller, self.operation)
         except (ApiError, NotAllowed, QuotaExceeded) as problem:
             target = "/".join(map(str, request.path_params.values()))
             await service.callers.note_refusal(
@@ -123,62 +125,73 @@ class Route(APIRoute):
             return Match.NONE, {}
         return found
 
-    def get_route_handler(self) -> Handler:
-        inner = super().get_route_handler()
-        known = {_alias(one) for one in self.dependant.query_params}
-        several = {_alias(one) for one in self.dependant.query_params if _is_list(one)}
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request. Everything that goes wrong before the answer begins is a problem."""
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        request = BoundedRequest(scope, receive, send)
+        given = parse_trace(request.headers.get("traceparent"))
+        trace = INCOMING.set(None if given is None else str(given))
+        try:
+            answer = await self._answer(request)
+        except RequestValidationError as problem:
+            answer = problem_of(_told(problem))
+        except asyncio.CancelledError:
+            raise
+        except Exception as problem:  # noqa: BLE001 - every error becomes a problem; what is unexpected is logged
+            answer = problem_of(problem)
+        finally:
+            INCOMING.reset(trace)
+        await answer(scope, receive, send)
 
-        async def handle(request: Request) -> Response:
-            bounded = BoundedRequest(request.scope, request.receive, request._send)
-            given = parse_trace(bounded.headers.get("traceparent"))
-            trace = INCOMING.set(None if given is None else str(given))
-            try:
-                check_headers(bounded)
-                if self.operation != OPEN:
-                    await self._admit(bounded)
-                _check_query(bounded, known, several)
-                if self.body_field is not None:
-                    await bounded.read_json()
-                answer = await inner(bounded)
-                if getattr(bounded.state, "rate", None) is not None:
-                    limit, left = bounded.state.rate
-                    answer.headers.update({"X-RateLimit-Limit": str(limit), "X-RateLimit-Remaining": str(left)})
-                return answer
-            except RequestValidationError as problem:
-                return problem_of(_told(problem))
-            except asyncio.CancelledError:
-                raise
-            except Exception as problem:  # noqa: BLE001 - every error becomes a problem; what is unexpected is logged
-                return problem_of(problem)
-            finally:
-                INCOMING.reset(trace)
-
-        return handle
+    async def _answer(self, request: BoundedRequest) -> Response:
+        check_headers(request)
+        engine, rate, body = None, None, NO_BODY
+        if self.operation != OPEN:
+            engine, rate = await self._admit(request)
+        if request.scope["query_string"]:
+            _check_query(request, self._arguments)
+        if self.body_field is not None:
+            body = await request.read_json(NO_BODY)
+        answer: Response = await self.endpoint(**self._arguments.read(request, engine, body))
+        if rate is not None:
+            limit, left = rate
+            answer.headers.update({"X-RateLimit-Limit": str(limit), "X-RateLimit-Remaining": str(left)})
+        return answer
 
 
-class Index(BaseRoute):
-    """Finds the route of a request by its method, first part and number of parts.
+class Index:
+    """Finds the route of a request by its method, first part and number of parts, and hands the request to it.
 
-    The framework asks its routes in turn, which takes longer than many a request. The index stands before them all.
-    What it does not know (another method, no such address, a name with slashes), the framework finds."""
+    FastAPI asks its routes in turn, behind its own layers, which takes longer than many a request. What the index does
+    not know (another method, no such address, a name with slashes, a page), FastAPI answers."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
         self._routes: dict[tuple[str, str, int], list[Route]] = {}
-        for route in routes:
-            if ":path}" not in route.path:
+        for route in app.routes:
+            if isinstance(route, Route) and ":path}" not in route.path:
                 for method in route.methods or ():
                     self._routes.setdefault((method, *_shape(route.path)), []).append(route)
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope["type"] == "http":
-            for route in self._routes.get((scope["method"], *_shape(get_route_path(scope))), ()):
-                found = route.matches(scope)
-                if found[0] is Match.FULL:
-                    return found
-        return Match.NONE, {}
+    def find(self, scope: Scope) -> tuple[Route, Scope] | None:
+        """The route of a request, and what the route adds to its scope."""
+        for route in self._routes.get((scope["method"], *_shape(get_route_path(scope))), ()):
+            match, added = route.matches(scope)
+            if match is Match.FULL:
+                return route, added
+        return None
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await scope["route"].handle(scope, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = self.find(scope) if scope["type"] == "http" else None
+        if found is None:
+            await self._app(scope, receive, send)
+            return
+        route, added = found
+        scope.update(added)
+        scope["app"] = self._app
+        await route.handle(scope, receive, send)
 
 
 def _shape(path: str) -> tuple[str, int]:
@@ -224,22 +237,14 @@ def answers(model: type[BaseModel], *also: int, status: int = 200, says: str = "
     return {one: {"description": says, "content": {"application/json": {"schema": schema}}} for one in (status, *also)}
 
 
-def _alias(field: Any) -> str:
-    return str(field.alias)
-
-
-def _is_list(field: Any) -> bool:
-    return "list[" in str(field.field_info.annotation)
-
-
-def _check_query(request: Request, known: set[str], several: set[str]) -> None:
+def _check_query(request: Request, arguments: Arguments) -> None:
     """Refuse parameters that the route does not have, or that are given twice: nothing is ignored."""
     given = [name for name, _ in request.query_params.multi_items()]
     for name in given:
-        if name not in known:
-            there = ", ".join(sorted(known)) or "none"
+        if name not in arguments.query_names:
+            there = ", ".join(sorted(arguments.query_names)) or "none"
             raise InvalidInput(f"the address has no parameter {inert_line(name, 60)!a}. It has: {there}.")
-        if given.count(name) > 1 and name not in several:
+        if given.count(name) > 1 and name not in arguments.lists:
             raise InvalidInput(f"the parameter {name} is given {given.count(name)} times. Give it once.")
 
 

@@ -10,21 +10,20 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from stepkeep.api.app import Application
-from stepkeep.api.protocol import Protocol
+from stepkeep.api.protocol import MAX_INCOMPLETE_BYTES, Protocol
 from stepkeep.network.listening import BACKLOG, address_of, listen
 
-__all__ = ["Server", "address_of", "listen", "make_server", "serve"]
+__all__ = ["Server", "address_of", "listen", "make_server", "run", "serve"]
 
 KEEP_ALIVE_SECONDS = 75
 POLL_SECONDS = 0.02
-MAX_INCOMPLETE_BYTES = 64 * 1024
-"""What one request line with its headers may have."""
 
 
 class Server(uvicorn.Server):
@@ -92,3 +91,14 @@ async def serve(
     server = make_server(app, drain_seconds=drain_seconds, grace_seconds=grace_seconds)
     server.told = told
     await server.serve(sockets=[listener])
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run a process that only serves: on uvloop where it is installed, which takes less CPU for each request."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        asyncio.run(main)
+        return
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main)

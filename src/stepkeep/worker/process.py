@@ -1,4 +1,4 @@
-"""Interpreter settings for a process that is only a worker: thread switch interval and garbage collection.
+"""Interpreter settings for a process that is only a worker or only a service: thread switches, garbage collection.
 
 For the command line only. A worker embedded in another program must not change that program's settings.
 """

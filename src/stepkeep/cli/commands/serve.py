@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING, Annotated
 
@@ -119,7 +118,7 @@ def serve(
     install_tracing("stepkeep-service")
     from stepkeep.api.browsers import Browsers
     from stepkeep.api.oidc import Provider, read_oidc
-    from stepkeep.api.server import listen
+    from stepkeep.api.server import listen, run
     from stepkeep.operations.quotas import Quotas
 
     browsers = Browsers(public_url)
@@ -129,7 +128,7 @@ def serve(
     listener = listen(host, port, fd)
     metrics = None if metrics_port is None else listen(metrics_host, metrics_port)
     quotas = Quotas(max_concurrent_runs=max_concurrent_runs, max_requests_per_min=max_requests_per_min)
-    asyncio.run(_serve(settings, (listener, metrics), browsers, quotas, drain, grace))
+    run(_serve(settings, (listener, metrics), browsers, quotas, drain, grace))
     return SUCCEEDED
 
 
@@ -145,6 +144,7 @@ async def _serve(
     from stepkeep.api.health import open_metrics_port
     from stepkeep.api.server import address_of
     from stepkeep.api.server import serve as run_server
+    from stepkeep.worker.process import devote_process
 
     listener, metrics = sockets
     async with open_engine(settings, wait_for_database=True, creates=True) as engine:
@@ -163,6 +163,7 @@ async def _serve(
                 say(f"make a key with: {settings.command('keys', 'create', 'NAME', '--scope', 'read')}")
 
         app = create_app(engine, browsers=browsers, quotas=quotas)
+        devote_process()
         async with open_metrics_port(metrics, app.service):
             await run_server(app, listener, drain_seconds=drain, grace_seconds=grace, told=told)
     warn("the service has drained and stopped")
