@@ -51,6 +51,7 @@ from stepkeep.kernel.events import (
     RunStarted,
     ScopeUse,
     SlotGranted,
+    StepCheckpointed,
     StepClaimed,
     StepReported,
     TimeCame,
@@ -473,6 +474,24 @@ class World:
     ) -> Accepted:
         """Report on a step as its holder, unless told otherwise."""
         return self.one(self.reporting(name, outcome, fence, worker), claimer)
+
+    def checkpoint(
+        self, name: str, what: str, value: bytes, *, fence: int | None = None, worker: int | None = None
+    ) -> Reply:
+        """Record a checkpoint as the holder of a step, unless told otherwise; a refusal is returned."""
+        row = self.row(name)
+        by = worker if worker is not None else row.worker or 1
+        event = StepCheckpointed(
+            tenant="t",
+            run_id="r",
+            actor=f"w{by}",
+            no=row.no,
+            fence=row.fence if fence is None else fence,
+            worker=by,
+            name=what,
+            value=value,
+        )
+        return self.send(event)[0]
 
     def finish(self, *names: str, output: bytes | None = None) -> None:
         """Claim these steps and complete them, rules and all."""

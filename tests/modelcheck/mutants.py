@@ -27,10 +27,11 @@ from stepkeep.kernel import (
     timers,
     votes,
 )
+from stepkeep.kernel.checkpoints import checkpoint
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft
-from stepkeep.kernel.events import ChildEnded, GateDecided, MessageArrived, StepReported, TimeCame
-from stepkeep.kernel.outcomes import Completed, Released
+from stepkeep.kernel.events import ChildEnded, GateDecided, MessageArrived, StepCheckpointed, StepReported, TimeCame
+from stepkeep.kernel.outcomes import Completed, Failed, Released
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import AttemptState, StepState
 from stepkeep.kernel.tables import StepTrigger
@@ -298,7 +299,21 @@ def _a_flow_may_return_before_its_calls(patch: Patch) -> None:
     patch.setitem(REPORTS, Completed, lambda draft, step, outcome: real(draft, replace(step, unmet=0), outcome))
 
 
+def _checkpoints_need_no_fence(patch: Patch) -> None:
+    def record(draft: Draft, event: StepCheckpointed) -> Reply:
+        return checkpoint(draft, replace(event, fence=draft.named(event.no).fence))
+
+    patch.setitem(HANDLERS, StepCheckpointed, record)
+
+
+def _a_retry_forgets_checkpoints(patch: Patch) -> None:
+    real = REPORTS[Failed]
+    patch.setitem(REPORTS, Failed, lambda draft, step, outcome: real(draft, replace(step, note=None), outcome))
+
+
 MUTANTS = (
+    Mutant("checkpoints need no fence", "checkpoints", "what is out of place is refused", _checkpoints_need_no_fence),
+    Mutant("a retry forgets checkpoints", "checkpoints", "a checkpoint stays", _a_retry_forgets_checkpoints),
     Mutant("a call that settles wakes nobody", "flow", "I18 calls are counted", _a_call_that_settles_wakes_nobody),
     Mutant("a flow may return before its calls", "flow", "I18 calls are counted", _a_flow_may_return_before_its_calls),
     Mutant("steps that never ran are undone", "rules first", UNDO, _steps_that_never_ran_are_undone),

@@ -37,12 +37,18 @@ async def release(ctx: sk.Context, item: str) -> None:
     note(ctx, f"release {item}")
 
 
+def pay(ctx: sk.Context, item: str, cents: int) -> dict[str, Any]:
+    """The effect of a charge: once, whichever attempt it is."""
+    note(ctx, f"pay {item}")
+    return {"item": item, "cents": cents}
+
+
 @sk.step("buy.charge", undo=release, retry=PATIENT, registry=registry)
 async def charge(ctx: sk.Context, item: str, cents: int) -> dict[str, Any]:
     note(ctx, f"charge {item}")
     if cents < 0:
         raise sk.fail("less than nothing")
-    return {"item": item, "cents": cents}
+    return await ctx.once("pay", pay, ctx, item, cents)
 
 
 @sk.flow("buy", retry=PATIENT, registry=registry)

@@ -191,6 +191,41 @@ def test_a_late_or_doubled_report_is_fenced_and_a_repeated_request_is_answered_a
     on_service(database_url, act)
 
 
+def test_checkpoints_are_recorded_over_http_and_found_by_the_next_claim(database_url: str) -> None:
+    """By a worker of this package and by one of the plain protocol; a late one is fenced."""
+    called: list[int] = []
+
+    def once(ctx: sk.Context) -> Any:
+        found = ctx.once("size", lambda: called.append(1) or "x" * 9000)
+        if ctx.attempt == 1:
+            raise ConnectionError("not yet")
+        return len(found)
+
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        worker = await Plain.registered(client)
+        run_id = await start(client, "flaky")
+        [held] = await worker.claim("remote.flaky")
+        assert held["checkpoints"] == {}
+        name = {field: held[field] for field in ("run_id", "no", "fence")}
+        for changed, reply in (({}, (True, False)), ({}, (True, True)), ({"fence": 2}, (False, None))):
+            answer = await worker.post("checkpoint", {**name, "name": "charge", "value": {"id": 7}, **changed})
+            found = answer.json()["reply"]
+            assert (found["accepted"], found.get("repeated")) == reply, found
+        assert found["code"] == "fenced"
+        refused = await worker.post("checkpoint", {**name, "name": "large", "value": "x" * 300_000})
+        assert (refused.status_code, "262144 are the limit" in refused.text) == (400, True)
+        await worker.report(held, {"kind": "failed", "error": "later", "category": "transient", "delay_us": 0})
+        [again] = await worker.claim("remote.flaky", wait_seconds=5)
+        assert (again["run_id"], again["checkpoints"]) == (run_id, {"charge": {"id": 7}})
+        await worker.report(again, {"kind": "completed", "output": 1})
+        key = await stage.key("work", owner="bob")
+        async with working(url, key, registry(flaky=once), app="far"):
+            flaky = await ended(client, "flaky")
+        assert (flaky["state"], flaky["output"], called) == ("succeeded", 9000, [1])
+
+    on_service(database_url, act)
+
+
 def test_a_lease_that_ran_out_is_given_to_another_worker(database_url: str) -> None:
     async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
         plain = await Plain.registered(client)

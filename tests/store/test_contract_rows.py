@@ -24,7 +24,20 @@ from tests.store.values import (
 )
 
 from stepkeep.kernel.definition import Approval, QueueSpec, Wait
-from stepkeep.kernel.rows import Adopted, Attempt, Ballot, Called, Details, Grown, Note, Opening, OutboxEntry, Run, Step
+from stepkeep.kernel.rows import (
+    Adopted,
+    Attempt,
+    Ballot,
+    Called,
+    Checkpoint,
+    Details,
+    Grown,
+    Note,
+    Opening,
+    OutboxEntry,
+    Run,
+    Step,
+)
 from stepkeep.kernel.states import (
     AttemptState,
     Category,
@@ -59,6 +72,10 @@ FULL_RUN = a_run(
     moved_at=13,
 )
 FULL_NOTE = Note(
+    checkpoints=(
+        Checkpoint(name="charge é", value='{"id" : 7}', fence=2, at=1_700_000_000_000_001),
+        Checkpoint(name="ship", value="null", fence=3, at=1_700_000_000_000_002),
+    ),
     event="paid",
     takes_timeouts=True,
     held=True,

@@ -14,6 +14,7 @@ from starlette.requests import Request
 
 from stepkeep.api.routing import Answer, Engine, answers, router, service_of
 from stepkeep.api.work_bodies import (
+    CheckpointRequest,
     ClaimRequest,
     Claims,
     Heartbeat,
@@ -21,6 +22,7 @@ from stepkeep.api.work_bodies import (
     Registration,
     Renewals,
     RenewRequest,
+    Replied,
     Replies,
     ReportRequest,
     claim_json,
@@ -159,10 +161,25 @@ async def report_outcomes(request: Request, engine: Engine, worker_id: WorkerId,
     return Answer({"replies": [reply_json(one) for one in replies], "claims": told})
 
 
+@routes.post(
+    "/work/workers/{worker_id}/checkpoint",
+    operation_id="record_checkpoint",
+    summary="Record a checkpoint of a running attempt",
+    response_model=None,
+    responses=answers(Replied),
+)
+async def record_checkpoint(request: Request, engine: Engine, worker_id: WorkerId, body: CheckpointRequest) -> Answer:
+    """Later attempts of the step find it in their claim. Recorded under the fence of the claim, once for each name."""
+    reply = await work_of(request, engine).checkpoint(
+        worker_id, run_id=body.run_id, no=body.no, fence=body.fence, name=body.name, value=body.encoded()
+    )
+    return Answer({"reply": reply_json(reply)})
+
+
 async def _told(
     work: RemoteWork, worker_id: str, claims: Sequence[Claim], give: str, lease_us: int | None
 ) -> list[dict[str, Any]]:
     if give == "rows":
-        return [row_json(claim, work.opened(claim), lease_us) for claim in claims]
+        return [row_json(claim, await work.opened(claim), lease_us) for claim in claims]
     ready = await rendered_claims(work, worker_id, claims)
     return [{**claim_json(claim, lease_us), **data} for claim, data in ready]

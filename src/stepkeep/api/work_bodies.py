@@ -11,7 +11,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from stepkeep.api.bodies import RUN_ID, Anything, Body
-from stepkeep.errors import StepkeepError, Unreadable
+from stepkeep.errors import InvalidInput, StepkeepError, Unreadable
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Handler
 from stepkeep.kernel.rows import Step, Worker
@@ -21,6 +21,7 @@ from stepkeep.operations.transact import Claim
 from stepkeep.operations.work_outcomes import KINDS
 from stepkeep.safe_text import exception_message, inert
 from stepkeep.store.change import StoredDefinition
+from stepkeep.worker.payloads import Unstorable, encode
 
 LARGEST = 2**53
 HEARTBEAT_SECONDS = 10.0
@@ -160,6 +161,27 @@ class ReportRequest(Body):
     claim: Claiming | None = None
 
 
+class CheckpointRequest(Body):
+    """What a handler records while it runs."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"run_id": RUN_ID, "no": 0, "fence": 1, "name": "charge", "value": {"id": 7}}]}
+    )
+
+    run_id: str = Field(max_length=36)
+    no: int = Number
+    fence: int = Number
+    name: str = Field(min_length=1, max_length=100)
+    value: Any = Field(default=None, description="JSON of at most 256 KiB.")
+
+    def encoded(self) -> bytes:
+        """The value as it is stored."""
+        try:
+            return encode(self.value, what="the value of the checkpoint")
+        except Unstorable as problem:
+            raise InvalidInput(f"{problem}.") from None
+
+
 class OneLease(Body):
     """A lease, and how long it shall last from now."""
 
@@ -196,6 +218,12 @@ class Replies(BaseModel):
 
     replies: list[Anything]
     claims: list[Anything]
+
+
+class Replied(BaseModel):
+    """The reply to one request: accepted, or why not."""
+
+    reply: Anything
 
 
 class Renewals(BaseModel):

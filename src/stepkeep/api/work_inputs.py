@@ -41,13 +41,14 @@ async def rendered_claims(
                 job = Job(claim, cast(Prepared, None))
                 job.details = details.get(claim.run_id)
                 job.outputs = {name: outputs.get((claim.run_id, no)) for name, no in numbers.items()}
+                job.arguments = await work.arguments(claim)
                 job.secrets = {name: reference(name) for name in template.secrets}
                 inputs = template.render(job)
             except Exception as problem:  # noqa: BLE001 - inputs that cannot be rendered fail their step alone
                 error = storable_text(f"the inputs cannot be rendered: {exception_text(problem)}")
                 outcome = Failed(category=Category.VALIDATION, error=error, final=True)
             else:
-                ready.append((claim, _data(job, inputs, work)))
+                ready.append((claim, {**_data(job, inputs, work), "checkpoints": await _checkpoints(work, claim)}))
         if outcome is not None:
             refused.append(Report(run_id=claim.run_id, no=claim.step.no, fence=claim.step.fence, outcome=outcome))
             if isinstance(outcome, Released):
@@ -83,3 +84,9 @@ def _data(job: Job, inputs: Any, work: RemoteWork) -> dict[str, Any]:
         "has_rules": job.claim.planned.has_rules,
         "by_hand": job.claim.planned.by_hand,
     }
+
+
+async def _checkpoints(work: RemoteWork, claim: Claim) -> dict[str, Any]:
+    """What earlier attempts of the step have recorded, by name."""
+    note = (await work.opened(claim)).note
+    return {} if note is None else {one.name: msgspec.Raw(one.value.encode()) for one in note.checkpoints}

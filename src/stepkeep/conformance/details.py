@@ -83,6 +83,9 @@ SHAPES: Mapping[str, Shape] = {
         _VOUCHED | {"for": text, "by_right_of": _texts, "delegation": text, "level": whole, "service": _true},
     ),
     "duty_violated": Shape({"step": text, "rule": text, "reason": text}, _VOUCHED),
+    "checkpoint_recorded": Shape(
+        {"step": text, "no": _integer, "checkpoint": text, "fence": whole, "digest": digest}, {}
+    ),
     "annotated": Shape({"note": text}, _VOUCHED | {"step": text}),
     "hold_decided": Shape({"step": text, "decision": text}, _VOUCHED | {"reason": text}),
     "step_decided": Shape({"step": text, "decision": text, "reason": text}, _VOUCHED),

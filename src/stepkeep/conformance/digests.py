@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.conformance.checkpoints import RECORDED
 from stepkeep.conformance.encoding import compact, in_order
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
@@ -97,16 +98,19 @@ def _gates(definition: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str
 
 # -- stored payloads -------------------------------------------------------------------------------------------------
 class Payloads(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored bytes of a run: its input, the outputs of attempts by (step number, fence), and those on step rows."""
+    """The stored bytes of a run: its input, the outputs of attempts by (step number, fence), those on step rows, and
+    the checkpoints of steps by (step number, name)."""
 
     input: bytes
     attempts: Mapping[tuple[int, int], bytes]
     steps: Mapping[int, bytes]
+    checkpoints: Mapping[tuple[int, str], bytes] = {}
 
 
 def compare_payloads(lines: Iterable[Mapping[str, Any]], payloads: Payloads) -> Iterator[tuple[int, str | None]]:
     """Each digest of a canonical log with its line number: None if the stored bytes have it, else what is wrong."""
     seen: set[tuple[int, int]] = set()
+    reached: set[tuple[int, str]] = set()
     recorded = False
     for number, line in enumerate(lines, 1):
         said = line["metadata"]
@@ -114,6 +118,11 @@ def compare_payloads(lines: Iterable[Mapping[str, Any]], payloads: Payloads) -> 
         if said.get("event") == "run_created" and isinstance(detail, dict) and "input" in detail:
             recorded = True
             yield number, _difference("the input of the run", payloads.input, detail["input"])
+        if said.get("event") == RECORDED and isinstance(detail, dict):
+            name = detail.get("no", -1), str(detail.get("checkpoint"))
+            reached.add(name)
+            what = f"the checkpoint {quoted(name[1])} of step {quoted(detail.get('step'))}"
+            yield number, _difference(what, payloads.checkpoints.get(name), str(detail.get("digest")))
         if "digest" not in said or line["trigger"] in GATES:
             continue
         key = said["no"], said.get("fence", 0)
@@ -123,6 +132,8 @@ def compare_payloads(lines: Iterable[Mapping[str, Any]], payloads: Payloads) -> 
         yield number, _difference(f"the output of step {quoted(said['step'])}", stored, said["digest"])
     for no, fence in sorted(payloads.attempts.keys() - seen) if recorded else ():
         yield 0, f"step number {no} has a stored output for claim {fence} that the journal does not know"
+    for no, checkpoint in sorted(payloads.checkpoints.keys() - reached):
+        yield 0, f"step number {no} has a checkpoint {quoted(checkpoint)} that the journal does not know"
 
 
 def _difference(what: str, stored: bytes | None, digest: str) -> str | None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from stepkeep.conformance.adoption import ADOPTING, Adoption
 from stepkeep.conformance.ballots import People
+from stepkeep.conformance.checkpoints import RECORDED, check_checkpoint
 from stepkeep.conformance.contract import Contract, Place, WaitRule, is_element_name
 from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.elements import Elements
@@ -82,7 +83,7 @@ FOLLOWING = frozenset(
 )  # fmt: skip
 """Hops that follow from another hop of the same cause."""
 
-NOTED = ("message_arrived", "duty_violated", "annotated")
+NOTED = ("message_arrived", "duty_violated", "annotated", RECORDED)
 """Events that may be on record without a hop."""
 
 RULED_OUT = frozenset({"rules_failed", "rules_failed_tolerated"})
@@ -179,6 +180,9 @@ class Reenactment:
             say(Code.CAUSE, wrong_field("event", line.event, " or ".join(NOTED), "nothing else moves nothing"))
         if line.event == "duty_violated":
             self._check_violation(line, say)
+        if line.event == RECORDED:
+            for problem in check_checkpoint(self.steps, line, self.asked):
+                say(*problem)
         if line.event == "message_arrived":
             self.arrived[str(self.asked.get("name"))] += 1
         if line.event == "slot_granted":

@@ -76,6 +76,7 @@ class Step:
         self.is_unsure: bool | None = False
         self.ballots: list[Any] | None = None
         self.violations: set[tuple[str, str]] = set()  # who tried what their duties rule out, since it waits
+        self.checkpoints: set[str] = set()  # what its handler has recorded while it ran
         self.level = 0
         self.gate_due_at: int | None = None
         self.terms: GateRule | None = None

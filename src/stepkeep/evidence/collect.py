@@ -38,8 +38,8 @@ class Collected:
         self.whole, self.stored, self._transactor = whole, stored, transactor
 
     async def payloads(self) -> Payloads:
-        given, attempts, steps = stored_payloads(await self._transactor.payloads.whole(self.whole))
-        return Payloads(input=given, attempts=attempts, steps=steps)
+        given, attempts, steps, checkpoints = stored_payloads(await self._transactor.payloads.whole(self.whole))
+        return Payloads(input=given, attempts=attempts, steps=steps, checkpoints=checkpoints)
 
     async def certificate(self) -> Certificate:
         """The judge's certificate: of the run, and of every run below it."""
@@ -184,4 +184,8 @@ def _listed(payloads: Payloads) -> list[Payload]:
         Payload(no=None, fence=None, text=payloads.input),
         *(Payload(no=no, fence=fence, text=text) for (no, fence), text in sorted(payloads.attempts.items())),
         *(Payload(no=no, fence=None, text=text) for no, text in sorted(payloads.steps.items())),
+        *(
+            Payload(no=no, fence=None, text=text, checkpoint=name)
+            for (no, name), text in sorted(payloads.checkpoints.items())
+        ),
     ]

@@ -30,11 +30,12 @@ Lines = Sequence[Mapping[str, Any]]
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
-    """A payload of the run: its input (`no` is None), or an output of a step."""
+    """A payload of the run: its input (`no` is None), or an output or checkpoint of a step."""
 
     no: int | None
     fence: int | None
     text: bytes
+    checkpoint: str | None = None
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +117,8 @@ def _without_owner(row: msgspec.Struct) -> dict[str, Any]:
 
 def _payload(one: Payload) -> dict[str, Any]:
     found = {"sha256": sha256(one.text), "text": one.text.decode()}
-    return found | ({} if one.no is None else {"no": one.no}) | ({} if one.fence is None else {"fence": one.fence})
+    names = {"no": one.no, "fence": one.fence, "checkpoint": one.checkpoint}
+    return found | {name: value for name, value in names.items() if value is not None}
 
 
 def _lines(values: Any) -> bytes:

@@ -948,9 +948,15 @@ def digests_of(entries: list[Doc]) -> Iterator[tuple[str, str]]:
         for hop in entry.get("hops", ()):
             if hop.get("digest") is not None and hop["trigger"] not in OPENS:
                 yield hop["digest"], f"step number {hop['no']} (entry {entry['seq']})"
+        for cause in entry.get("causes", ()):
+            if cause.get("event") == "checkpoint_recorded":
+                told = cause["detail"]
+                yield told["digest"], f"checkpoint {told['checkpoint']} of step {told['step']}"
 
 
 def payload_name(line: Doc) -> str:
+    if line.get("checkpoint") is not None:
+        return f"checkpoint {line['checkpoint']} of step number {line['no']}"
     return "the input of the run" if line.get("no") is None else f"the output of step number {line['no']}"
 
 

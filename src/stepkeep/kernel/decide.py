@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from stepkeep.errors import Conflict, NotAllowed, Refused
 from stepkeep.kernel.authority import admit
 from stepkeep.kernel.changes import request_changes, request_escalation
+from stepkeep.kernel.checkpoints import checkpoint
 from stepkeep.kernel.children import child_ended
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot
 from stepkeep.kernel.draft import Draft, Missing
@@ -32,6 +33,7 @@ from stepkeep.kernel.events import (
     Request,
     RunStarted,
     SlotGranted,
+    StepCheckpointed,
     StepClaimed,
     StepReported,
     TimeCame,
@@ -231,6 +233,7 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     RunStarted: start,
     StepClaimed: claim,
     StepReported: report,
+    StepCheckpointed: checkpoint,
     TimeCame: time_came,
     GateDecided: decide_gate,
     ChangesRequested: request_changes,
@@ -251,6 +254,7 @@ MEETS_DEADLINE = frozenset(
     {
         StepClaimed,
         StepReported,
+        StepCheckpointed,
         GateDecided,
         ChangesRequested,
         EscalationRequested,

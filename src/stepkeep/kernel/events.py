@@ -66,6 +66,16 @@ class StepReported(Event, frozen=True, kw_only=True, gc=False):
     outcome: Outcome
 
 
+class StepCheckpointed(Event, frozen=True, kw_only=True, gc=False):
+    """The handler of the attempt under `fence` has a value that later attempts of its step are to be given."""
+
+    no: int
+    fence: int
+    worker: int
+    name: str
+    value: bytes
+
+
 class TimeCame(Event, frozen=True, kw_only=True, gc=False):
     """A sweep found a due timer: of a step (`no`), or of the run itself. The kernel checks it again."""
 

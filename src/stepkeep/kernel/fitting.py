@@ -14,7 +14,15 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from stepkeep.kernel.definition import SECOND
-from stepkeep.kernel.events import ChildEnded, CompletionSignalled, Event, HoldDecided, MessageArrived, StepReported
+from stepkeep.kernel.events import (
+    ChildEnded,
+    CompletionSignalled,
+    Event,
+    HoldDecided,
+    MessageArrived,
+    StepCheckpointed,
+    StepReported,
+)
 from stepkeep.kernel.outcomes import Completed, NewCall, Outcome, Suspended
 
 MAX_NAME = 255
@@ -78,6 +86,8 @@ def event_bytes(event: Event) -> int:
         return _length(event.payload)
     if isinstance(event, CompletionSignalled):
         return _length(event.output) + _length(event.claim)
+    if isinstance(event, StepCheckpointed):
+        return _length(event.value)
     if isinstance(event, ChildEnded | HoldDecided):
         return _length(event.output)
     return 0

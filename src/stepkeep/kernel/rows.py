@@ -186,6 +186,16 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     undo_queue: int = 0
 
 
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a handler recorded while it ran: the name, the value (JSON, or a reference to it), the fence of the attempt
+    that recorded it, and when. It is never changed; later attempts of the step are given the value."""
+
+    name: str
+    value: str
+    fence: int
+    at: int
+
+
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Data that few steps need, kept as one JSON column so that the hot row stays narrow. Payloads are JSON.
 
@@ -203,7 +213,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     `grown`: the elements of a step that owns some. `call`: the template of a step that a flow added, and of its undo.
     `activation`: the sequence of the journal entry that asked for its child, `child`: the id of that run; an adopted
     step keeps it. `undoes`: the child that this undo step rolls back. `violations`: the refusals of this step that are
-    on record, as person and rule.
+    on record, as person and rule. `checkpoints`: what its handler recorded while it ran, by `ctx.once`.
     """
 
     event: str | None = None
@@ -231,6 +241,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     child: str | None = None
     undoes: str | None = None
     violations: tuple[tuple[str, str], ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):

@@ -72,12 +72,18 @@ def lines_of(whole: WholeRun, plan: Plan | None, dialect: str | None = None) -> 
     return [*log.opening(), *(line for entry in whole.entries for line in log.lines(entry)), log.closing()]
 
 
-def stored_payloads(whole: WholeRun) -> tuple[bytes, dict[tuple[int, int], bytes], dict[int, bytes]]:
-    """The input of a run, the outputs of its attempts by (step number, fence), and the outputs on its step rows."""
+def stored_payloads(
+    whole: WholeRun,
+) -> tuple[bytes, dict[tuple[int, int], bytes], dict[int, bytes], dict[tuple[int, str], bytes]]:
+    """The input of a run, the outputs of its attempts by (step number, fence), the outputs on its step rows, and its
+    checkpoints by (step number, name)."""
     attempts = {(one.no, one.fence): one.output for one in whole.attempts if one.output is not None}
     noted = [(step.no, step.note) for step in whole.steps]
     steps = {no: note.output.encode() for no, note in noted if note is not None and note.output is not None}
-    return whole.record.details.input, attempts, steps
+    checkpoints = {
+        (no, one.name): one.value.encode() for no, note in noted if note is not None for one in note.checkpoints
+    }
+    return whole.record.details.input, attempts, steps, checkpoints
 
 
 async def export_run(

@@ -80,6 +80,12 @@ class Memory:
     def drop(self, key: RunKey, no: int, fence: int) -> None:
         self._held.pop((key, no, fence), None)
 
+    def outdate(self, key: RunKey, no: int, fence: int) -> None:
+        """The run has moved on under this claim: what is known of it must be read again."""
+        held = self._held.get((key, no, fence))
+        if held is not None and held.known is not None:
+            self._held[key, no, fence] = Held(held.plan, held.step)
+
     # -- reports -------------------------------------------------------------------------------------------------------
     def expect(self, events: Sequence[StepReported]) -> dict[RunKey, set[int]]:
         """The steps that these reports will change: their dependents, or the next undo step."""

@@ -18,7 +18,14 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput, StoreUnavailable, Unreadable
-from stepkeep.kernel.events import ChildEnded, CompletionSignalled, Event, MessageArrived, StepReported
+from stepkeep.kernel.events import (
+    ChildEnded,
+    CompletionSignalled,
+    Event,
+    MessageArrived,
+    StepCheckpointed,
+    StepReported,
+)
 from stepkeep.kernel.outcomes import Completed, NewCall, Suspended
 from stepkeep.kernel.payloads import MADE_HERE, PREFIX, Reference, read_reference
 from stepkeep.kernel.rows import Details
@@ -33,7 +40,7 @@ INLINE_BYTES = 256 * 1024
 INLINE_INPUT_BYTES = 1024 * 1024
 """The same for the input of a run."""
 INLINE_CALL_BYTES = 4 * 1024
-"""The same for the arguments of a call of a flow, which stand in the note of its step."""
+"""The same for what stands in the note of a step: the arguments of a call of a flow, and checkpoints."""
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 
 E = TypeVar("E", bound=Event)
@@ -112,6 +119,11 @@ class Payloads:
         for place, event in enumerate(small):
             if isinstance(event, StepReported) and isinstance(event.outcome, Suspended):
                 small[place], payloads[place] = await self._calls_apart(event)
+                continue
+            if isinstance(event, StepCheckpointed):
+                value, payload = await self.apart((event.tenant, event.run_id), event.value, INLINE_CALL_BYTES)
+                small[place] = replace(event, value=value)
+                payloads[place] = [] if payload is None else [payload]
                 continue
             output = _output_of(event)
             if output is None or not _is_large(output, INLINE_BYTES):
@@ -213,19 +225,25 @@ class Payloads:
         attempts = [
             one if one.output is None else replace(one, output=await filled(one.output)) for one in whole.attempts
         ]
-        steps = [
-            one
-            if one.note is None or one.note.output is None
-            else replace(one, note=replace(one.note, output=(await filled(one.note.output.encode())).decode()))
-            for one in whole.steps
-        ]
+        steps = []
+        for one in whole.steps:
+            note = one.note
+            if note is not None and note.output is not None:
+                note = replace(note, output=(await filled(note.output.encode())).decode())
+            if note is not None and note.checkpoints:
+                values = [(await filled(known.value.encode())).decode() for known in note.checkpoints]
+                kept = [replace(known, value=value) for known, value in zip(note.checkpoints, values, strict=True)]
+                note = replace(note, checkpoints=tuple(kept))
+            steps.append(one if note is one.note else replace(one, note=note))
         details = replace(record.details, input=await filled(record.details.input))
         return replace(whole, record=replace(record, details=details), attempts=tuple(attempts), steps=tuple(steps))
 
 
 def has_references(whole: WholeRun) -> bool:
     """Whether some payload of a run is kept outside its row."""
-    noted = [step.note.output for step in whole.steps if step.note is not None and step.note.output is not None]
+    notes = [step.note for step in whole.steps if step.note is not None]
+    noted = [note.output for note in notes if note.output is not None]
+    noted += [known.value for note in notes for known in note.checkpoints]
     payloads = [whole.record.details.input, *(attempt.output for attempt in whole.attempts)]
     return any(map(read_reference, [*payloads, *map(str.encode, noted)]))
 
@@ -256,6 +274,8 @@ def _sealed(event: E, seal: Callable[[bytes], bytes]) -> E:
             return replace(event, output=output, claim=claim)
         case ChildEnded():
             return replace(event, output=None if event.output is None else seal(event.output))
+        case StepCheckpointed():
+            return replace(event, value=seal(event.value))
         case MessageArrived():
             return replace(event, payload=seal(event.payload))
     return event

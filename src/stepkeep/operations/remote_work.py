@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.rule_words import given_words, has_word
-from stepkeep.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed
+from stepkeep.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed, Refused
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, QueueSpec
-from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.events import StepCheckpointed, StepReported
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.kernel.states import WorkerState
@@ -235,6 +235,24 @@ class RemoteWork:
         )
         return found
 
+    async def checkpoint(self, worker_id: str, *, run_id: str, no: int, fence: int, name: str, value: bytes) -> Answer:
+        """Record a checkpoint of an attempt that this worker runs. The same one again changes nothing."""
+        row = await self._worker(worker_id)
+        event = StepCheckpointed(
+            tenant=self._tenant,
+            run_id=validate.run_id(run_id),
+            actor=row.id,
+            no=no,
+            fence=fence,
+            worker=row.no,
+            name=validate.key("the name of a checkpoint", name, 100),
+            value=value,
+        )
+        try:
+            return await self._transactor.checkpoint(event)
+        except Refused as refusal:
+            return refusal
+
     async def evidence(self, worker_id: str, found: Sequence[tuple[str, int, int, bytes]]) -> int:
         """Keep the evidence of attempts that this worker has ended; returns of how many."""
         row = await self._worker(worker_id)
@@ -275,17 +293,41 @@ class RemoteWork:
         await self._readable(worker_id, [run_id])
         return await self._store.read_steps(self._tenant, run_id)
 
-    def opened(self, claim: Claim) -> Step:
-        """The row of a claimed step, with the message that woke it opened where this process can."""
-        step, seal = claim.step, self._transactor.payloads.seal
-        if not seal.is_on or step.note is None or step.note.woken_by is None:
+    def opened(self, claim: Claim) -> Awaitable[Step]:
+        """The row of a claimed step with its payloads as they were given: the message that woke it, the arguments of a
+        call, and checkpoints. One that this process cannot open stays sealed."""
+        return self._opened(claim)
+
+    def arguments(self, claim: Claim) -> Awaitable[bytes | None]:
+        """The arguments of a call of a flow; None for any other step."""
+        return self._arguments(claim)
+
+    async def _opened(self, claim: Claim) -> Step:
+        step, key, note = claim.step, (claim.tenant, claim.run_id), claim.step.note
+        if note is None:
             return step
-        record = msgspec.json.decode(step.note.woken_by)
-        message = record.get("message")
-        if message is None:
-            return step
+        if note.call is not None:
+            note = replace(note, call=replace(note.call, arguments=(await self._text(key, note.call.arguments))))
+        if note.checkpoints:
+            values = [await self._text(key, one.value) for one in note.checkpoints]
+            kept = [replace(one, value=value) for one, value in zip(note.checkpoints, values, strict=True)]
+            note = replace(note, checkpoints=tuple(kept))
+        return replace(step, note=replace(note, woken_by=self._opened_message(note.woken_by)))
+
+    async def _arguments(self, claim: Claim) -> bytes | None:
+        call = claim.planned.call
+        return None if call is None else await self._value((claim.tenant, claim.run_id), call.arguments.encode())
+
+    async def _text(self, key: RunKey, payload: str) -> str:
+        return (await self._value(key, payload.encode())).decode()
+
+    def _opened_message(self, woken_by: str | None) -> str | None:
+        seal, record = self._transactor.payloads.seal, None if woken_by is None else msgspec.json.decode(woken_by)
+        if not seal.is_on or record is None or record.get("message") is None:
+            return woken_by
+        message = record["message"]
         record["message"] = {**message, "payload": seal.opened_value(message["payload"])}
-        return replace(step, note=replace(step.note, woken_by=msgspec.json.encode(record).decode()))
+        return msgspec.json.encode(record).decode()
 
     # -- notices -----------------------------------------------------------------------------------------------------
     async def listen(self, worker_id: str) -> Worker:

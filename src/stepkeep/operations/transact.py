@@ -19,7 +19,7 @@ import msgspec
 
 from stepkeep.errors import Contended, Refused, StoreUnavailable, Unreadable
 from stepkeep.kernel.decision import Accepted, Claimer
-from stepkeep.kernel.events import Event, StepClaimed, StepReported
+from stepkeep.kernel.events import Event, StepCheckpointed, StepClaimed, StepReported
 from stepkeep.kernel.fitting import event_bytes
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.resources import AWAITS_RESOURCES
@@ -278,6 +278,13 @@ class Transactor:
         replies = answers(batch)
         self.measures.replied(replies)
         return replies, claims_of(batch)
+
+    async def checkpoint(self, event: StepCheckpointed) -> Accepted:
+        """Record a checkpoint of a running attempt. Raises Fenced if its lease is gone."""
+        try:
+            return await self.submit(event)
+        finally:
+            self._memory.outdate((event.tenant, event.run_id), event.no, event.fence)
 
     def remember(self, batch: DecisionBatch) -> None:
         """Remember the claims of a batch that another transaction has committed."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -91,7 +91,7 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     described = [
         _step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, []), workers)
         | _ending(found.run, step, skips.get(step.no))
-        | {"progress": progress.get(step.no)}
+        | {"progress": progress.get(step.no), "checkpoints": _checkpoints(step, visible)}
         for step in steps
     ]
     for step, one in zip(steps, described, strict=True):
@@ -316,6 +316,19 @@ def _step(
         "states": [{"state": state, "at": instant(at)} for state, at in times],
         **({} if (case := case_taken(step, planned)) is None else {"case": case}),
     }
+
+
+def _checkpoints(step: Step, visible: Callable[[bytes], bytes]) -> list[dict[str, Any]]:
+    """What the handler of a step recorded while it ran. A large value is shown as the reference to it."""
+    return [
+        {
+            "name": one.name,
+            "value": decode_json(visible(one.value.encode())),
+            "fence": one.fence,
+            "at": instant(one.at),
+        }
+        for one in (() if step.note is None else step.note.checkpoints)
+    ]
 
 
 def _kind(plan: Plan, step: Step) -> str:

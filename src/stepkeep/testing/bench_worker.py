@@ -26,6 +26,7 @@ from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.store.change import Lease
 from stepkeep.testing.replacements import Replacement, Silence
 from stepkeep.worker import results
+from stepkeep.worker.checkpoints import CheckpointKeeper
 from stepkeep.worker.classify import BindingError, failure_of
 from stepkeep.worker.executor import Job, Prepared, rules_job
 from stepkeep.worker.executors.http import HttpPolicy
@@ -66,6 +67,7 @@ class BenchWorker:
         self._inputs = Inputs(
             transactor.store, transactor.payloads, SecretReader(Secrets(values=secrets, environment=False))
         )
+        self._checkpoints = CheckpointKeeper(transactor, self._holder, lambda job: True, _give_up)
         self._runtime = Runtime()
         self._hand = _Hand()
         self._claimer: Claimer | None = None
@@ -74,6 +76,7 @@ class BenchWorker:
 
     async def open(self) -> None:
         self._inputs.open()
+        self._checkpoints.open()
         row = await workers.register(self._transactor.store, tenant=self._tenant, app="workbench", capacity=1)
         self._claimer = Claimer(actor=row.id, worker=row.no, lease=None, slots=0, queues=frozenset())
 
@@ -92,6 +95,9 @@ class BenchWorker:
     def _claiming(self) -> Claimer:
         assert self._claimer is not None
         return self._claimer
+
+    def _holder(self) -> tuple[str, int]:
+        return self._claiming().actor, self._claiming().worker
 
     async def _read_queues(self) -> None:
         """Claim from every queue that exists; calls of flows may have made new ones."""
@@ -123,7 +129,7 @@ class BenchWorker:
         except BindingError as problem:
             await self._report(claim, failure_of(problem))
             return
-        job = Job(claim, code)
+        job = Job(claim, code, keeper=self._checkpoints)
         if code.is_manual:
             job.completion_token = self._runtime.token()
             self.tokens[claim.run_id, claim.planned.name] = job.completion_token
@@ -319,6 +325,11 @@ class _Hand:
         if self._loop is not None:
             self._thread.submit(self._loop.close).result()
         self._thread.shutdown()
+
+
+async def _give_up(problem: Exception, tries: int) -> None:
+    """The database of a test does not come back."""
+    raise problem
 
 
 async def _awaited(answer: Any) -> Any:

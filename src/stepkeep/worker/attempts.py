@@ -62,6 +62,7 @@ class Attempts:
     def open(self) -> None:
         """Bind to the running event loop."""
         self._running.inputs.open()
+        self._running.checkpoints.open()
         self.reporting.evidence.open()
         self._shared.progress.open()
         self._shared.runner.open(self.finished, self._shared.signals.ability_changed)

@@ -18,7 +18,9 @@ from stepkeep.kernel.outcomes import Emitted
 from stepkeep.operations import validate
 from stepkeep.safe_text import inert_line, plain_text, type_name
 from stepkeep.secret_values import KNOWN
+from stepkeep.worker.bridge import runs_a_loop
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled
+from stepkeep.worker.once import Checkpoints, LocalCheckpoints, await_once, call_once, checked_name
 from stepkeep.worker.payloads import bound_emitted, encode
 from stepkeep.worker.statements import Statements
 
@@ -101,6 +103,8 @@ class Context:
     """
 
     __slots__ = (
+        "_calling",
+        "_checkpoints",
         "_cost",
         "_emitted",
         "_emitted_bytes",
@@ -156,6 +160,7 @@ class Context:
         progressed: Callable[[], None] | None = None,
         trace: str | None = None,
         effect_of: str | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self.trace = trace
         self.run_id, self.workflow, self.version, self.tenant = run_id, workflow, version, tenant
@@ -180,6 +185,8 @@ class Context:
         self._statements: Statements | None = None
         self._progress: Progress | None = None
         self._progressed = progressed
+        self._checkpoints: Checkpoints = LocalCheckpoints() if checkpoints is None else checkpoints
+        self._calling: set[str] = set()
 
     @property
     def input(self) -> Any:
@@ -235,6 +242,38 @@ class Context:
         self._progress = Progress(_fraction(fraction), _progress_text(text), time.monotonic())
         if self._progressed is not None:
             self._progressed()
+
+    def once(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function and record what it returned; a later attempt of this step gets that and calls nothing.
+
+        An async handler awaits the call: `paid = await ctx.once("charge", charge, cents)`. The value is JSON, and what
+        is given back is the recorded value. A function that raises records nothing. If the worker dies between the
+        call and the record, the next attempt calls it again: give `ctx.idempotency_key` to what must not act twice.
+
+        >>> ctx = Context(run_id="r1", workflow="w", version=1, step="s")
+        >>> ctx.once("number", lambda: 7), ctx.once("number", lambda: 8)
+        (7, 7)
+        """
+        name = checked_name(name, function)
+        if runs_a_loop():
+            return self._await_once(name, lambda: function(*args, **kwargs))
+        self._begin(name)
+        try:
+            return call_once(self._checkpoints, name, lambda: function(*args, **kwargs))
+        finally:
+            self._calling.discard(name)
+
+    async def _await_once(self, name: str, call: Callable[[], Any]) -> Any:
+        self._begin(name)
+        try:
+            return await await_once(self._checkpoints, name, call)
+        finally:
+            self._calling.discard(name)
+
+    def _begin(self, name: str) -> None:
+        if name in self._calling:
+            raise InvalidInput(f"ctx.once: {name} is being called already. Give each checkpoint a name of its own.")
+        self._calling.add(name)
 
     def execute(self, sql: str, *args: Any) -> Any:
         """Run a statement in the transaction of this step, and return how many rows it changed.

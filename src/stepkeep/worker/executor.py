@@ -23,9 +23,11 @@ from stepkeep.kernel.states import Category, Phase, StepState
 from stepkeep.network.allowing import AllowList
 from stepkeep.worker.cancellation import Cancellation
 from stepkeep.worker.context import Context, Outputs, Woken
+from stepkeep.worker.once import Checkpoints, NoCheckpoints
 
 if TYPE_CHECKING:
     from stepkeep.operations.transact import Claim
+    from stepkeep.worker.checkpoints import CheckpointKeeper
     from stepkeep.worker.flows.calls import Call as FlowCall
     from stepkeep.worker.flows.calls import Recorded
     from stepkeep.worker.flows.replay import Flow
@@ -169,6 +171,7 @@ class Job(msgspec.Struct, eq=False):
     `first` are the rules before its handler, as a job of their own, while they are evaluated.
     `arguments` are those of a call. `known` are the calls of a flow that are on record, `recorded` those whose ends it
     is to be given, `flow` is the flow itself if it is suspended here, and `asked` the calls that are new.
+    `keeper` records its checkpoints; a job without one records none.
     `trace` is the `traceparent` that its handler passes on, and `span` its span while `is_traced`.
     """
 
@@ -206,6 +209,7 @@ class Job(msgspec.Struct, eq=False):
     recorded: tuple[Recorded, ...] = ()
     flow: Flow | None = None
     asked: tuple[FlowCall, ...] = ()
+    keeper: CheckpointKeeper | None = None
     is_traced: bool = False
     trace: str | None = None
     span: Any = None
@@ -287,8 +291,17 @@ class Job(msgspec.Struct, eq=False):
             progressed=self.progressed,
             trace=self.trace,
             effect_of=self._effect_of,
+            checkpoints=self.checkpoints(),
         )
         return self.context
+
+    def checkpoints(self) -> Checkpoints:
+        """What this attempt records while it runs, and what earlier ones have recorded."""
+        if self.prepared.is_transactional:
+            return NoCheckpoints("a transactional step needs none: its writes and its result are one transaction")
+        if self.keeper is None:
+            return NoCheckpoints("rules record no checkpoints; only the handler of a step does")
+        return self.keeper.of(self)
 
     @property
     def _effect_of(self) -> str | None:

@@ -20,6 +20,7 @@ from stepkeep.operations.trace_context import Trace, trace_of
 from stepkeep.operations.transact import Claim
 from stepkeep.safe_text import exception_text
 from stepkeep.worker.cancellation import Why
+from stepkeep.worker.checkpoints import CheckpointKeeper
 from stepkeep.worker.classify import failure_of
 from stepkeep.worker.executor import Job, Prepared, rules_job
 from stepkeep.worker.inputs import Inputs
@@ -54,6 +55,12 @@ class Running:
         self._report, self._answered = report, answered
         self._seal = shared.transactor.payloads.seal
         self.inputs = Inputs(shared.transactor.store, shared.transactor.payloads, shared.secrets)
+        self.checkpoints = CheckpointKeeper(
+            shared.transactor,
+            lambda: (shared.membership.row.id, shared.membership.row.no),
+            lambda job: job in shared.leases and not job.reported,
+            self._sit_out,
+        )
 
     # -- from claims to jobs -----------------------------------------------------------------------------------------
     def accept(self, claims: Sequence[Claim], lane: int | None = None) -> None:
@@ -86,7 +93,7 @@ class Running:
             job_lane = batch_lane if lane is not None or prepared.runs_alone else self._lane_of(claim)
             deadline = now + prepared.planned.timeout / SECOND
             job = Job(claim, prepared, deadline, now, self.inputs.fetch, job_lane)
-            job.progressed = self._shared.progress.note
+            job.progressed, job.keeper = self._shared.progress.note, self.checkpoints
             if claim.run_due_at is not None:
                 job.run_deadline = now + (claim.run_due_at - claim.claimed_at) / SECOND
             if self._seal.is_on:
@@ -160,8 +167,7 @@ class Running:
             try:
                 await self.inputs.load(jobs)
             except StoreError as problem:
-                self._shared.outage.met(problem)
-                await self._shared.outage.pause(tries)
+                await self._sit_out(problem, tries)
                 tries += 1
             except MissingSecret as problem:
                 self._hand_back(jobs, problem)
@@ -172,6 +178,11 @@ class Running:
             else:
                 self._start(self._still_held(jobs))
                 return
+
+    async def _sit_out(self, problem: Exception, tries: int) -> None:
+        """Wait before the next try of what the database did not answer."""
+        self._shared.outage.met(problem)
+        await self._shared.outage.pause(tries)
 
     def _hand_back(self, jobs: list[Job], problem: MissingSecret) -> None:
         """A secret that is not here is no fault of the run: other workers may have it. Nothing is counted."""

@@ -32,6 +32,7 @@ from stepkeep.kernel.events import (
     RunStarted,
     ScopeUse,
     SlotGranted,
+    StepCheckpointed,
     StepClaimed,
     StepReported,
     TimeCame,
@@ -151,7 +152,7 @@ class Actions:
     def __init__(self, case: Case, plan: Plan) -> None:
         self.plan = plan
         self.events = case.events
-        self.pauses, self.decides = case.pauses, case.decides
+        self.pauses, self.decides, self.records = case.pauses, case.decides, case.records
         self.parks = {plan.numbers[name]: event for name, event in case.parks.items()}
         self._chained = Claimer(
             actor="w", worker=WORKER, lease=30, slots=1, queues=frozenset(range(1, 2 * plan.size + 2))
@@ -240,6 +241,8 @@ class Actions:
 
     def _reports(self, state: State, row: Step) -> Iterator[Action]:
         name = self.plan.of(row).name
+        if self.records and row.state is StepState.RUNNING and not (row.note and row.note.checkpoints):
+            yield Action(f"checkpoint of {name}", By.OPERATOR, self.checkpoint(row.no, row.fence))
         for outcome in self._outcomes(state, row):
             said = type(outcome).__name__
             event = self.report(row.no, row.fence, outcome)
@@ -343,15 +346,22 @@ class Actions:
             if not holds(row, stale):
                 for outcome in STALE:
                     yield "a stale report", self.report(no, stale, outcome)
+                yield "a stale checkpoint", self.checkpoint(no, stale)
         if holds(row, fence):
             yield "a stranger's report", self.report(no, fence, STALE[0], worker=WORKER + 1)
             yield "a report under a fence not given out", self.report(no, fence + 1, STALE[0])
+            yield "a stranger's checkpoint", self.checkpoint(no, fence, worker=WORKER + 1)
+            if row.state is StepState.VALIDATING or (row.note is not None and row.note.checkpoints):
+                yield "a checkpoint again, or after the handler", self.checkpoint(no, fence)
             if row.state is StepState.VALIDATING:
                 yield "a report whose answer was lost, again", self.report(no, fence, STALE[0])
 
     # -- events ------------------------------------------------------------------------------------------------------
     def report(self, no: int, fence: int, outcome: Outcome, worker: int = WORKER) -> StepReported:
         return StepReported(**WHO, actor="w", no=no, fence=fence, worker=worker, outcome=outcome)
+
+    def checkpoint(self, no: int, fence: int, worker: int = WORKER) -> StepCheckpointed:
+        return StepCheckpointed(**WHO, actor="w", no=no, fence=fence, worker=worker, name="once", value=b"{}")
 
     def _claim(self, no: int) -> StepClaimed:
         grants = () if self.plan.is_undo(no) else unlimited_grants(self.plan.at(no))

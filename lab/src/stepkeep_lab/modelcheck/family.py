@@ -61,7 +61,8 @@ SOON = 10 * SECOND
 
 class Case(msgspec.Struct, frozen=True):
     """A definition to explore, and what its handlers may ask for: the messages that each step may wait for. With
-    `pauses`, the run is paused and resumed wherever it can be. With `decides`, a person decides about stuck steps."""
+    `pauses`, the run is paused and resumed wherever it can be. With `decides`, a person decides about stuck steps. With
+    `records`, handlers record a checkpoint."""
 
     name: str
     about: str
@@ -70,6 +71,7 @@ class Case(msgspec.Struct, frozen=True):
     starts_idle: bool = False
     pauses: bool = False
     decides: bool = False
+    records: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -188,11 +190,19 @@ def _case(
     idle: bool = False,
     pauses: bool = False,
     decides: bool = False,
+    records: bool = False,
     **more: Any,
 ) -> Case:
     ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
     return Case(
-        name, about, Definition(name=name, version=1, steps=ordered, **more), parks or {}, idle, pauses, decides
+        name,
+        about,
+        Definition(name=name, version=1, steps=ordered, **more),
+        parks or {},
+        idle,
+        pauses,
+        decides,
+        records,
     )
 
 
@@ -315,6 +325,13 @@ def cases() -> tuple[Case, ...]:
             _work("b", Dependency(step="a", allow=ANY_END), retry=ONCE),
             parks={"b": "paid"},
             decides=True,
+        ),
+        _case(
+            "checkpoints",
+            "handlers that record a checkpoint: with a retry, with rules, with a hook, and in a flow",
+            _work("a", retry=TWICE, rules=RULE, undo=ONCE, **undoing),
+            _work("b", "a", growth=Flow(max=1), **continuing),
+            records=True,
         ),
         _case("queue", "paused and resumed before anything has begun", _work("a"), pauses=True),
         _case(

@@ -16,6 +16,7 @@ from stepkeep.kernel.events import (
     GateDecided,
     HoldDecided,
     PauseRequested,
+    StepCheckpointed,
     StepClaimed,
     StepReported,
     UnpauseRequested,
@@ -43,6 +44,7 @@ def between(plan: Plan, state: State, action: Action, decision: Decision) -> lis
         ended = state.rows[row.no].state in STEP_TERMINAL
         must(not ended, "I1 terminal is final", "step {} had ended and was changed", row.no)
     must(entry.hash == hashlib.sha256(state.run.head + entry.body).digest(), "I9 chain", "the hash does not fit")
+    _checkpoints_stay(state, decision)
     _effects_leave_a_trace(plan, state, action, decision)
     _no_child_is_forgotten(plan, state, action, decision)
     _hooks_end_as_their_rollbacks(plan, action, decision)
@@ -65,10 +67,12 @@ def _accepted(state: State, action: Action, decision: Decision) -> None:
     if not isinstance(reply, Accepted):
         _refused(decision, reply, action)
         return
-    if isinstance(event, StepReported):
+    if isinstance(event, StepReported | StepCheckpointed):
         row = state.rows[event.no]
         mine = holds(row, event.fence) and row.worker == event.worker
         must(mine, "I3 stale reports are refused", "{} was accepted", action.label)
+    if isinstance(event, StepCheckpointed) and decision.entry is not None:
+        must(not open_entry(decision.entry.body).hops, "a checkpoint moves nothing", action.label)
     if reply.repeated:
         must(decision.entry is None, "a repetition leaves no trace", action.label)
     elif isinstance(event, GateDecided) and event.no is not None:
@@ -88,6 +92,15 @@ def _refused(decision: Decision, reply: object, action: Action) -> None:
     entry = None if decision.entry is None else open_entry(decision.entry.body)
     noted = entry is not None and not entry.hops and [cause.event for cause in entry.causes] == ["duty_violated"]
     must(noted, "a violation of duties is on record and moves nothing", action.label)
+
+
+def _checkpoints_stay(state: State, decision: Decision) -> None:
+    """What a handler has recorded is never changed or lost while its step goes on."""
+    for row in decision.changed:
+        before, now = state.rows[row.no].note, row.note
+        kept = () if now is None else now.checkpoints
+        known = () if before is None else before.checkpoints
+        must(kept[: len(known)] == known, "a checkpoint stays", "step {} lost what it had recorded", row.no)
 
 
 def _no_child_is_forgotten(plan: Plan, state: State, action: Action, decision: Decision) -> None:

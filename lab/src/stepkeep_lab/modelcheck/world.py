@@ -260,6 +260,7 @@ def _canonical_note(note: Note, fences: dict[int, int]) -> Note:
         opening=None if note.opening is None else _canonical_opening(note.opening),
         activation=None if note.activation is None else SEQ,
         violations=(),
+        checkpoints=tuple([replace(one, fence=fences.get(one.fence, 0), at=NOW) for one in note.checkpoints]),
     )
 
 

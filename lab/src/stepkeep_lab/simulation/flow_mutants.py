@@ -23,4 +23,49 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         "a replay takes calls that are on record for new ones, and they run again",
         (Edit("worker.flows.replay:Flow.__init__", "self._reported = len(recorded)", "self._reported = 0"),),
     ),
+    Mutant(
+        "checkpoint-without-fence",
+        "a checkpoint is recorded under whichever claim it was made",
+        (
+            Edit(
+                "kernel.checkpoints:checkpoint",
+                "step.worker != event.worker or step.fence != event.fence",
+                "step.worker is None",
+            ),
+        ),
+    ),
+    Mutant(
+        "checkpoint-forgotten",
+        "a retry drops what the earlier attempts of a step have recorded",
+        (
+            Edit(
+                "kernel.execution:_retry",
+                "retrying = draft.move(step, trigger, due_at=draft.now + pause, **changes)",
+                "retrying = draft.move(step, trigger, due_at=draft.now + pause, "
+                "**{'note': step.note and replace(step.note, checkpoints=()), **changes})",
+            ),
+        ),
+    ),
+    Mutant(
+        "checkpoint-of-another-step",
+        "a worker keeps new checkpoints by run and name alone: a step gets the value of another one",
+        (
+            Edit(
+                "worker.checkpoints:AttemptCheckpoints.__init__",
+                "self._new: dict[str, bytes] = {}",
+                "self._new = keeper.__dict__.setdefault('new', {}).setdefault(job.claim.run_id, {})",
+            ),
+        ),
+    ),
+    Mutant(
+        "checkpoint-not-awaited",
+        "a handler goes on before its checkpoint is recorded",
+        (
+            Edit(
+                "worker.once:await_once",
+                "await answer_of(checkpoints.record(name, found))",
+                "__import__('asyncio').ensure_future(checkpoints.record(name, found))",
+            ),
+        ),
+    ),
 )

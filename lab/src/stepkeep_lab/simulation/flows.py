@@ -7,7 +7,7 @@ The function is drawn from an argument of its step, so that every replay makes t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -26,6 +26,8 @@ from stepkeep_lab.simulation.tables import Tables
 
 FLOW = "flow"
 MOST_CALLS = 12
+CHECKPOINTS = 0.3
+"""How likely a flow records a checkpoint at each place where it may."""
 FAILED = "failed"
 """What a flow returns in place of the result of a call that failed."""
 
@@ -54,12 +56,14 @@ def _flow(step: StepDefinition, random: Random) -> StepDefinition:
     )
 
 
-async def play(ctx: FlowContext, drawn: int) -> list[Any]:
+async def play(ctx: FlowContext, drawn: int, checkpoint: Callable[[str], Awaitable[None]]) -> list[Any]:
     """A few calls at once, then a few in a row, some of which are slept before or undone. Returns what each came to.
+    Some flows record checkpoints in between.
 
     No two calls have the same arguments.
     """
     random = Random(drawn)  # noqa: S311 - chance that must come out the same again
+    apart = Random(drawn + 1_000)  # noqa: S311
     told: list[Any] = []
 
     def options() -> dict[str, Any]:
@@ -75,11 +79,15 @@ async def play(ctx: FlowContext, drawn: int) -> list[Any]:
             return FAILED
 
     at_once = random.randint(0, 4)
+    if apart.random() < CHECKPOINTS:
+        await checkpoint("first")
     told += await asyncio.gather(*(call(place) for place in range(at_once)))
     if random.random() < 0.3:
         await ctx.sleep("2s")
     for place in range(at_once, at_once + random.randint(1, 3)):
         told.append(await call(place))
+        if apart.random() < CHECKPOINTS:
+            await checkpoint(f"after-{place}")
     return told
 
 

@@ -48,8 +48,25 @@ def make_registry(stage: Stage) -> Registry:
     for name in (*HANDLERS, "undo"):
         registry.register(HandlerSpec(name=name, function=act))
     registry.register(HandlerSpec(name=EXACT, function=act, transactional=True))
-    registry.register(HandlerSpec(name=FLOW, function=play))
+
+    async def flow(ctx: FlowContext, drawn: int) -> list[Any]:
+        return await play(ctx, drawn, lambda name: _in_flow(stage, ctx, name))
+
+    registry.register(HandlerSpec(name=FLOW, function=flow))
     return registry
+
+
+async def _in_flow(stage: Stage, ctx: FlowContext, name: str) -> None:
+    """A checkpoint of a flow, under the claim that it goes on with."""
+    step = holding.get().claim.step
+    place = (ctx.run_id, step.no, name)
+
+    def work() -> Any:
+        fence = holding.get().claim.step.fence
+        stage.checkpoints.begin(place, fence)
+        return stage.checkpoints.make(place, fence)
+
+    stage.checkpoints.give(place, await ctx.once(name, work))
 
 
 class Acting:
@@ -71,6 +88,9 @@ class Acting:
         if not scenario.alike:
             await asyncio.sleep(self.random.choice((0.0, 0.1, 0.5, 2.0, 6.0)) * chance() * scenario.work)
         stage.act(self.place, ctx.idempotency_key)
+        if ctx.connection is None:
+            drawn = stage.random(f"checkpoints:{self.place[:2]}")
+            await stage.checkpoints.use(ctx, self.step.no, self.step.fence, drawn)
         if ctx.connection is not None:
             ctx.connection.execute(f"{ctx.run_id} {self.step.no} {self.step.fence}")
         if stage.chaos:

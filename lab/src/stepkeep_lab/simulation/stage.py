@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from stepkeep.worker.executor import Job
+from stepkeep_lab.simulation.checkpoints import Recorded
 from stepkeep_lab.simulation.database import Database
 from stepkeep_lab.simulation.faults import Fault, FaultLog, FaultyWire
 from stepkeep_lab.simulation.ledger import Effect, Ledger
@@ -36,6 +37,7 @@ class Stage:
         self.database = Database(self.now)
         self.log = FaultLog(self.loop.time)
         self.ledger = Ledger()
+        self.checkpoints = Recorded(self.ledger)
         self.receivers: Receivers | None = Receivers(self, TENANT) if scenario.sinks else None
         self.chaos = True
         self.is_down = False

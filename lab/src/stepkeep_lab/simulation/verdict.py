@@ -95,6 +95,8 @@ class Verdict:
             self._ledger.violation(said)
         for said in wrong_flows(self._tables, self._plans):
             self._ledger.violation(said)
+        for said in self._stage.checkpoints.wrong(self._tables):
+            self._ledger.violation(said)
         for said in wrong_slots(self._tables):
             self._ledger.violation(said)
         for said in wrong_resources(self._tables, self._plans):

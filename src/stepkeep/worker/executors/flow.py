@@ -1,13 +1,15 @@
 """Runs flows: starts or goes on with the coroutine, and returns what it came to, or that it awaits calls.
 
-It runs on the handlers' loop without waiting for anything: a flow that awaits a call is suspended. The worker keeps the
-suspended coroutine on the job, and may give it back with the next claim; otherwise it is replayed.
+It runs on the handlers' loop and waits for checkpoints of the flow alone: a flow that awaits a call is suspended. The
+worker keeps the suspended coroutine on the job, and may give it back with the next claim; otherwise it is replayed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from typing import Any
+
+import msgspec
 
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.outcomes import Outcome, Suspended
@@ -20,7 +22,10 @@ from stepkeep.worker.executors.python import PythonExecutor, check_fit, make_cal
 from stepkeep.worker.flows.calls import Templates
 from stepkeep.worker.flows.context import FlowContext
 from stepkeep.worker.flows.loop import refusal
-from stepkeep.worker.flows.replay import Flow, code_of
+from stepkeep.worker.flows.replay import Flow, Inline, Record, code_of
+from stepkeep.worker.once import Checkpoints, answer_of, encoded
+
+_decode = msgspec.json.Decoder().decode
 
 
 def _plain(answer: Any) -> Any:
@@ -51,16 +56,21 @@ class FlowExecutor:
         flow, planned = job.flow, job.claim.planned
         assert planned.segment is not None
         job.flow = None
+        checkpoints = job.checkpoints()
+
+        async def record(asked: Inline) -> None:
+            await _settle(asked, checkpoints)
+
         if flow is None:
-            flow = self._start(job)
-        flow.feed(job.recorded, planned.segment.first)
+            flow = await self._start(job, record)
+        await flow.feed(job.recorded, planned.segment.first, record)
         if flow.is_done:
             return _plain(flow.result())
         job.asked = tuple(flow.new_calls())
         job.flow = flow
         return Suspended(seen=flow.fed, code=flow.code)
 
-    def _start(self, job: Job) -> Flow:
+    async def _start(self, job: Job, record: Record) -> Flow:
         """Start the coroutine; what it is given first are the ends of calls that are on record."""
         claim, spec = job.claim, self.spec(job.claim.planned)
         note = claim.step.note
@@ -77,5 +87,18 @@ class FlowExecutor:
             made: Coroutine[Any, Any, Any] = make_call(spec.function, args, kwargs, context)
             return made
 
-        flow.start(make)
+        await flow.start(make, record)
         return flow
+
+
+async def _settle(asked: Inline, checkpoints: Checkpoints) -> None:
+    """Give a flow the value of a checkpoint. What its function raises goes to the flow; a lost lease ends it all."""
+    found = await answer_of(checkpoints.find(asked.name))
+    if found is None:
+        try:
+            found = encoded(asked.name, await answer_of(asked.call()))
+        except Exception as problem:  # noqa: BLE001 - whatever the function raises is for the flow to handle
+            asked.future.set_exception(problem)
+            return
+        await answer_of(checkpoints.record(asked.name, found))
+    asked.future.set_result(_decode(found))

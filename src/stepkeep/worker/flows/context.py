@@ -6,7 +6,7 @@ It makes no call itself: `replay.py` matches it with the record. `executors/flow
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from stepkeep.errors import InvalidInput
 from stepkeep.worker.context import Context
 from stepkeep.worker.flows.calls import Call, CallFailed, Template, Templates, digest_of
 from stepkeep.worker.flows.replay import Flow
+from stepkeep.worker.once import checked_name
 from stepkeep.worker.payloads import encode
 
 
@@ -92,6 +93,13 @@ class FlowContext(Context):
         """
         template = self._templates.of_wait(self.step_name, "approval", (), {"prompt": prompt, **options})
         return self._make("gate", "gate", {"prompt": prompt, **options}, template)
+
+    def once(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
+        """Call a function in the flow itself, on the worker's loop, and record what it returned: a replay gets that.
+
+        For a clock, a random number, or a short call that needs no step of its own.
+        """
+        return self._flow.inline(checked_name(name, function), lambda: function(*args, **kwargs))
 
     async def map(
         self, function: Function | str, items: Iterable[Any], *, in_flight: int = 10, **inputs: Any

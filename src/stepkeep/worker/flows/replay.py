@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import CodeType
 from typing import Any
 
@@ -25,6 +26,17 @@ SHOWN_CALLS = 20
 
 _decode = msgspec.json.Decoder().decode
 
+Record = Callable[["Inline"], Awaitable[None]]
+"""Settles the future of a checkpoint."""
+
+
+class Inline(msgspec.Struct, frozen=True):
+    """A checkpoint that a flow asks for: its name, the function to call, and the future of its value."""
+
+    name: str
+    call: Callable[[], Any]
+    future: asyncio.Future[Any]
+
 
 class Flow:
     """The coroutine of one flow with everything that it has been given."""
@@ -38,16 +50,17 @@ class Flow:
         self._recorded_code = recorded_code
         self._task: asyncio.Task[Any] | None = None
         self._mismatch: NonDeterministic | None = None
+        self._asked: deque[Inline] = deque()
         self._reported = len(recorded)
         self.fed = 0
         """How many ends of calls it has been given."""
 
-    def start(self, make: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Start the coroutine, and run it until it awaits a call."""
+    async def start(self, make: Callable[[], Coroutine[Any, Any, Any]], record: Record) -> None:
+        """Start the coroutine, and run it until it awaits a call. `record` gives the values of checkpoints."""
         self._task = self._loop.create_task(make())
-        self._run()
+        await self._run(record)
 
-    def feed(self, ends: Sequence[Recorded], first: int) -> None:
+    async def feed(self, ends: Sequence[Recorded], first: int, record: Record) -> None:
         """Give it the ends of calls. `first` is the number of its first call."""
         for end in sorted(ends, key=lambda one: one.settled or 0):
             place = end.no - first
@@ -57,7 +70,7 @@ class Flow:
             if not future.done():
                 _settle(future, end)
             self.fed += 1
-            self._run()
+            await self._run(record)
         if len(self._calls) < len(self._known):
             self._found_mismatch()
 
@@ -70,6 +83,13 @@ class Flow:
         future = self._loop.create_future()
         self._futures.append(future)
         return future
+
+    def inline(self, name: str, call: Callable[[], Any]) -> asyncio.Future[Any]:
+        """The flow asks for a checkpoint. Its value is given when nothing else is ready, in the order of asking, so
+        that a replay takes the same way whether the value is on record or not."""
+        asked = Inline(name, call, self._loop.create_future())
+        self._asked.append(asked)
+        return asked.future
 
     @property
     def open(self) -> int:
@@ -99,11 +119,17 @@ class Flow:
             self._task.cancel()
             self._mismatch = NonDeterministic("the flow was dropped")
 
-    def _run(self) -> None:
-        self._loop.run_ready()
-        if self._mismatch is not None:
-            # The function may have caught it: it must not go on from a call that was never made.
-            raise self._mismatch
+    async def _run(self, record: Record) -> None:
+        while True:
+            self._loop.run_ready()
+            if self._mismatch is not None:
+                # The function may have caught it: it must not go on from a call that was never made.
+                raise self._mismatch
+            if not self._asked:
+                return
+            asked = self._asked.popleft()
+            if not asked.future.done():
+                await record(asked)
 
     def _found_mismatch(self) -> None:
         recorded = tuple(title_of(one.kind, one.name, one.digest) for one in self._known)

@@ -37,6 +37,7 @@ from stepkeep.worker.context import Context, Progress
 from stepkeep.worker.executor import CallExecutor, Job
 from stepkeep.worker.executors.python import PythonExecutor, make_call
 from stepkeep.worker.forks import end_copy
+from stepkeep.worker.once import NoCheckpoints
 from stepkeep.worker.payloads import storable_text
 from stepkeep.worker.pools.handler_loop import Shared
 
@@ -45,6 +46,7 @@ READY = b"ready"
 MAIN = "__stepkeep_main__"
 TELL_SECONDS = 0.5
 """The shortest pause between two values of `ctx.progress` that are sent to the worker."""
+NOTHING_RECORDED = NoCheckpoints("a handler in a process of its own has no database. Run it in a thread")
 NOTHING_SHARED = Shared("a handler in a process of its own shares nothing with its worker")
 
 
@@ -282,7 +284,13 @@ def _attempt(task: Task | Exception, cancelled: Cancellation, teller: Teller) ->
     KNOWN.remember(task.secrets)
     context = None
     if task.context is not None:
-        context = Context(**task.context, cancelled=cancelled, shared=NOTHING_SHARED, progressed=teller.note)
+        context = Context(
+            **task.context,
+            cancelled=cancelled,
+            shared=NOTHING_SHARED,
+            progressed=teller.note,
+            checkpoints=NOTHING_RECORDED,
+        )
         teller.attempt = (task.number, context)
     try:
         function = _find(task)

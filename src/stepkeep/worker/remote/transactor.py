@@ -18,7 +18,7 @@ from stepkeep import errors
 from stepkeep.errors import Broken, Refused, StoreError, Unreadable
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.kernel.events import Event, StepReported
+from stepkeep.kernel.events import Event, StepCheckpointed, StepReported
 from stepkeep.kernel.fitting import outcome_bytes
 from stepkeep.kernel.outcomes import Released
 from stepkeep.kernel.rows import Details, Step
@@ -226,6 +226,20 @@ class RemoteTransactor(Transactor):
             replies += [_reply(one) for one in told["replies"]]
             claims += await self._claims(told["claims"])
         return replies, claims
+
+    async def checkpoint(self, event: StepCheckpointed) -> Accepted:
+        body = {
+            "run_id": event.run_id,
+            "no": event.no,
+            "fence": event.fence,
+            "name": event.name,
+            "value": msgspec.Raw(event.value),
+        }
+        told = await self._channel.ask("POST", self._channel.path("checkpoint"), body, tries=TRIES)
+        reply = _reply(told["reply"])
+        if not isinstance(reply, Accepted):
+            raise reply
+        return reply
 
     def forget(self, claim: Claim) -> None:
         """Nothing is remembered here."""
