@@ -224,7 +224,7 @@ def test_a_flow_sleeps_waits_asks_people_and_maps(database_url: str) -> None:
         assert certificate.ok, [certificate.canonical, *((one.dialect, one.findings) for one in certificate.dialects)]
 
 
-@pytest.mark.parametrize("commits", short_and_all([2, 5], range(1, 11)))
+@pytest.mark.parametrize("commits", short_and_all([2, 6], range(1, 13)))
 def test_a_flow_survives_the_death_of_its_worker_after_a_commit(
     database_url: str, tmp_path: Path, commits: int
 ) -> None:

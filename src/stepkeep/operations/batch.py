@@ -29,6 +29,7 @@ from stepkeep.kernel.events import (
     MessageArrived,
     PauseRequested,
     Request,
+    StepCheckpointed,
     StepClaimed,
     StepReported,
     TimeCame,
@@ -47,6 +48,7 @@ from stepkeep.store.reading import misfit, unreadable
 
 NAMES_A_STEP = (
     StepReported,
+    StepCheckpointed,
     StepClaimed,
     TimeCame,
     GateDecided,
