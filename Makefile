@@ -34,7 +34,7 @@ demo: $(RUNTIME) ## install what is needed and run the guided demo
 	$(BIN)/stepkeep demo
 
 test: check ## run the checks and the tests: about ten minutes on two quiet cores
-	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=10 $(PYTEST_ARGS)
 
 proof: $(DEV) ## run the long checks that docs/proof.md lists, with their durations
 	$(BIN)/python -m pytest -n auto --dist worksteal -m proof --durations=25 $(PYTEST_ARGS)

@@ -1,8 +1,10 @@
 """Fixtures that every test may use. Keep it small: what one folder needs belongs in that folder."""
 
 import gc
+import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,6 +31,28 @@ gc.disable()
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     halve([item for item in items if CONTRACT not in item.path.parents])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """With `-n auto`, one process more than there are cores: many tests wait for other processes and for timers."""
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else (os.cpu_count() or 1) + 1
+
+
+FULL_RUN = 5_000
+"""A run of this many tests is taken for the whole suite."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the files that took longest, so that `make test` stays short: their long forms belong in `make proof`."""
+    seconds: Counter[str] = Counter()
+    reports = [report for kind in ("", "passed", "failed") for report in terminalreporter.getreports(kind)]
+    for report in reports:
+        seconds[report.nodeid.partition("::")[0]] += report.duration
+    if len(reports) > FULL_RUN:
+        terminalreporter.section("ten slowest files")
+        for file, total in seconds.most_common(10):
+            terminalreporter.write_line(f"{total:.2f}s {file}")
 
 
 def pytest_collection_finish() -> None:

@@ -215,6 +215,7 @@ def test_a_stopped_server_can_be_started_again(own_server: PostgresServer) -> No
     own_server.stop()
 
 
+@pytest.mark.proof
 def test_a_killed_owner_leaves_no_server_behind() -> None:
     program = (
         "from stepkeep_lab.postgres import PostgresServer\n"
@@ -233,6 +234,7 @@ def test_a_killed_owner_leaves_no_server_behind() -> None:
     assert eventually(lambda: not any(map(is_alive, family)) and not Path(folder).exists())
 
 
+@pytest.mark.proof
 def test_no_other_user_can_reach_the_server(own_server: PostgresServer) -> None:
     with own_server as server:
         assert server.data_dir.parent.stat().st_mode & 0o077 == 0
@@ -275,6 +277,7 @@ def test_a_folder_without_a_server_is_refused_by_name(tmp_path: Path) -> None:
         PostgresServer(environment={BIN_VARIABLE: str(tmp_path)}).start()
 
 
+@pytest.mark.proof
 def test_an_existing_server_gets_databases_and_is_never_stopped(own_server: PostgresServer) -> None:
     databases = "select count(*) from pg_database"
     with own_server as host:

@@ -103,6 +103,7 @@ def test_the_log_hides_every_value_that_was_read(caplog: pytest.LogCaptureFixtur
     assert "(a message that cannot be formatted: TypeError)" in told
 
 
+@pytest.mark.proof
 def test_a_process_that_knows_many_values_hides_the_newest_in_every_spelling_and_forgets_the_oldest() -> None:
     known, values = KnownSecrets(), {f"S{n}": f"canary-{n}-{n * 7919:x}/&?" for n in range(MOST_KNOWN + 50)}
     for name, value in values.items():

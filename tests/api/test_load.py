@@ -152,6 +152,7 @@ def test_readiness_tells_the_truth_about_a_server_that_is_away_and_back() -> Non
         asyncio.run(act(server, url))
 
 
+@pytest.mark.proof
 def test_readiness_tells_the_truth_about_a_server_that_only_reads() -> None:
     database = "only_reads"
 

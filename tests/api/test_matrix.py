@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -12,6 +13,7 @@ from stepkeep.api.access import OPEN, scopes_of
 from stepkeep.operations.access import Scope
 from tests.api.document import Operation, complaints, example_body, operations
 from tests.api.stage import GATED, HELLO, RIVAL, TENANT, Stage, on, told
+from tests.suites import every
 
 NOBODYS = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
 MISSING = {
@@ -68,7 +70,7 @@ class Matrix:
         return answer
 
 
-async def refuse_wrong_callers(stage: Stage) -> None:
+async def refuse_wrong_callers(stage: Stage, nth: int = 1) -> None:
     async with stage.client() as client:
         matrix = Matrix(stage, (await client.get("/openapi.json")).json())
     guarded = [one for one in matrix.operations if one.row != OPEN]
@@ -78,7 +80,7 @@ async def refuse_wrong_callers(stage: Stage) -> None:
     async with stage.host() as host:
         await host.keys.revoke(revoked.split("_")[1])
     stage.engine.store.clock_offset = 86_400 * 1_000_000
-    for operation in guarded:
+    for operation in guarded[::nth]:
         for key in (None, expired, revoked):
             async with stage.client(key) as client:
                 told(await matrix.send(client, operation, MISSING), 401, "unauthenticated")
@@ -91,8 +93,9 @@ async def refuse_wrong_callers(stage: Stage) -> None:
             assert refused["rule"] == "scope"
 
 
-def test_every_route_refuses_every_wrong_caller(database_url: str) -> None:
-    on(database_url, refuse_wrong_callers)
+@every(3)
+def test_every_route_refuses_every_wrong_caller(database_url: str, nth: int) -> None:
+    on(database_url, partial(refuse_wrong_callers, nth=nth))
 
 
 async def tell_nothing_apart(stage: Stage) -> None:
@@ -155,10 +158,10 @@ def test_what_is_another_tenants_is_not_told_from_what_is_not_there(database_url
     on(database_url, tell_nothing_apart)
 
 
-async def refuse_the_unknown(stage: Stage) -> None:
+async def refuse_the_unknown(stage: Stage, nth: int = 1) -> None:
     async with stage.client(await stage.key()) as client:
         matrix = Matrix(stage, (await client.get("/openapi.json")).json())
-        for operation in matrix.operations:
+        for operation in matrix.operations[::nth]:
             path = matrix.address(operation, MISSING)
             extra = f"{path}{'&' if '?' in path else '?'}colour=red"
             told(await client.request(operation.method.upper(), extra), 400, "invalid_input")
@@ -175,8 +178,9 @@ async def refuse_the_unknown(stage: Stage) -> None:
             told(answer, 415, "unsupported_media_type")
 
 
-def test_every_route_refuses_what_it_does_not_know(database_url: str) -> None:
-    on(database_url, refuse_the_unknown)
+@every(3)
+def test_every_route_refuses_what_it_does_not_know(database_url: str, nth: int) -> None:
+    on(database_url, partial(refuse_the_unknown, nth=nth))
 
 
 async def furnish(stage: Stage) -> dict[str, str]:

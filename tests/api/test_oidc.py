@@ -17,7 +17,7 @@ from stepkeep.api.oidc import Provider as Known
 from stepkeep.errors import InvalidInput
 from tests.api.provider import CLIENT, SECRET, Provider, serving
 from tests.api.stage import TENANT, Stage, on, told
-from tests.suites import first_on
+from tests.suites import first_on, some
 
 Act = Callable[[Stage, Provider], Awaitable[None]]
 
@@ -70,20 +70,23 @@ def test_a_user_signs_in_at_the_provider_and_acts_in_a_session(database_url: str
 
 @pytest.mark.parametrize(
     "claims",
-    [
-        {"iss": "https://evil.example"},
-        {"aud": "another"},
-        {"aud": [CLIENT, "another"], "azp": "another"},
-        {"exp": int(time.time()) - 3600},
-        {"nonce": "another"},
-        {"nonce": None},
-        {"sub": None},
-        {"preferred_username": "nobody"},
-        {"preferred_username": "ANN"},
-        {"preferred_username": None},
-        {"preferred_username": ["ann"]},
-    ],
-    ids=lambda claims: "-".join(claims),
+    some(
+        [
+            {"iss": "https://evil.example"},
+            {"aud": "another"},
+            {"aud": [CLIENT, "another"], "azp": "another"},
+            {"exp": int(time.time()) - 3600},
+            {"nonce": "another"},
+            {"nonce": None},
+            {"sub": None},
+            {"preferred_username": "nobody"},
+            {"preferred_username": "ANN"},
+            {"preferred_username": None},
+            {"preferred_username": ["ann"]},
+        ],
+        3,
+        "-".join,
+    ),
 )
 @first_on("sqlite")
 def test_a_token_with_a_wrong_claim_signs_nobody_in(database_url: str, claims: dict[str, Any]) -> None:

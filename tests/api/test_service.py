@@ -19,7 +19,7 @@ from stepkeep.api.access import OPEN, ROUTES
 from stepkeep.store.connect import connect
 from tests.api.stage import HELLO, Stage, on, told
 from tests.databases import migrated_file
-from tests.suites import first_on
+from tests.suites import first_on, in_proof
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -184,8 +184,8 @@ def test_a_restart_on_a_passed_socket_fails_no_request(program: Start, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["serve", "--tenant", "acme"], "takes neither --tenant nor --key-file"),
-        (["serve", "--fd", "0"], "is no socket"),
+        in_proof(["serve", "--tenant", "acme"], "takes neither --tenant nor --key-file"),
+        in_proof(["serve", "--fd", "0"], "is no socket"),
         (["serve", "--host", "256.256.256.256"], "cannot listen"),
         (["dev", "--db", "postgresql://db/x"], "dev is for SQLite"),
     ],

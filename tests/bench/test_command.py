@@ -32,6 +32,7 @@ def test_a_work_is_measured_by_name_and_reported(app: typer.Typer, tmp_path: Pat
     assert msgspec.json.decode((tmp_path / "bench.json").read_bytes()) == said
 
 
+@pytest.mark.proof
 def test_people_get_a_table(app: typer.Typer) -> None:
     asked = ["--only", "1-step runs", "--store", "sqlite", "--rounds", "1", "--runs", "3"]
     done = CliRunner().invoke(app, asked, standalone_mode=False)

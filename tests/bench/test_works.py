@@ -47,15 +47,18 @@ def test_runs_are_done_counted_and_verified_and_everybody_pays(ground: Ground) -
     assert ("wal_bytes" in figures) == (ground.server is not None)
 
 
+@pytest.mark.proof
 def test_a_fan_is_joined(ground: Ground) -> None:
     assert "steps_per_second" in sound(asyncio.run(throughput.fan_out(ground, steps=5, runs=2)))
 
 
+@pytest.mark.proof
 def test_the_elements_of_a_map_are_counted_as_steps(ground: Ground) -> None:
     figures = asyncio.run(throughput.elements(ground, steps=5, runs=2))
     assert figures["steps_per_second"] == pytest.approx(5 * figures["runs_per_second"])
 
 
+@pytest.mark.proof
 def test_the_calls_of_a_flow_are_measured_after_the_same_steps_as_a_plan(ground: Ground) -> None:
     figures = asyncio.run(throughput.calls_of_a_flow(ground, runs=2))
     assert sound(figures) >= {"steps_per_second", "plan_steps_per_second", "plan_all_us"} | PARTIES
@@ -72,6 +75,7 @@ def test_one_run_is_watched_from_end_to_end(ground: Ground) -> None:
     assert 0.0 < figures["p50_ms"] <= figures["p99_ms"]
 
 
+@pytest.mark.proof
 def test_load_is_kept_up_beside_the_run_that_is_watched(ground: Ground) -> None:
     figures = asyncio.run(latency.under_load(ground, steps=1, rate=20, seconds=0.5))
     assert sound(figures) == {"p50_ms", "p99_ms", "runs_per_second"}
@@ -92,6 +96,7 @@ def test_every_page_is_opened_beside_many_runs(ground: Ground) -> None:
     assert sound(figures) == {f"page_{name}_ms" for name in PAGES}
 
 
+@pytest.mark.proof
 def test_a_worker_works_on_a_backlog_of_copies(ground: Ground) -> None:
     assert asyncio.run(backlog.memory(ground, ready=120, seconds=0.5))["worker_mb"] > 1.0
 
@@ -104,11 +109,13 @@ def test_the_judge_is_measured_on_real_runs(ground: Ground) -> None:
     assert sound(figures) >= {"certificates_per_second", "p50_ms", "p99_ms"}
 
 
+@pytest.mark.proof
 def test_an_idle_worker_is_counted_by_what_it_asks(on_a_server: Ground) -> None:
     figures = asyncio.run(idle.idle_worker(on_a_server, seconds=1.0, settle=0.2))
     assert sound(figures) == {"statements_per_second", "worker_cpu_percent", "server_cpu_percent", "worker_mb"}
 
 
+@pytest.mark.proof
 def test_round_trips_are_those_that_the_server_saw(on_a_server: Ground) -> None:
     assert asyncio.run(idle.round_trips(on_a_server, steps=1, runs=20))["round_trips"] > 0.0
 
@@ -118,6 +125,7 @@ def test_the_bound_writes_what_the_engine_writes(on_a_server: Ground) -> None:
     assert sound(figures) == {"steps_per_second", "runs_per_second", "server_us"}
 
 
+@pytest.mark.proof
 def test_a_worker_without_notifications_finds_its_work(on_a_server: Ground) -> None:
     assert "all_us" in sound(asyncio.run(throughput.without_notifications(on_a_server, steps=1, runs=5)))
 
@@ -128,6 +136,7 @@ def test_the_server_that_is_measured_is_durable() -> None:
     assert {name: facts[name] for name in DURABLE} == dict.fromkeys(DURABLE, "on")
 
 
+@pytest.mark.proof
 def test_every_round_is_told_and_kept() -> None:
     told: list[Turn] = []
     kept: list[Campaign] = []
@@ -165,6 +174,7 @@ def test_rounds_cut_short_unless_a_work_is_asked_for_by_name() -> None:
 @pytest.mark.parametrize(
     "measure", [cancelling.after_cancel, in_proof(cancelling.after_failure), in_proof(cancelling.after_timeout)]
 )
+@pytest.mark.proof
 def test_the_end_of_a_handler_in_another_process_is_timed(
     ground: Ground, measure: Callable[..., Coroutine[Any, Any, Figures]]
 ) -> None:

@@ -130,6 +130,7 @@ def test_no_worker(town: Town) -> None:
     town.ends(run)
 
 
+@pytest.mark.proof
 def test_a_renamed_handler(town: Town, home: Path) -> None:
     (home / "new.py").write_text("import stepkeep as sk\n@sk.step('cli.works')\ndef works() -> None: ...\n")
     old = town.worker()
@@ -145,6 +146,7 @@ def test_a_renamed_handler(town: Town, home: Path) -> None:
     town.ends(run)
 
 
+@pytest.mark.proof
 def test_start_names_a_handler_that_no_worker_has(town: Town) -> None:
     assert town.unserved("alone") == ["no worker is alive: the run waits until one is started"]
     town.worker()
@@ -165,6 +167,7 @@ def test_a_queue_that_no_worker_serves(town: Town) -> None:
     assert town.explain("slow")["causes"][0]["code"] == "empty"
 
 
+@pytest.mark.proof
 def test_a_capability_that_no_worker_has(town: Town) -> None:
     run = town.start("skilled", more="capabilities: [gpu]")
     town.worker()
@@ -194,6 +197,7 @@ def test_a_message_that_has_not_come(town: Town) -> None:
     town.ends(run)
 
 
+@pytest.mark.proof
 def test_a_pause_before_the_next_attempt(town: Town) -> None:
     run = town.start("paused", "cli.flaky", more="retry: {max_attempts: 3, initial: 50m, max: 50m}")
     town.worker()
@@ -205,6 +209,7 @@ def test_a_pause_before_the_next_attempt(town: Town) -> None:
     assert town.state(run) == "succeeded"
 
 
+@pytest.mark.proof
 def test_a_worker_that_is_dead(town: Town, home: Path) -> None:
     (home / "hold-before").touch()
     run = town.start_file("slow.yaml", input=f'{{"ledger": "{home}/ledger"}}')
@@ -222,6 +227,7 @@ def test_a_worker_that_is_dead(town: Town, home: Path) -> None:
     town.ends(run)
 
 
+@pytest.mark.proof
 def test_a_worker_that_is_full(town: Town, home: Path) -> None:
     (home / "hold-before").touch()
     first = town.start_file("slow.yaml", input=f'{{"ledger": "{home}/ledger"}}')
@@ -259,6 +265,7 @@ def test_a_database_that_is_away(
         assert town.explain(run)["causes"][0]["code"] == "finished"
 
 
+@pytest.mark.proof
 def test_a_worker_says_what_it_serves_and_what_it_passes_over(town: Town) -> None:
     town.start("skilled", more="capabilities: [gpu]")
     child = town.worker("--name", "plain")

@@ -104,7 +104,7 @@ def test_every_command_is_tried() -> None:
     assert {ast.literal_eval(key) for key in table.keys if key is not None} == {path for path, _ in commands(app)}
 
 
-@every(6)
+@every(15)
 def test_no_command_lets_a_control_character_into_a_pipe(tmp_path: Path, port: int, nth: int) -> None:
     command = [sys.executable, "-m", "tests.cli.hostile", str(tmp_path), str(port), str(nth)]
     ran = subprocess.run(command, capture_output=True, env=environment(COLUMNS="300"), check=False, timeout=600)
@@ -133,7 +133,7 @@ def _texts(value: Any) -> Iterator[str]:
         yield from _texts(inner)
 
 
-@every(6)
+@every(15)
 def test_no_command_lets_a_control_character_onto_a_terminal(tmp_path: Path, port: int, nth: int) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "tests.cli.hostile", str(tmp_path), str(port), str(nth)]

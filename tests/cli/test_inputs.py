@@ -84,6 +84,7 @@ def test_a_pipe_without_end_is_read_no_further_than_the_limit(home: Path) -> Non
     assert "more than 4,194,304 bytes" in said.stderr
 
 
+@pytest.mark.proof
 def test_a_shell_may_hand_over_what_a_program_writes(home: Path) -> None:
     """Process substitution: a pipe whose writer may be slow, and may write in pieces."""
     script = """exec "$@" --input @<(sleep 0.2; printf '{"a":'; sleep 0.2; printf '1}')"""
@@ -120,6 +121,7 @@ def test_a_file_whose_name_is_no_text_is_named_in_json_and_in_words(home: Path) 
 
 
 # -- tokens ----------------------------------------------------------------------------------------------------------
+@pytest.mark.proof
 def test_a_token_may_come_from_a_file_a_pipe_or_the_environment(
     cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, process: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -170,7 +172,13 @@ def test_code_that_fails_in_whatever_way_while_it_is_imported_is_bad_input(
 # -- streams ---------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "command",
-    [["runs"], in_proof(["show", "RUN"]), in_proof(["runs", "--json"]), in_proof(["log", "export", "--all"]), ["-h"]],
+    [
+        in_proof(["runs"]),
+        in_proof(["show", "RUN"]),
+        in_proof(["runs", "--json"]),
+        in_proof(["log", "export", "--all"]),
+        ["-h"],
+    ],
 )
 def test_a_standard_output_that_is_gone_or_full_gives_no_traceback(cli: Cli, home: Path, command: list[str]) -> None:
     run_id = cli("run", "flow.yaml", "--app", HANDLERS, "--json").json["run"]["id"]

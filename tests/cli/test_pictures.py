@@ -22,6 +22,7 @@ from stepkeep.cli.render.report import report
 from stepkeep.cli.render.tables import runs_table, workers_table
 from stepkeep.cli.render.timeline import draw_timeline
 from tests.cli.views import at, ran, step, view
+from tests.suites import in_proof
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -172,7 +173,7 @@ def test_a_chain_of_ten_thousand_steps_folds_into_stretches_of_one_state() -> No
     assert_golden("chain", as_text(draw_graph(view(*chain, state="running"))))
 
 
-@pytest.mark.parametrize("limit", [5, 40])
+@pytest.mark.parametrize("limit", [in_proof(5), 40])
 def test_any_graph_of_ten_thousand_steps_fits_and_loses_no_step(limit: int) -> None:
     ladder = [
         step(

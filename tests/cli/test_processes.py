@@ -104,6 +104,7 @@ def test_a_worker_finishes_what_it_runs_when_it_is_told_to_stop(process: Start, 
     assert executed(ledger)["after"] == 0
 
 
+@pytest.mark.proof
 def test_a_worker_serves_what_others_start(process: Start, cli: Cli) -> None:
     worker = process("worker", "--app", HANDLERS)
     run = cli("start", "flow.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
@@ -112,6 +113,7 @@ def test_a_worker_serves_what_others_start(process: Start, cli: Cli) -> None:
     assert finish(worker).status == 0
 
 
+@pytest.mark.proof
 def test_json_is_alone_on_standard_output_even_when_handlers_print(process: Start) -> None:
     said = finish(process("run", "flow.yaml", "--app", HANDLERS, "--json"))
     assert said.json["run"]["state"] == "succeeded"
@@ -181,6 +183,7 @@ def test_the_demonstration_as_json(process: Start) -> None:
     assert [step["attempts"] for step in demo["runs"][1]["steps"] if step["name"].startswith("fetch")] == [1, 1]
 
 
+@pytest.mark.proof
 def test_a_packed_log_is_verified_from_a_pipe_as_from_a_file(cli: Cli, home: Path) -> None:
     assert cli("run", "flow.yaml", "--app", HANDLERS).status == 0
     assert cli("log", "export", "--all", "--output", "log.jsonl").status == 0

@@ -68,6 +68,7 @@ def test_run_refuses_to_begin_without_the_secrets_of_its_run(cli: Cli, flow: str
 
 
 @first_on("sqlite")
+@pytest.mark.proof
 def test_a_secret_that_no_worker_has(town: Town, home: Path, flow: str, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     run = town.start_file(flow)
     town.worker()

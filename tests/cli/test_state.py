@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Cli, finish, wait_until
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -45,6 +47,7 @@ def test_state_files_are_exported_checked_and_found_changed(cli: Cli, home: Path
     assert cli("state", "check", "nowhere").status == 2
 
 
+@pytest.mark.proof
 def test_a_worker_keeps_the_state_files_current(process: Start, cli: Cli, home: Path) -> None:
     (home / "ws.yaml").write_text(STREAM)
     worker = process("worker", "--state-dir", ".state")
@@ -82,6 +85,7 @@ def test_a_worker_archives_what_declares_it_and_prune_keeps_it(process: Start, c
     assert "1 kept longer by their workflows" in cli("prune", "--older-than", "0s", "--dry-run").out
 
 
+@pytest.mark.proof
 def test_a_worker_signs_the_heads_of_what_ended(process: Start, cli: Cli, home: Path) -> None:
     (home / "ws.yaml").write_text(STREAM)
     key = cli("evidence", "--new-key", "signing.key", "--json").json["signing_key"]

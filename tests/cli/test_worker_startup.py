@@ -104,6 +104,7 @@ def test_a_worker_that_waits_ends_when_it_is_told_to(process: Start, where: str,
     assert "CANARY" not in said + ended.err
 
 
+@pytest.mark.proof
 def test_a_worker_does_not_wait_for_a_database_or_a_login_that_is_not_there(
     process: Start, postgres_server: PostgresServer
 ) -> None:
@@ -123,6 +124,7 @@ def test_other_commands_do_not_wait(cli: Cli) -> None:
     assert "trying again" not in said.err
 
 
+@pytest.mark.proof
 def test_a_program_may_ask_its_engine_to_wait(late_server: PostgresServer) -> None:
     async def go() -> int:
         with late_server.fresh_database() as dsn:
@@ -143,6 +145,7 @@ def test_a_program_may_ask_its_engine_to_wait(late_server: PostgresServer) -> No
     assert asyncio.run(go()) == 0
 
 
+@pytest.mark.proof
 def test_a_wrong_password_is_not_waited_for(late_server: PostgresServer) -> None:
     async def go() -> None:
         parts = urlsplit(late_server.dsn())

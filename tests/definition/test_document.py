@@ -423,14 +423,15 @@ def test_the_number_of_problems_is_bounded() -> None:
     assert len(problems_of("\n".join(f"- &a{number} 1" for number in range(1000)))) == 20
 
 
-def test_a_definition_of_ten_thousand_steps_is_read() -> None:
+@pytest.mark.parametrize("count", [1_000, in_proof(10_000)])
+def test_a_definition_of_many_steps_is_read(count: int) -> None:
     step = "  - {{name: s{0}, uses: a.b, with: {{id: {0}, to: [x, y]}}, timeout: 30s, retry: {{max_attempts: 3}}}}\n"
-    document = parse_document("steps:\n" + "".join(step.format(number) for number in range(10_000)))
+    document = parse_document("steps:\n" + "".join(step.format(number) for number in range(count)))
     assert isinstance(document.data, dict)
     steps = document.data["steps"]
     assert isinstance(steps, list)
-    assert len(steps) == 10_000
-    assert document.position(("steps", 9_999, "name")) == (10_001, 12)
+    assert len(steps) == count
+    assert document.position(("steps", count - 1, "name")) == (count + 1, 12)
 
 
 @pytest.mark.parametrize("syntax", [in_proof("yaml"), "json"])

@@ -12,14 +12,14 @@ from stepkeep_lab.fuzz.campaign import play_target
 @pytest.mark.parametrize(
     ("planted", "promise", "where", "count"),
     [
-        ("DefinitionsWithoutPlace", "raises KeyError", "yaml", 120),
+        in_proof("DefinitionsWithoutPlace", "raises KeyError", "yaml", 120),
         ("ExpressionsThatChangeTheirInput", "leaves its input alone", "input.m", 200),
         in_proof("ExpressionsWithoutBounds", "gives a value that a store takes", "/", 200),
         in_proof("LogsJudgedClean", "finds a change of meaning", "log of stories", 20),
         in_proof("HandlersThatHoldTheirThread", "gives its slot back", "thread", 2),
-        ("DatabasesWithATraceback", "ends in words", "then of run", 4),
+        in_proof("DatabasesWithATraceback", "ends in words", "then of run", 4),
         in_proof("TerminalWithEscapes", "writes no control character", "through", 8),
-        ("SignaturesWithoutTheirBody", "accepts only what was signed with a key", "github", 200),
+        in_proof("SignaturesWithoutTheirBody", "accepts only what was signed with a key", "github", 200),
         ("AddressesByTheirNames", "lets requests through to public addresses alone", "http", 300),
         in_proof("ApiThatRaises", "raises KeyError", "engine.show(run_id=", 300),
     ],

@@ -14,13 +14,13 @@ from stepkeep_lab.fuzz.report import finding_lines
 from stepkeep_lab.fuzz.targets import TARGETS
 
 SHORT = {
-    "definitions": 200,
-    "expressions": 500,
-    "handlers": 12,
-    "api": 100,
-    "databases": 8,
-    "logs": 20,
-    "terminal": 5,
+    "definitions": 100,
+    "expressions": 250,
+    "handlers": 6,
+    "api": 50,
+    "databases": 3,
+    "logs": 8,
+    "terminal": 2,
     "signatures": 1000,
     "addresses": 1000,
 }
@@ -30,7 +30,7 @@ SHORT = {
     ("name", "seed", "count"),
     [
         *((name, 1, count) for name, count in SHORT.items()),
-        *(in_proof(name, 2, 20 * count) for name, count in SHORT.items()),
+        *(in_proof(name, 2, 40 * count) for name, count in SHORT.items()),
     ],
 )
 def test_no_promise_is_broken(name: str, seed: int, count: int) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+import pytest
 from tests.kernel.driver import World, work
 from tests.kernel.walks import bring_home, noise, world_of
+from tests.suites import in_proof
 
 from stepkeep.errors import Refused
 from stepkeep.kernel.compensation import Remains
@@ -41,9 +43,10 @@ def undo_order(world: World) -> list[int]:
     return order
 
 
-def test_it_says_what_the_cancel_does_from_any_state() -> None:
+@pytest.mark.parametrize("seeds", [400, in_proof(1_200)])
+def test_it_says_what_the_cancel_does_from_any_state(seeds: int) -> None:
     seen: Counter[str] = Counter()
-    for seed in range(1200):
+    for seed in range(seeds):
         random = Random(seed)
         world = world_of(random)
         world.watched = False

@@ -292,6 +292,7 @@ def test_what_a_withdrawn_version_did_is_still_undone(database_url: str) -> None
 
 
 @pytest.mark.parametrize("step", [5, in_proof(1)])
+@pytest.mark.proof
 def test_the_rollback_of_a_tree_survives_workers_that_are_killed(database_url: str, step: int) -> None:
     """kill -9 of a worker after the first commit, then after a later one, until one comes through."""
     hook = Undo(executor=Handler(name="noop"), retry=Retry(max_attempts=100, max_losses=100))

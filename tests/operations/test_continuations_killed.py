@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from stepkeep.engine import AsyncEngine
 from tests.operations.continuing_process import shop
 
@@ -23,6 +25,7 @@ def killed(url: str, run_id: str) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+@pytest.mark.proof
 def test_a_retry_ends_although_its_workers_are_killed_and_undoes_what_it_adopted_once(
     database_url: str, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ def test_views_of_runs_that_go_on_contradict_nothing_and_their_evidence_only_gro
 
 
 @first_on("sqlite")
+@pytest.mark.proof
 def test_a_view_of_two_snapshots_is_found(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: the rows of the run and of its steps are older than its journal and its attempts."""
 

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 
@@ -27,6 +29,7 @@ def flow(version: int) -> sk.Workflow:
     return made
 
 
+@pytest.mark.proof
 def test_a_killed_migration_of_all_runs_leaves_none_in_between(database_url: str) -> None:
     async def prepare() -> list[str]:
         async with AsyncEngine(database_url, actor="ann", auto_migrate=True) as engine:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from stepkeep.kernel.definition import Definition, Handler, Retry
@@ -49,6 +50,7 @@ async def held_at_once(bench: Bench, runs: list[str]) -> tuple[int, int]:
     return most, sum(change == 1 for _, change in changes)
 
 
+@pytest.mark.proof
 def test_no_more_runs_than_the_limit_run_whenever_workers_are_killed(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         plan = await bench.publish(LIMITED)

@@ -115,6 +115,7 @@ def composed_dsn(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 @pytest.mark.postgres
+@pytest.mark.proof
 def test_the_commands_of_compose_bring_up_a_service_and_a_worker_with_roles_of_their_own(
     composed_dsn: str, program: Start, tmp_path: Path
 ) -> None:

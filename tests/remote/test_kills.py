@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.remote.processes import outcome, site, started
 from tests.suites import first_on
 
@@ -53,6 +55,7 @@ def test_runs_end_once_although_the_service_and_a_worker_are_killed(database_url
 
 
 @first_on("sqlite")
+@pytest.mark.proof
 def test_a_signal_lets_a_remote_worker_drain_and_hand_back(database_url: str, tmp_path: Path) -> None:
     with site(database_url, tmp_path) as place:
         _, address = place.serve()

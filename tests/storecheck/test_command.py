@@ -26,6 +26,7 @@ def test_every_bug_is_told_with_who_caught_it_and_when(capsys: pytest.CaptureFix
     assert verdict == "1 of 1 planted bug were caught"
 
 
+@pytest.mark.proof
 def test_a_bug_that_is_missed_ends_in_failure_and_stands_in_the_report(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ NARROW = SqlMutant(
 )
 
 
+@pytest.mark.proof
 def test_an_aged_life_is_the_same_on_sqlite(tmp_path: Path) -> None:
     assert compare(AGED_SEED, SqliteDatabases(tmp_path)).difference is None
 

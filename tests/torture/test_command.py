@@ -21,6 +21,7 @@ def app() -> typer.Typer:
     return made
 
 
+@pytest.mark.proof
 def test_a_scenario_is_run_by_name_and_reported(app: typer.Typer, tmp_path: Path) -> None:
     asked = ["--only", "overload", "--store", "sqlite", "--seconds", "2", "--seed", "5", "--json", "--report"]
     done = CliRunner().invoke(app, [*asked, str(tmp_path)], standalone_mode=False)

@@ -73,7 +73,7 @@ def name_of(kind: str, zone: str, at: int) -> str:
     return f"{kind}/{zone.replace('+', 'plus')}/{at // SECOND}"
 
 
-@pytest.mark.parametrize("every", [pytest.param(170, id="few"), in_proof(1)])
+@pytest.mark.parametrize("every", [pytest.param(400, id="few"), in_proof(1)])
 def test_every_change_of_the_clock_fires_once_with_kills(database_url: str, every: int) -> None:
     chosen = groups()[::every]
     chance, now = random.Random(every), PROCESSES.Value("q", chosen[0][0] - HOUR)

@@ -41,6 +41,7 @@ def life(database: str, effects: Path, items: int, nth: int) -> int:
         in_proof(1_000, 7, 61, name="1,000 elements"),
     ],
 )
+@pytest.mark.proof
 def test_a_map_that_is_killed_before_a_commit_is_finished_by_the_next_process(
     database_url: str, tmp_path: Path, items: int, first: int, step: int
 ) -> None:

@@ -7,9 +7,9 @@ import enum
 
 import msgspec
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from tests.suites import drawn
 
 from stepkeep.worker.payloads import MAX_DEPTH, Unstorable, encode, storable_text
 
@@ -87,11 +87,13 @@ def test_the_limit_can_be_moved() -> None:
         encode("x" * 99, limit=100)
 
 
-@given(
+@drawn(
+    25,
+    100,
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
         lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters()) | st.integers(), inner),
-    )
+    ),
 )
 def test_whatever_is_accepted_comes_back_the_same(value: object) -> None:
     try:
@@ -103,7 +105,7 @@ def test_whatever_is_accepted_comes_back_the_same(value: object) -> None:
     assert b"\\u0000" not in stored or "\\u0000" in str(value)
 
 
-@given(st.text(st.characters()))
+@drawn(25, 100, st.text(st.characters()))
 def test_any_error_text_can_be_made_storable(text: str) -> None:
     clean = storable_text(text, limit=100)
     assert "\x00" not in clean

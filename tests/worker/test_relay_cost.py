@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.suites import some
 from tests.workbench import Bench, chain, on
 from tests.worker.bed import QUICK, TENANT, Bed, bed_on, step
 from tests.worker.test_relay import Receiver, add, receivers, relay_of, turns
@@ -59,7 +60,7 @@ class RowsRead:
         return sum(len(one.entries) + len(one.steps) + len(one.attempts) for one in found)
 
 
-@pytest.mark.parametrize("dialect", ["native", "ioa", "action", "workstream"])
+@pytest.mark.parametrize("dialect", some(["native", "ioa", "action", "workstream"], 4))
 def test_what_a_relay_reads_for_a_new_event_does_not_grow_with_the_journal(
     database_url: str, dialect: str, receivers: dict[str, Receiver], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,7 +163,7 @@ class Fleet:
 
 
 @first_on("sqlite")
-@pytest.mark.parametrize(("runs", "kills", "seconds"), [(6, 2, 90.0), in_proof(150, 25, 600.0)])
+@pytest.mark.parametrize(("runs", "kills", "seconds"), [(3, 1, 90.0), in_proof(150, 25, 600.0)])
 def test_each_event_reaches_a_receiver_that_misbehaves_while_workers_are_killed(
     database_url: str, receiver: Receiver, runs: int, kills: int, seconds: float
 ) -> None:

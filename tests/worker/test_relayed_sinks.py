@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import nats as nats_client
+import pytest
 import redis as redis_client
 from tests.sinks.brokers import nats_server, redis_server, running
 from tests.suites import first_on
@@ -83,6 +84,7 @@ def test_a_function_of_a_worker_gets_each_event_in_order_although_the_worker_is_
 
 
 @first_on("sqlite")
+@pytest.mark.proof
 def test_redis_gets_each_event_in_order_although_the_relay_is_killed(database_url: str, tmp_path: Path) -> None:
     with running(redis_server(tmp_path, PASSWORD)) as server:
         address = f"redis://:{PASSWORD}@127.0.0.1:{server.port}/0"
@@ -98,6 +100,7 @@ def test_redis_gets_each_event_in_order_although_the_relay_is_killed(database_ur
 
 
 @first_on("sqlite")
+@pytest.mark.proof
 def test_nats_has_each_event_once_and_in_order_although_the_relay_is_killed(database_url: str, tmp_path: Path) -> None:
     with running(nats_server(tmp_path, PASSWORD)) as server:
         address = f"nats://stepkeep:{PASSWORD}@127.0.0.1:{server.port}"
