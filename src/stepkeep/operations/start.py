@@ -51,6 +51,7 @@ from stepkeep.operations.payloads import INLINE_INPUT_BYTES
 from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.quotas import QuotaKeeper
 from stepkeep.operations.run_webhooks import check_webhook, run_webhook
+from stepkeep.operations.shared_reads import SharedReads
 from stepkeep.operations.slots import KnownLimits, grant_slots
 from stepkeep.operations.trace_context import LABEL, current, root_of
 from stepkeep.operations.transact import Claim, Transactor, Unlocked, claims_of
@@ -179,6 +180,10 @@ class Starter:
         self.withdrawals = Withdrawals(transactor)
         self.limits = KnownLimits(transactor)
         self.pauses = PauseReader(transactor.monotonic)
+        # A grant serves all runs that wait when it begins: the callers of a batch of starts need one, not one each.
+        self._grants: SharedReads[tuple[str, str], int] = SharedReads(
+            lambda key: grant_slots(transactor, key[0], [key[1]])
+        )
         self._templates: dict[tuple[int, bool], tuple[Plan, StartTemplate | None]] = {}
 
     async def start(self, request: StartRequest) -> Started:
@@ -213,7 +218,7 @@ class Starter:
     async def grant(self, request: StartRequest) -> None:
         """Grant a slot to a run that was just created, if one is free. A worker does it otherwise."""
         try:
-            await grant_slots(self._transactor, request.tenant, [request.plan.definition.name])
+            await self._grants.new((request.tenant, request.plan.definition.name))
         except StepkeepError as problem:
             log.info("the slot of run %s is left to a worker: %s", request.run_id, problem)
 
