@@ -61,7 +61,7 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
 def calls_told(outcome: Suspended) -> list[dict[str, Any]]:
     """The new calls as the journal has them: what a judge needs to follow their steps."""
     return [
-        {"kind": call.kind, "name": call.name, "arguments": call.digest, "step": msgspec.json.decode(call.step)}
+        {"kind": call.kind, "name": call.name, "arguments": call.digest, "step": msgspec.Raw(call.step.encode())}
         for call in outcome.calls
     ]
 

@@ -247,6 +247,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a step needs resources while a worker holds it."""
     memo: dict[tuple[int, Called], PlannedStep] = msgspec.field(default_factory=dict)
     """The calls that this process looked at last: a decision asks for the same one several times."""
+    elements: dict[int, PlannedStep] = msgspec.field(default_factory=dict)
+    """The same for elements, by their number: whatever its run, an element is planned alike."""
 
     @property
     def size(self) -> int:
@@ -259,7 +261,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if no < 2 * len(steps):
             return self.undos[no]
         if no > 2 * len(steps):
-            return self._element(no)
+            return self.elements.get(no) or self._element(no)
         if self.check is None:
             raise InvariantBroken(f"step {no} is not in the plan of {self.definition.name}")
         return self.check
@@ -283,7 +285,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self._called(no, call) if is_there else None
 
     def _called(self, no: int, call: Called) -> PlannedStep:
-        definition, place = template_of(call.step), self._element(no)
+        definition, place = template_of(call.step), self.at(no)
         if place.phase is Phase.UNDO:
             undo = definition.undo
             assert undo is not None
@@ -313,6 +315,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _element(self, no: int) -> PlannedStep:
+        """Plan an element, and remember it."""
+        if len(self.elements) >= MOST_REMEMBERED:
+            self.elements.clear()
+        found = self.elements[no] = self._planned_element(no)
+        return found
+
+    def _planned_element(self, no: int) -> PlannedStep:
         segment = segment_at(self.segments, no)
         if segment is None:
             raise InvariantBroken(f"step {no} is not in the plan of {self.definition.name}")
