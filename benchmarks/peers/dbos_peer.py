@@ -5,6 +5,7 @@
 # title = "DBOS"
 # package = "dbos"
 # delivers = true
+# replays = true
 # stores = ["postgres", "sqlite"]
 # runs = { 1 = 600, 3 = 300, 10 = 120 }
 # ///
@@ -34,9 +35,11 @@ def noop() -> dict[str, str]:
 
 
 @DBOS.workflow()
-def chain(steps: int, given: dict[str, str]) -> None:
+def chain(steps: int, given: dict[str, str]) -> dict[str, str] | None:
+    told = None
     for _ in range(steps):
-        noop()
+        told = noop()
+    return told
 
 
 def launch(task: dict, name: str) -> None:

@@ -61,8 +61,14 @@ def test_the_elements_of_a_map_are_counted_as_steps(ground: Ground) -> None:
 @pytest.mark.proof
 def test_the_calls_of_a_flow_are_measured_after_the_same_steps_as_a_plan(ground: Ground) -> None:
     figures = asyncio.run(throughput.calls_of_a_flow(ground, runs=2))
-    assert sound(figures) >= {"steps_per_second", "plan_steps_per_second", "plan_all_us"} | PARTIES
+    wanted = {"steps_per_second", "plan_steps_per_second", "plan_all_us", "delivered_steps_per_second"}
+    assert sound(figures) >= wanted | PARTIES
     assert figures["steps_per_second"] == pytest.approx(10 * figures["runs_per_second"])
+
+
+def test_runs_under_slots_are_measured_after_those_without(ground: Ground) -> None:
+    figures = asyncio.run(throughput.under_slots(ground, steps=1, runs=2))
+    assert sound(figures) >= {"steps_per_second", "plan_steps_per_second", "plan_all_us"} | PARTIES
 
 
 def test_starts_need_no_worker(ground: Ground) -> None:

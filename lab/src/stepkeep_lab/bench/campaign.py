@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput, StepkeepError
 from stepkeep_lab.bench.ground import STORES, fresh_ground
+from stepkeep_lab.bench.handlers import CALLS
 from stepkeep_lab.bench.machine import machine, server_facts, versions
 from stepkeep_lab.bench.measurement import Figures, Measurement
 from stepkeep_lab.bench.peers import OWN, Account, Environment, Peer, Task, find_peers, prepare, run_peer
-from stepkeep_lab.bench.works import BOUND, DELIVERED, OURS, THROUGH_HTTP, WORKS, Work
+from stepkeep_lab.bench.works import BOUND, DELIVERED, FLOW, OURS, THROUGH_HTTP, WORKS, Work
 from stepkeep_lab.postgres import PostgresServer, PostgresUnavailable
 
 PEER_ROUNDS = 3
@@ -216,6 +217,7 @@ class _Crowd:
     def _turn(self, peer: Peer, store: str, number: int) -> Iterator[Turn]:
         names = {f"{steps}-step runs": steps for steps in peer.runs}
         names |= ({DELIVERED: 3} if peer.delivers else {}) | ({THROUGH_HTTP: 3} if peer.serves else {})
+        names |= {FLOW: CALLS} if peer.replays and CALLS in peer.runs else {}
         asked = {name: steps for name, steps in names.items() if name in self._asked}
         if not asked and ONE_RUN not in self._asked:
             return

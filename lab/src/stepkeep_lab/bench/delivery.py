@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 
+from stepkeep.definition.python import Workflow
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.plan import Plan
 from stepkeep.result import Result
@@ -23,8 +24,13 @@ MILLION = 1_000_000
 
 async def awaited(ground: Ground, *, steps: int, runs: int, callers: int) -> Figures:
     """Runs of `steps` no-ops whose result every one of `callers` waits for before it starts the next."""
+    return await delivered(ground, chain(steps), runs=runs, callers=callers)
+
+
+async def delivered(ground: Ground, workflow: Workflow, *, runs: int, callers: int) -> Figures:
+    """Runs of this workflow, with each result handed to its caller."""
     async with AsyncEngine(ground.url, auto_migrate=True) as engine:
-        plan = await engine.publish(chain(steps))
+        plan = await engine.publish(workflow)
         async with workers(ground, engine) as pids:
             await _serve_callers(engine, plan, WARM_UP, min(callers, WARM_UP))
             before, begun = spent(pids, ground.server_pid), time.perf_counter()

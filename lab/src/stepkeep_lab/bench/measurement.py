@@ -55,6 +55,7 @@ FIGURES: dict[str, Kind] = {
     "server_us": Kind("CPU server", "µs"),
     "all_us": Kind("CPU together", "µs"),
     "plan_steps_per_second": Kind("steps of the plan", "/s", more_is_better=True),
+    "delivered_steps_per_second": Kind("steps with results delivered", "/s", more_is_better=True),
     "plan_all_us": Kind("CPU together of the plan", "µs"),
     "wal_bytes": Kind("WAL", "bytes"),
     "round_trips": Kind("round trips", ""),

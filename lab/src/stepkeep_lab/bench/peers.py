@@ -38,7 +38,7 @@ ADDRESS = re.compile(r"\w+://\S+|(?<![\w.])/[\w./+-]+")
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """What a peer's file says about itself. `runs` is how many runs of this many steps take a few seconds. `delivers`:
     each of its callers waits for its own result; otherwise the peer's client only sees that all runs have ended.
-    `serves`: its clients reach it through HTTP."""
+    `serves`: its clients reach it through HTTP. `replays`: its runs are functions, as flows are, and it delivers."""
 
     file: Path
     title: str
@@ -50,6 +50,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     probes: int = 40
     delivers: bool = False
     serves: bool = False
+    replays: bool = False
     note: str = ""
 
     @property

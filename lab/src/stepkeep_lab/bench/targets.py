@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from stepkeep_lab.bench.measurement import PAGES, Measurement
-from stepkeep_lab.bench.works import DELIVERED, THROUGH_HTTP
+from stepkeep_lab.bench.works import DELIVERED, FLOW, THROUGH_HTTP
 
 PG, LITE = "postgres", "sqlite"
 THREE = "3-step runs"
@@ -197,9 +197,19 @@ TARGETS: tuple[Target, ...] = (
     *(
         Target(
             f"calls of a flow of ten, {shown}, beside the steps of the same plan",
-            Figure("flow of ten calls", store, STEPS),
+            Figure(FLOW, store, STEPS),
             0.5,
-            over=Figure("flow of ten calls", store, "plan_steps_per_second"),
+            over=Figure(FLOW, store, "plan_steps_per_second"),
+            unit="×",
+        )
+        for store, shown in ((PG, "PostgreSQL"), (LITE, "SQLite"))
+    ),
+    *(
+        Target(
+            f"calls of a flow of ten with results delivered, {shown}, beside DBOS",
+            Figure(FLOW, store, "delivered_steps_per_second"),
+            20,
+            over=Figure(FLOW, store, STEPS, "DBOS"),
             unit="×",
         )
         for store, shown in ((PG, "PostgreSQL"), (LITE, "SQLite"))

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from stepkeep.definition.python import Workflow
 from stepkeep.engine import AsyncEngine
+from stepkeep_lab.bench.delivery import delivered
 from stepkeep_lab.bench.ground import Ground, workers
 from stepkeep_lab.bench.handlers import CALLS, ten_calls
 from stepkeep_lab.bench.load import all_ended, start_runs, verify
@@ -18,6 +19,7 @@ from stepkeep_lab.bench.sql import wal_position
 from stepkeep_lab.bench.workflows import chain, fan, mapped
 
 WARM_UP = 64
+FLOW_CALLERS = 64
 MILLION = 1_000_000
 
 
@@ -44,10 +46,25 @@ async def elements(ground: Ground, *, steps: int, runs: int, workers: int = 1) -
 
 
 async def calls_of_a_flow(ground: Ground, *, runs: int) -> Figures:
-    """Runs of a flow of ten calls, which are counted as the steps, after as many runs of the same steps as a plan."""
+    """Runs of a flow of ten calls, which are counted as the steps, after as many runs of the same steps as a plan.
+
+    Then as many once more, whose results 64 callers wait for: these are compared with peers that deliver.
+    """
     plan = await _measure(ground, chain(CALLS), steps=CALLS, runs=runs, count=1)
     figures = await _measure(ground, ten_calls, steps=CALLS, runs=runs, count=1)
-    return figures | {"plan_steps_per_second": plan["steps_per_second"], "plan_all_us": plan["all_us"]}
+    awaited = await delivered(ground, ten_calls, runs=runs, callers=FLOW_CALLERS)
+    return figures | {
+        "plan_steps_per_second": plan["steps_per_second"],
+        "plan_all_us": plan["all_us"],
+        "delivered_steps_per_second": awaited["runs_per_second"] * CALLS,
+    }
+
+
+async def under_slots(ground: Ground, *, steps: int, runs: int) -> Figures:
+    """Runs of `steps` no-ops under a limit of slots that all of them fit in, after as many without a limit."""
+    free = await _measure(ground, chain(steps), steps=steps, runs=runs, count=1)
+    figures = await _measure(ground, chain(steps, slots=runs + WARM_UP), steps=steps, runs=runs, count=1)
+    return figures | {"plan_steps_per_second": free["steps_per_second"], "plan_all_us": free["all_us"]}
 
 
 async def starts(ground: Ground, *, runs: int) -> Figures:

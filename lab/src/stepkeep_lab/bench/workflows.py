@@ -11,9 +11,10 @@ IN_FLIGHT = 200
 INPUT = {"payload": KILOBYTE}
 
 
-def chain(steps: int) -> Workflow:
-    """`steps` no-ops, one after the other."""
-    made = Workflow(f"chain-{steps}", version=1, timeout="1h")
+def chain(steps: int, slots: int | None = None) -> Workflow:
+    """`steps` no-ops, one after the other; with `slots`, at most so many runs at a time."""
+    name = f"chain-{steps}" if slots is None else f"chain-{steps}-slots"
+    made = Workflow(name, version=1, timeout="1h", slots=slots)
     for number in range(steps):
         made.step(f"step-{number}", noop, inputs={}, timeout="1m")
     return made

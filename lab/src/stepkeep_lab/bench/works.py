@@ -26,6 +26,8 @@ from stepkeep_lab.bench.measurement import Figures
 OURS, BOUND = "stepkeep", "bound"
 DELIVERED = "3-step runs, 64 callers"
 """The main figure: every caller gets the result of its run."""
+FLOW = "flow of ten calls"
+"""The only flow: its calls without waiting and with results delivered, beside the same steps as a plan."""
 THROUGH_HTTP = "3-step runs through HTTP, 64 clients"
 """The same through a service: each client starts a run and gets its result by requests."""
 BOTH = STORES
@@ -128,7 +130,8 @@ WORKS: tuple[Work, ...] = (
     _fan(100, 50, rounds=2),
     _fan(10_000, 1, rounds=1),
     Work(name="map of 10,000", measure=throughput.elements, size={"steps": 10_000, "runs": 1}, rounds=3),
-    Work(name="flow of ten calls", measure=throughput.calls_of_a_flow, size={"runs": 500}),
+    Work(name=FLOW, measure=throughput.calls_of_a_flow, size={"runs": 500}),
+    Work(name="3-step runs under slots", measure=throughput.under_slots, size={"steps": 3, "runs": 1_000}),
     _runs(10_000, 1, rounds=1),
     Work(name="starts", measure=throughput.starts, size={"runs": 10_000}, quick={"runs": 3_000}),
     Work(
