@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -171,6 +172,24 @@ def test_an_operation_does_not_fail_for_its_entry_which_is_stored_later(database
             assert (await client.post(f"/runs/{run}/approve")).status_code == 200
         is_away[0] = False
         assert {"start", "approve"} <= {one["operation"] for one in await noted(stage)}
+
+    on(database_url, act)
+
+
+@first_on("sqlite")
+def test_an_entry_that_is_being_written_when_the_log_is_closed_is_stored(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.host() as host:
+            log = host.access.audit_log
+            assert log is not None
+            for number in range(20):
+                log.add(audit.entry(tenant=TENANT, actor="ann", key=None, operation="start", target=str(number)))
+                log._urgent.set()
+                while log._waiting:  # noqa: ASYNC110 - until the batch is taken, a turn of the loop or two
+                    await asyncio.sleep(0)
+                await log.close()
+            found = (await host.audit.list(operation="start"))["audit"]
+            assert {one["target"] for one in found} == {str(number) for number in range(20)}
 
     on(database_url, act)
 

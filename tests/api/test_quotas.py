@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+import stepkeep as sk
 from stepkeep.api.app import create_app
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, NotAllowed, QuotaExceeded
@@ -55,6 +56,26 @@ def test_a_repeated_request_needs_no_place(database_url: str) -> None:
             await client.post(f"/runs/{run}/cancel")
             assert (await client.post(f"/runs/{run}/rerun")).status_code == 201
             told(await client.post("/runs", json=START), 429, "quota_exceeded")
+
+    on(database_url, act)
+
+
+def test_a_message_that_has_to_start_a_second_run_takes_a_place_for_it(database_url: str) -> None:
+    ended = sk.Workflow("ended")
+    ended.wait("last", "end")
+
+    async def act(stage: Stage) -> None:
+        await stage.publish(ended)
+        async with AsyncEngine(database_url, key=await stage.key(max_concurrent_runs=1)) as engine:
+            # The kept message ends the first run, which cannot take the other message any more.
+            await engine.send(None, "end", 1, key="order-1")
+            sent = await engine.send(None, "paid", 2, key="order-1", start="ended")
+            assert (await engine.result(sent["run_id"])).state == "blocked"
+            assert len((await engine.runs())["runs"]) == 2
+            with pytest.raises(QuotaExceeded):
+                await engine.start("ended")
+            await engine.send(sent["run_id"], "end", 3)
+            await engine.start("ended")
 
     on(database_url, act)
 

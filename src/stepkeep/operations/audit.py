@@ -62,6 +62,7 @@ class AuditLog:
         self._store, self._monotonic = store, monotonic
         self._waiting: list[tuple[AuditRow, float, asyncio.Future[None] | None]] = []
         self._flushing: asyncio.Task[None] | None = None
+        self._writing: asyncio.Future[None] | None = None
         self._urgent = asyncio.Event()
         self._is_away = False
 
@@ -86,6 +87,9 @@ class AuditLog:
             self._flushing.cancel()
             await asyncio.gather(self._flushing, return_exceptions=True)
             self._flushing = None
+        if self._writing is not None:
+            await asyncio.gather(self._writing, return_exceptions=True)
+            self._writing = None
         if self._waiting:
             await self._flush()
 
@@ -109,7 +113,9 @@ class AuditLog:
                 except TimeoutError:
                     pass  # the time is over: what has gathered is written
             self._urgent.clear()
-            await self._flush()
+            # A batch that is being written is no longer among those that wait: `close` lets it end.
+            self._writing = asyncio.ensure_future(self._flush())
+            await asyncio.shield(self._writing)
 
     async def _flush(self) -> None:
         batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]

@@ -73,6 +73,14 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
         return {**msgspec.structs.asdict(self), "kept_until": instant(self.kept_until)}
 
 
+class _NeedsAnotherRun(Exception):
+    """The run of a send ended before it could take the message, and the id of that run may be taken."""
+
+    def __init__(self, start: StartRequest) -> None:
+        super().__init__(start.run_id)
+        self.start = start
+
+
 class KeySender:
     """Groups sends by key into shared transactions. One per process."""
 
@@ -121,9 +129,17 @@ class KeySender:
             ttl=KEEP_US if ttl is None else ttl,
             start=None if start is None else await self._starter.reduced(replace(start, business_key=key)),
         )
-        if sending.start is None or sending.start.key is None:
+        while True:
+            try:
+                return await self._send(sending)
+            except _NeedsAnotherRun as needs:
+                sending = replace(sending, start=for_another_run(needs.start))
+
+    async def _send(self, sending: Sending) -> Sent:
+        """Send a message, with a place under the quotas for the run that it may start."""
+        tenant, new = sending.message.tenant, sending.start
+        if new is None or new.key is None:
             return await self._lane.put(sending)
-        new = sending.start
         try:
             async with self._starter.quotas.place(tenant, new.key, new.run_id) as created:
                 sent = await self._lane.put(sending)
@@ -145,8 +161,9 @@ class KeySender:
         return await all_or_each(sendings, self._send_together)
 
     async def _send_together(self, sendings: list[Sending]) -> list[Sent | Exception]:
-        """Send these. A message whose run ended in this very transaction is sent again, in the next one."""
-        transactor, answers, sendings = self._transactor, dict[int, Sent | Exception](), list(sendings)
+        """Send these. A message whose run ended in this very transaction is sent again: in the next one, or, if it may
+        start a run, with another run, which needs a place of its own under the quotas."""
+        transactor, answers = self._transactor, dict[int, Sent | Exception]()
         while left := [place for place in range(len(sendings)) if place not in answers]:
             asked = [sendings[place] for place in left]
             batch = await transactor.run(
@@ -158,7 +175,7 @@ class KeySender:
             for place in left:
                 start = sendings[place].start
                 if place not in answers and start is not None:
-                    sendings[place] = replace(sendings[place], start=for_another_run(start))
+                    answers[place] = _NeedsAnotherRun(start)
         return [answers[place] for place in range(len(sendings))]
 
 
