@@ -119,6 +119,8 @@ def report(draft: Draft, event: StepReported) -> Reply:
 
 def _asked_for(outcome: Outcome, planned: PlannedStep) -> dict[str, Any] | None:
     """What the report asks for beyond the definition; the journal keeps it, so that a judge can re-enact it."""
+    if type(outcome) is Completed:
+        return None
     if isinstance(outcome, Released):
         return None if outcome.reason is None else {"reason": outcome.reason}
     if isinstance(outcome, Waiting):
@@ -188,7 +190,10 @@ def _completed(draft: Draft, step: Step, outcome: Completed) -> Settled | None:
 
 def pass_rules(draft: Draft, step: Step, digest: str | None = None) -> Settled:
     """The rules of a validating step hold, or it has none. `digest` is that of an output that came in this decision."""
-    draft.move(step, StepTrigger.RULES_PASSED, digest=digest, category=None, error=None)
+    if step.category is None and step.error is None:
+        draft.move(step, StepTrigger.RULES_PASSED, digest=digest)
+    else:
+        draft.move(step, StepTrigger.RULES_PASSED, digest=digest, category=None, error=None)
     return Settled(step.no, StepState.SUCCEEDED)
 
 

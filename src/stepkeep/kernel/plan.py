@@ -245,6 +245,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[int, ...] = ()
     has_resources: bool = False
     """Whether a step needs resources while a worker holds it."""
+    evaluates: bool = False
+    """Whether a step of the definition has an expression that is evaluated when it opens."""
     memo: dict[tuple[int, Called], PlannedStep] = msgspec.field(default_factory=dict)
     """The calls that this process looked at last: a decision asks for the same one several times."""
     elements: dict[int, PlannedStep] = msgspec.field(default_factory=dict)
@@ -563,6 +565,9 @@ def build_plan(
         segments=segments,
         queues=tuple(queues) if segments else (),
         has_resources=any(step.resources for step in definition.work),
+        evaluates=any(
+            one is not None for step in steps for one in (step.condition, step.sleep_length, step.facts, step.grower)
+        ),
     )
 
 

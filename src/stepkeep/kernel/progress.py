@@ -100,7 +100,8 @@ def settle(draft: Draft, settled: Settled | None) -> None:
         if not dependents or draft.state is RunState.STOPPING:
             continue
         draft.require([no for no, _ in dependents])
-        require_read(draft, [no for no, allow in dependents if news.state in allow and not news.hard])
+        if plan.evaluates:
+            require_read(draft, [no for no, allow in dependents if news.state in allow and not news.hard])
         for no, allow in dependents:
             follow = _tell(draft, draft.step(no), news, news.state in allow and not news.hard)
             if follow is not None:
