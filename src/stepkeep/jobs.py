@@ -66,7 +66,7 @@ class AsyncJobs:
         that have not ended, `rerun` about those that did not succeed, `pause` about those that are queued, running or
         blocked, and `resume` about paused ones. A dry run only says which runs they are.
         """
-        what = JobAction(arguments.choice("the action of a job", action, [str(one) for one in JobAction]))
+        what = JobAction(arguments.choice("the action of a job", action, [str(one) for one in STATES]))
         self.access.require(NEEDS[what], operation=f"jobs.start {what}")
         filters, named = self._wanted(where, runs)
         said = {

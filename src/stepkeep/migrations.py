@@ -11,11 +11,12 @@ import msgspec
 
 from stepkeep.definition import arguments
 from stepkeep.engine_arguments import optional_key
-from stepkeep.operations import migrating, validate
+from stepkeep.operations import jobs, migrating, validate
 from stepkeep.operations.access import Access, guarded
 from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.bounds import MAX_VERSION
+from stepkeep.store.job_rows import JobAction
 
 
 @guarded("migrations.")
@@ -53,19 +54,25 @@ class AsyncMigrations:
     async def migrate_all(
         self, workflow: str, to: int, *, of: int | None = None, reason: str = "", by: str | None = None
     ) -> dict[str, Any]:
-        """Migrate every live run of a workflow that can be, one by one; with `of`, only those of that version.
+        """Add a job that migrates the live runs of a workflow; with `of`, only those of that version.
 
-        The same call again goes on where one that was cut off has ended.
+        Workers carry it out, run by run. `engine.jobs.show(job)` counts the runs that were migrated (`done`) and that
+        stay (`refused`); `engine.jobs.runs(job)` names each with its new run, or with the reason why it stays.
         """
-        return await migrating.migrate_all(
+        name, version = validate.key("the workflow", workflow), _version(to)
+        wanted = None if of is None else _version(of)
+        acting = self.access.acting(optional_key("by", by))
+        options = {"workflow": name, "to": version, "of": wanted, "reason": validate.words("the reason", reason)}
+        found = await migrating.live_runs(self._transactor, name, version, tenant=self.access.tenant, of=wanted)
+        return await jobs.add_job(
             self._transactor,
-            self._starter,
-            validate.key("the workflow", workflow),
-            _version(to),
-            of=None if of is None else _version(of),
+            JobAction.MIGRATE,
+            sorted(found),
+            options,
             tenant=self.access.tenant,
-            acting=self.access.acting(optional_key("by", by)),
-            reason=reason,
+            acting=acting,
+            idempotency_key=None,
+            digest=jobs.digest_of(JobAction.MIGRATE, options),
         )
 
     async def preview_all(

@@ -37,9 +37,14 @@ class Migrations:
     def migrate_all(
         self, workflow: str, to: int, *, of: int | None = None, reason: str = "", by: str | None = None
     ) -> dict[str, Any]:
-        """Migrate every live run of a workflow that can be, one by one; with `of`, only those of that version.
+        """Add a job that migrates the live runs of a workflow; with `of`, only those of that version.
 
-        The same call again goes on where one that was cut off has ended.
+        Workers carry it out, run by run. `engine.jobs.show(job)` counts the runs that were migrated (`done`) and that
+        stay (`refused`); `engine.jobs.runs(job)` names each with its new run, or with the reason why it stays.
+
+        >>> _ = engine.publish(hello)
+        >>> engine.migrations.migrate_all("hello", 1)["runs"]
+        0
         """
         return self._call(self._core.migrate_all(workflow, to, of=of, reason=reason, by=by))
 

@@ -193,7 +193,7 @@ async def _runs(tour: Tour) -> str:
     assert looked["allowed"] is False
     await tour("POST", f"/runs/{idle}/migrate", {"to": 1, "reason": "newer"}, 409)
     assert (await tour("POST", "/migrations/hello/preview", {"to": 1}))["examined"] == 0
-    assert (await tour("POST", "/migrations/hello", {"to": 1}))["migrated"] == 0
+    assert (await tour("POST", "/migrations/hello", {"to": 1}))["runs"] == 0
     body = {"at": "greet", "input": {"name": "Dee"}}
     fork = await tour("POST", f"/runs/{idle}/fork", body, 201, headers={"Idempotency-Key": "three"})
     assert (await tour("GET", f"/runs/{fork['run_id']}/result?wait=30"))["output"] == "Hello, Dee"

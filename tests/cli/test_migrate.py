@@ -32,7 +32,8 @@ def test_a_live_run_is_migrated_after_a_look(cli: Cli, home: Path) -> None:
     assert cli("show", run, "--json").json["run"]["continued_by"] == [done["new_run_id"]]
     again = cli("migrate", run, "--to", "2")
     assert (again.status, "it was migrated before" in again.out) == (0, True)
-    assert "0 runs go on under version 2, 0 stay" in cli("migrate", "--all", "asked", "--to", "2").out
+    all_done = cli("migrate", "--all", "asked", "--to", "2")
+    assert ("migrates 0 live runs to version 2" in all_done.out, "stepkeep jobs show" in all_done.out) == (True, True)
 
 
 def test_a_run_that_stays_is_told_with_its_reasons(cli: Cli, home: Path) -> None:
@@ -45,8 +46,10 @@ def test_a_run_that_stays_is_told_with_its_reasons(cli: Cli, home: Path) -> None
     assert (looked.status, "1 of its messages" in looked.out) == (1, True)
     refused = cli("migrate", run, "--to", "2", "--json")
     assert (refused.status, refused.json["error"]["code"]) == (1, "conflict")
-    stay = cli("migrate", "--all", "asked", "--to", "2")
-    assert (stay.status, "0 runs go on under version 2, 1 stay" in stay.out) == (1, True)
+    looked_at = cli("migrate", "--all", "asked", "--to", "2", "--dry-run")
+    assert (looked_at.status, "0 of 1 live runs could go on" in looked_at.out) == (1, True)
+    job = cli("migrate", "--all", "asked", "--to", "2", "--reason", "v2", "--json").json["migration"]
+    assert (job["action"], job["runs"], job["waiting"], job["reason"]) == ("migrate", 1, 1, "v2")
     assert cli("migrate", "--to", "2").status == 2
     assert cli("migrate", run, "--to", "2", "--of", "1").status == 2
 

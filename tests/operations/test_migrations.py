@@ -11,6 +11,10 @@ import pytest
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, NotFound
+from stepkeep.operations.expire import sweep_timers
+from stepkeep.operations.jobs import JobSweep
+from stepkeep.operations.plans import plan_of
+from stepkeep.operations.slots import SlotSweep
 
 DONE: list[tuple[str, str]] = []
 
@@ -175,14 +179,19 @@ def test_all_runs_of_a_workflow_are_migrated_and_the_others_are_told(database_ur
         assert [row["state"] for row in looked["states"]] == ["blocked", "idle", "running"]
         [stays] = looked["staying"]
         assert (stays["run_id"], stays["state"]) == (kept, "idle")
-        done = await engine.migrations.migrate_all("shop", 2, reason="v2")
-        assert (done["migrated"], done["stayed"]) == (3, 1)
-        for one in done["first"]:
-            view = (await engine.show(one["new_run_id"]))["run"]
+        job = await engine.migrations.migrate_all("shop", 2, reason="v2")
+        assert (job["action"], job["to"], job["runs"], job["waiting"]) == ("migrate", 2, 4, 4)
+        await JobSweep(engine.transactor).sweep("w")
+        done = await engine.jobs.show(job["job"])
+        assert (done["state"], done["done"], done["refused"]) == ("done", 3, 1)
+        told = {one["run_id"]: one for one in (await engine.jobs.runs(job["job"]))["runs"]}
+        assert (told[kept]["result"], "it has not been started" in told[kept]["detail"]) == ("refused", True)
+        for run in runs:
+            view = (await engine.show(told[run]["new_run_id"]))["run"]
             assert view["version"] == 2
-            await certified(engine, one["run_id"], one["new_run_id"])
-        again = await engine.migrations.migrate_all("shop", 2)
-        assert (again["migrated"], again["stayed"]) == (0, 1)
+            await certified(engine, run, told[run]["new_run_id"])
+        again = await engine.migrations.migrate_all("shop", 2, of=1)
+        assert again["runs"] == 1
 
     on(database_url, do)
 
@@ -205,5 +214,144 @@ def test_messages_that_no_step_has_taken_keep_a_run_where_it_is(database_url: st
         await engine.send(old, "note", {"n": 1})
         with pytest.raises(Conflict, match="1 of its messages"):
             await engine.migrations.migrate(old, 2)
+
+    on(database_url, do)
+
+
+def timed(version: int, *, slots: int | None = None, timeout: str = "1h", **budget: Any) -> sk.Workflow:
+    """Ask, wait and sleep at once, each until a moment; a person's yes ships."""
+    flow = sk.Workflow("timed", version=version, timeout=timeout, slots=slots, **budget)
+    asked = flow.approval("ask", deadline="30m")
+    flow.step("ship", ship, after=asked, retry=sk.Retry(max_attempts=version))
+    flow.wait("paid", "paid", deadline="20m")
+    flow.sleep("rest", "10m")
+    return flow
+
+
+async def times(engine: AsyncEngine, run: str) -> tuple[int | None, dict[str, int | None]]:
+    """When the run times out, and when each of its open steps is due."""
+    found = await engine.store.read_run("default", run)
+    assert found is not None
+    plan = await plan_of(engine.transactor, "default", run)
+    steps = await engine.store.read_steps("default", run)
+    return found.run.due_at, {plan.at(step.no).name: step.due_at for step in steps}
+
+
+async def later(engine: AsyncEngine, minutes: int) -> None:
+    engine.store.clock_offset += minutes * 60_000_000 + 1
+    await sweep_timers(engine.transactor)
+
+
+async def migrated(engine: AsyncEngine, run: str, to: int) -> str:
+    new: str = (await engine.migrations.migrate(run, to))["new_run_id"]
+    return new
+
+
+def test_a_migrated_run_keeps_its_timeout_and_the_ends_of_what_it_waits_for(database_url: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        for version, timeout in ((2, "1h"), (3, "2h"), (4, "1m")):
+            await engine.publish(timed(version, timeout=timeout))
+        first = (await engine.start(timed(1))).run_id
+        before = await times(engine, first)
+        assert None not in before[1].values() or before[1]["ship"] is None
+        await later(engine, 5)
+        second = await migrated(engine, first, 2)
+        assert await times(engine, second) == before
+        await later(engine, 1)
+        third = await migrated(engine, second, 3)
+        hour = 3_600_000_000
+        assert await times(engine, third) == ((before[0] or 0) + hour, before[1]), "two hours from the first start"
+        with pytest.raises(Conflict, match="its timeout under the new version has passed"):
+            await engine.migrations.migrate(third, 4)
+        await later(engine, 5)
+        states = {step["name"]: step["state"] for step in (await engine.show(third))["steps"]}
+        assert (states["rest"], states["paid"], states["ask"]) == ("succeeded", "awaiting_event", "awaiting_approval")
+        await certified(engine, first, second, third)
+        await later(engine, 20)
+        assert (await engine.show(third))["run"]["state"] == "failed"
+        await certified(engine, first, second, third)
+
+    on(database_url, do)
+
+
+def test_a_migrated_run_times_out_when_the_first_one_would_have(database_url: str) -> None:
+    def asking(version: int) -> sk.Workflow:
+        flow = sk.Workflow("asking", version=version, timeout="1h")
+        flow.approval("ask", **({} if version == 1 else {"description": "more"}))
+        return flow
+
+    async def do(engine: AsyncEngine) -> None:
+        old = (await engine.start(asking(1))).run_id
+        await later(engine, 50)
+        await engine.publish(asking(2))
+        new = await migrated(engine, old, 2)
+        await later(engine, 11)
+        view = (await engine.show(new))["run"]
+        assert (view["state"], view["category"]) == ("failed", "timeout")
+        await certified(engine, old, new)
+
+    on(database_url, do)
+
+
+def test_a_migrated_run_takes_over_the_slot_and_the_place_of_the_earlier_one(database_url: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        held, waits, behind = [(await engine.start(timed(1, slots=1))).run_id for _ in range(3)]
+        await engine.publish(timed(2, slots=1))
+        second = await migrated(engine, waits, 2)
+        first = await migrated(engine, held, 2)
+        assert (await engine.show(first))["run"]["state"] == "blocked"
+        assert (await engine.show(second))["run"]["state"] == "queued"
+        [use] = (await engine.slots.list())["slots"]
+        assert (use["held"], use["waiting"]) == (1, 2)
+        await engine.cancel(first)
+        sweep = SlotSweep(engine.transactor)
+        assert await sweep.sweep() == 1
+        sweep.close()
+        assert (await engine.show(second))["run"]["state"] == "blocked", "it came before the third run, and comes first"
+        assert (await engine.show(behind))["run"]["state"] == "queued"
+        await certified(engine, held, waits, first, second)
+
+    on(database_url, do)
+
+
+def test_what_the_earlier_run_spent_counts_in_the_budget_of_the_new_one(database_url: str) -> None:
+    def spending(version: int) -> sk.Workflow:
+        flow = sk.Workflow("spending", version=version, budget={"attempts": 3})
+        booked = flow.step("book", book, effect="write")
+        again = flow.step("ship", ship, after=booked)
+        asked = flow.approval("ask", after=again)
+        told = flow.step("tell", tell, after=asked, retry=sk.Retry(max_attempts=version))
+        flow.step("more", tell, after=told)
+        return flow
+
+    async def do(engine: AsyncEngine) -> None:
+        await engine.publish(spending(2))
+        await engine.publish(spending(3))
+        old = await engine.run(spending(1))
+        assert old.state == "blocked"
+        new = await migrated(engine, await migrated(engine, old.run_id, 2), 3)
+        await engine.approve(new, by="bea")
+        result = await engine.work_on(new)
+        assert (result.state, did()) == ("failed", ["book", "ship", "tell"])
+        await certified(engine, old.run_id, new)
+
+    on(database_url, do)
+
+
+def test_a_gate_that_has_escalated_stays(database_url: str) -> None:
+    def two_levels(version: int) -> sk.Workflow:
+        flow = sk.Workflow("levels", version=version)
+        flow.approval(
+            "ask", deadline="10m", on_deadline="escalate", escalate=[{"roles": ["boss"], "deadline": "1h"}],
+            **({} if version == 1 else {"description": "more"}),
+        )  # fmt: skip
+        return flow
+
+    async def do(engine: AsyncEngine) -> None:
+        run = (await engine.start(two_levels(1))).run_id
+        await engine.publish(two_levels(2))
+        await later(engine, 11)
+        with pytest.raises(Conflict, match="has escalated"):
+            await engine.migrations.migrate(run, 2)
 
     on(database_url, do)

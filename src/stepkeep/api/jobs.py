@@ -56,7 +56,7 @@ class JobView(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     job: str | None = None
-    action: Literal["cancel", "rerun", "pause", "resume", "backfill"]
+    action: Literal["cancel", "rerun", "pause", "resume", "migrate", "backfill"]
     state: Literal["running", "done", "stopped"] | None = None
     dry_run: bool = False
     where: Anything | None = None

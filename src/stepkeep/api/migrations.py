@@ -8,6 +8,7 @@ from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from stepkeep.api.bodies import By
+from stepkeep.api.jobs import JobView
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.api.runs import RunId
 from stepkeep.store.bounds import MAX_VERSION
@@ -83,18 +84,6 @@ class MigrationsPreview(BaseModel):
     staying: list[dict[str, Any]]
 
 
-class MigrationsDone(BaseModel):
-    """What became of the live runs of a workflow."""
-
-    workflow: str
-    to: int
-    migrated: int
-    stayed: int
-    is_complete: bool
-    first: list[dict[str, Any]]
-    staying: list[dict[str, Any]]
-
-
 @routes.post(
     "/runs/{run_id}/migrate",
     operation_id="migrate_run",
@@ -123,12 +112,13 @@ async def preview_migration(engine: Engine, run_id: RunId, body: PreviewOfMigrat
 @routes.post(
     "/migrations/{workflow}",
     operation_id="migrate_runs",
-    summary="Migrate every live run of a workflow that can be",
+    summary="Add a job that migrates the live runs of a workflow",
     response_model=None,
-    responses=answers(MigrationsDone),
+    responses=answers(JobView),
 )
 async def migrate_runs(engine: Engine, workflow: Workflow, body: MigrationOfAll) -> Answer:
-    """One by one; the same request again goes on where one that was cut off has ended."""
+    """Workers carry it out, run by run; `GET /jobs/{job_id}/runs` names each with its new run, or with the reason why
+    it stays."""
     return Answer(await engine.migrations.migrate_all(workflow, **body.model_dump()))
 
 

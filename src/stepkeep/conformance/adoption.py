@@ -36,6 +36,10 @@ def _names(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(text(name) for name in value)
 
 
+def _moments(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(text(name) and whole(at) for name, at in value.items())
+
+
 def _way(value: Any) -> bool:
     return isinstance(value, str) and value in WAYS
 
@@ -48,7 +52,10 @@ ITEM = Shape(
     {"step": text, "run": text, "fence": whole, "undo": _flag},
     {"its_step": text, "digest": digest, "executors": _names, "remains": text},
 )
-WHOLE = Shape({"run": text, "as": _way, "adopted": _references}, {"from": text})
+WHOLE = Shape(
+    {"run": text, "as": _way, "adopted": _references},
+    {"from": text, "began_at": whole, "deadlines": _moments},
+)
 
 
 def is_continuation(value: Any) -> bool:
@@ -65,6 +72,11 @@ class Adoption:
         self._by_name = {item["step"]: item for item in self._told}
         self._owns, self.is_rollback = known["as"] in OWNING, known["as"] == ROLLBACK
         self._taken = 0
+        is_migrated = known["as"] == "migrate"
+        self.began_at: int | None = known.get("began_at") if is_migrated else None
+        """When the work of a migrated run began: its timeout counts from there."""
+        self.deadlines: Mapping[str, int] = known.get("deadlines", {}) if is_migrated else {}
+        """When waits and gates end that were open in the run before it."""
 
     @property
     def is_used(self) -> bool:

@@ -33,6 +33,8 @@ class Hop(NamedTuple):
     asked: Mapping[str, Any]
     verdict: Verdict | None = None
     is_stopping: bool | None = False
+    kept: int | None = None
+    """When it ends, if it was open in the run that this one was migrated from."""
 
     @property
     def gate(self) -> GateRule | None:
@@ -581,6 +583,8 @@ def _due_at(hop: Hop) -> object:
         return FREE
     if line.trigger == "children_started" and hop.rule is not None and hop.rule.growth is not None:
         return _after(line.at, hop.rule.growth.deadline)
+    if (kept := _kept(hop)) is not None:
+        return kept if hop.gate is None else hop.gate.timer(line.at, kept)
     if line.trigger == hop.place.opens_by and hop.place.is_length_open:
         # Its length follows from values that the log has digests of alone.
         return FREE if line.due_at is not None and line.due_at >= line.at else "a moment that is not past"
@@ -599,6 +603,18 @@ def _due_at(hop: Hop) -> object:
     return line.at if line.trigger == "lease_lost" and line.target == "retrying" else None
 
 
+def _kept(hop: Hop) -> int | None:
+    """The end of a wait or a gate that a migrated run opens again: that of the run before it, and never a later one
+    than a new opening would have."""
+    line = hop.line
+    if hop.kept is None or line.seq != 1 or line.trigger not in ("gate_opened", "held", "wait_opened"):
+        return None
+    kept = max(hop.kept, line.at)
+    lasts = hop.gate.deadline if hop.gate is not None else hop.place.opens_for_us
+    limit = hop.place.wakes_at if hop.place.wakes_at is not None else _after(line.at, lasts)
+    return kept if limit is None else min(kept, max(limit, line.at))
+
+
 def _earliest(hop: Hop) -> int:
     """The earliest moment of a deadline whose beginning is hidden: it began after the step was seen the last time."""
     place, source = hop.place, hop.line.source
@@ -609,7 +625,8 @@ def _earliest(hop: Hop) -> int:
     is_own = place.opens_by in ("gate_opened", "held", "wait_opened") and not hop.step.fence
     if source not in ("awaiting_approval", "awaiting_event") or not is_own or hop.line.trigger == "reminded":
         return 0
-    return max(hop.step.seen_at + (place.opens_for_us or 0), place.wakes_at or 0)
+    earliest = max(hop.step.seen_at + (place.opens_for_us or 0), place.wakes_at or 0)
+    return earliest if hop.kept is None else min(earliest, hop.kept)
 
 
 def _gate_timer(hop: Hop, gate: GateRule) -> object:

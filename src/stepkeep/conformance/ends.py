@@ -75,7 +75,7 @@ def check_hidden_blame(run: Reenactment, line: Line, ground: str | None, say: Sa
 def _is_possible(run: Reenactment, line: Line, stop: str) -> bool:
     document = run.contract.document
     if stop == "timed_out":
-        return document.timeout is not None and line.at >= (run.started_at or 0) + document.timeout
+        return document.timeout is not None and line.at >= (run.timed_from or 0) + document.timeout
     if stop in FAILURES:
         return any(FAILED_BY.get(step.ended_as, "step_failed") == stop for step in run.failed_steps())
     return {

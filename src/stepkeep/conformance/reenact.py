@@ -302,7 +302,8 @@ class Reenactment:
         if line.trigger == "held":
             step.terms, step.permit = gate_rule(terms_of(verdict)), None if verdict is None else permit_of(verdict)
         is_stopping = run_state == "stopping" or (None if self._derives and line.event == "cancel_requested" else False)
-        for problem in check_enabled(Hop(line, step, place, self.contract, self.asked, verdict, is_stopping)):
+        kept = self.adoption.deadlines.get(place.name)
+        for problem in check_enabled(Hop(line, step, place, self.contract, self.asked, verdict, is_stopping, kept)):
             tell(*problem)
         if line.trigger == "planned":
             self._plan(place, line, tell)
@@ -337,6 +338,9 @@ class Reenactment:
         if line.trigger in ("gate_opened", "held"):
             step.ballots, step.level = (None if self._derives else []), 0
             step.gate_due_at = None if gate.deadline is None else line.at + gate.deadline
+            kept = self.adoption.deadlines.get(place.name)
+            if kept is not None and line.seq == 1 and step.gate_due_at is not None:
+                step.gate_due_at = min(step.gate_due_at, max(kept, line.at))
         elif line.trigger == "escalated" and step.level < len(gate.escalate):
             step.level += 1
             deadline = gate.levels[step.level].deadline
@@ -728,12 +732,20 @@ class Reenactment:
         """The steps that failed, apart from hooks."""
         return [step for step in self.steps.values() if step.state == "failed" and step.phase != "undo"]
 
+    @property
+    def timed_from(self) -> int | None:
+        """From when the timeout of the run counts."""
+        began = self.adoption.began_at
+        if began is None or self.started_at is None:
+            return self.started_at
+        return min(began, self.started_at)
+
     def _check_timeout(self, line: Line, say: Say) -> None:
-        timeout = self.contract.document.timeout
+        timeout, began = self.contract.document.timeout, self.timed_from
         if timeout is None:
             say(Code.TIMER, "the run times out, but its definition has no timeout")
-        elif self.started_at is not None and line.at < self.started_at + timeout:
-            say(Code.TIMER, f"the run times out at {line.at}, but its timeout ends at {self.started_at + timeout}")
+        elif began is not None and line.at < began + timeout:
+            say(Code.TIMER, f"the run times out at {line.at}, but its timeout ends at {began + timeout}")
 
     def _end_stopping(self, line: Line, say: Say) -> None:
         hooks = self._to_undo()

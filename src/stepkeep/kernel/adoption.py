@@ -93,18 +93,28 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Continuation(msgspec.Struct, frozen=True, kw_only=True):
-    """The finished steps that a new run takes: their notes by step number of the new plan."""
+    """The finished steps that a new run takes: their notes by step number of the new plan.
+
+    A migrated run also takes over time: `began_at` is when its work began, from which its timeout counts, and
+    `deadlines` are the moments at which its open waits and gates end. `costs` is what its work has cost so far.
+    """
 
     how: GoingOn
     run_id: str
     start: str | None = None
     notes: Mapping[int, Note] = {}
+    began_at: int | None = None
+    deadlines: Mapping[int, int] = {}
+    costs: tuple[bytes | None, ...] = ()
 
     def told(self, plan: Plan) -> dict[str, Any]:
         """What the journal says about it, the adopted steps in the order of their completion."""
         start = {} if self.start is None else {"from": self.start}
         taken = [_told(plan.at(no).name, reference) for no, _, reference in self.in_order()]
-        return {"run": self.run_id, "as": str(self.how), **start, "adopted": taken}
+        began = {} if self.began_at is None else {"began_at": self.began_at}
+        ends = {plan.at(no).name: moment for no, moment in sorted(self.deadlines.items())}
+        kept = began | ({"deadlines": ends} if ends else {})
+        return {"run": self.run_id, "as": str(self.how), **start, "adopted": taken, **kept}
 
     def in_order(self) -> list[tuple[int, Note, Adopted]]:
         """Number, note and reference of each adopted step, in the order of their completion."""

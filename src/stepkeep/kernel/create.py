@@ -81,7 +81,8 @@ def create_run(
         authorities={} if authorities is None else authorities,
         policy=policy,
         origin=Origin(actor, labels),
-        costs=(),
+        costs=() if continuation is None else continuation.costs,
+        kept={} if continuation is None else continuation.deadlines,
         spend={} if spend is None else spend,
     )
     draft = Draft(snapshot, now)
@@ -118,7 +119,7 @@ def create_run(
         if continuation is not None and continuation.how is GoingOn.ROLLBACK:
             begin_rollback(draft, actor, continuation.run_id)
         else:
-            begin(draft)
+            begin(draft, None if continuation is None else continuation.began_at)
         roll_up(draft)
     decision = draft.decision(())
     check_decision(plan, decision)

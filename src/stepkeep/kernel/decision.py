@@ -72,6 +72,8 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     policy: Policy | None = None
     origin: Origin | None = None
     costs: tuple[bytes | None, ...] | None = None
+    kept: Mapping[int, int] = {}
+    """The deadlines of open steps that a new run takes over from the one that it was migrated from."""
     spend: Mapping[str, Mapping[str, float]] = {}
     """What was spent of each shared budget of the live policy, as this process has read it last."""
 

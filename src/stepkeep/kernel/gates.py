@@ -32,7 +32,7 @@ def open_gate(draft: Draft, step: Step, gate: Approval, facts: Mapping[str, Any]
     held = draft.planned(step).definition.approval is None
     shown = shown_document(gate, facts)
     digest = digest_of(shown)
-    deadline = after(draft.now, gate.deadline)
+    deadline = kept_deadline(draft, step, after(draft.now, gate.deadline))
     earlier = () if step.note is None else step.note.deciders
     opening = Opening(activation=draft.seq, at=draft.now, deadline=deadline, shown=digest, earlier=earlier)
     draft.opened.append(
@@ -51,6 +51,12 @@ def open_gate(draft: Draft, step: Step, gate: Approval, facts: Mapping[str, Any]
     note = replace(step.note or Note(), held=held, opening=opening)
     trigger = StepTrigger.HELD if held else StepTrigger.GATE_OPENED
     draft.move(step, trigger, of=of, due_at=_next_timer(draft, gate, deadline), digest=digest, note=note)
+
+
+def kept_deadline(draft: Draft, step: Step, otherwise: int | None) -> int | None:
+    """When a wait or a gate that opens ends: as in the run that this one was migrated from, if it was open there."""
+    kept = draft.snapshot.kept.get(step.no)
+    return otherwise if kept is None else max(kept, draft.now)
 
 
 def gate_of(draft: Draft, step: Step) -> Approval:

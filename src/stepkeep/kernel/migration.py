@@ -63,9 +63,40 @@ def _in_flight(name: str, row: Step) -> str | None:
         return f"step {name} holds without an attempt left: decide about it first"
     if row.state is StepState.AWAITING_APPROVAL and note is not None and note.opening and note.opening.ballots:
         return f"people have decided about step {name}, and its gate is still open"
+    if row.state is StepState.AWAITING_APPROVAL and note is not None and note.opening:
+        if note.opening.level:
+            return f"the gate of step {name} has escalated, and would ask the first people again"
+        if note.opening.changes is not None:
+            return f"people have asked for changes at step {name}, and that would be forgotten"
     if row.state is StepState.AWAITING_EVENT and note is not None and note.gathered:
         return f"step {name} has taken messages, and waits for more"
     return None
+
+
+def deadlines(old: Plan, rows: Mapping[int, Step], new: Plan) -> dict[int, int]:
+    """When the open waits and gates of a run end, by the numbers of the new plan: those whose terms are the same."""
+    found = {}
+    for planned in new.steps:
+        no = old.numbers.get(planned.name)
+        row = None if no is None else rows[no]
+        if row is None or no is None or row.fence:
+            continue
+        was, now = old.steps[no].definition, planned.definition
+        moment = row.due_at if row.state is StepState.AWAITING_EVENT and was.wait == now.wait else None
+        same = (was.approval, was.hold) == (now.approval, now.hold)
+        if row.state is StepState.AWAITING_APPROVAL and same and row.note is not None and row.note.terms is None:
+            moment = None if row.note.opening is None else row.note.opening.deadline
+        if moment is not None:
+            found[planned.no] = moment
+    return found
+
+
+def late(began_at: int | None, new: Plan, now: int) -> str | None:
+    """Why a run would time out at once under the new version, if it would."""
+    timeout = new.definition.timeout
+    if timeout is None or began_at is None or began_at + timeout > now:
+        return None
+    return "its timeout under the new version has passed: it counts from the start of the run"
 
 
 def _repeated(old: Plan, rows: Mapping[int, Step], becomes: Mapping[str, Choice]) -> Iterator[str]:

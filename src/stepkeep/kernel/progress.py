@@ -19,7 +19,7 @@ from stepkeep.kernel.definition import Approval, Flow
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.elements import element_settled, grow
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
-from stepkeep.kernel.gates import open_gate
+from stepkeep.kernel.gates import kept_deadline, open_gate
 from stepkeep.kernel.judging import Judged, judged
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.reading import require_read, view_of
@@ -30,11 +30,15 @@ from stepkeep.kernel.tables import RunTrigger, StepTrigger
 from stepkeep.kernel.waits import accepts, take
 
 
-def begin(draft: Draft) -> None:
-    """Start the run: its timeout begins, and its roots open unless they wait for an execution slot."""
+def begin(draft: Draft, began_at: int | None = None) -> None:
+    """Start the run: its timeout begins, and its roots open unless they wait for an execution slot.
+
+    `began_at` is when the work of a migrated run began: its timeout counts from there.
+    """
     timeout = draft.plan.definition.timeout
     draft.started_at = draft.now
-    draft.due_at = None if timeout is None else draft.now + timeout
+    began = draft.now if began_at is None else min(began_at, draft.now)
+    draft.due_at = None if timeout is None else began + timeout
     draft.move_run(RunTrigger.STARTED)
     if not slot_waiters(draft):
         open_first_steps(draft)
@@ -197,6 +201,7 @@ def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -
             except ExpressionError as error:
                 said = f"its sleep has no length: {error}"
                 return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
+        due_at = kept_deadline(draft, step, due_at)
         note = replace(step.note or Note(), event=wait.event)
         asleep = draft.move(step, StepTrigger.WAIT_OPENED, of=of, due_at=due_at, note=note)
         return wake_up(draft, asleep) if due_at is not None and due_at <= draft.now else None
@@ -204,7 +209,7 @@ def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -
         step,
         StepTrigger.WAIT_OPENED,
         of=of,
-        due_at=_in(draft, wait.deadline),
+        due_at=kept_deadline(draft, step, _in(draft, wait.deadline)),
         note=replace(step.note or Note(), event=wait.event),
     )
     settled = None

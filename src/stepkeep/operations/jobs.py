@@ -1,9 +1,9 @@
-"""Jobs that act on many runs: cancel, pause or resume them, or run them again. Any worker carries them out, in small
-batches.
+"""Jobs that act on many runs: cancel, pause, resume or migrate them, or run them again. Any worker carries them out,
+in small batches.
 
 A job names its runs when it is made, so that a run is acted on once, whatever happens to the worker. A batch that is
-cut off is done again: a cancel names its job, and a rerun has an idempotency key of its own. The engine adds, lists and
-stops jobs; workers call `JobSweep`.
+cut off is done again: a cancel names its job, a rerun has an idempotency key of its own, and a run is migrated once.
+The engine adds, lists and stops jobs; workers call `JobSweep`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from stepkeep.errors import Conflict, InvalidInput, KeyReused, NotFound, Stepkee
 from stepkeep.operations import people, validate
 from stepkeep.operations.access import Acting
 from stepkeep.operations.instants import instant
+from stepkeep.operations.migrating import migrate
 from stepkeep.operations.pausing import pause_run, read_pause, resume_run
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Starter
@@ -205,6 +206,7 @@ class JobSweep:
             JobAction.RERUN: self._rerun,
             JobAction.PAUSE: self._pause,
             JobAction.RESUME: self._resume,
+            JobAction.MIGRATE: self._migrate,
         }
 
     async def sweep(self, holder: str, limit: int = JOBS_AT_ONCE) -> int:
@@ -292,6 +294,20 @@ class JobSweep:
             idempotency_key=f"job:{job.id}:{row.run_id}",
         )
         return replace(row, new_run_id=started.run_id)
+
+    async def _migrate(self, job: Job, row: JobRun) -> JobRun:
+        options = msgspec.json.decode(job.options)
+        reason = f"{options['reason']} (job {job.id})".strip()
+        moved = await migrate(
+            self._transactor,
+            self._starter,
+            row.run_id,
+            options["to"],
+            tenant=job.tenant,
+            acting=_acting(job),
+            reason=reason,
+        )
+        return replace(row, new_run_id=moved.new_run_id)
 
 
 def _acting(job: Job) -> Acting:

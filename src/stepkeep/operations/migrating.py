@@ -2,8 +2,8 @@
 
 One transaction ends the run as cancelled and starts a new one under the other version, which adopts what had settled
 and takes over its undo. Nothing is migrated if a finished step would mean something else, or if anything that has begun
-would be lost or done twice. Many runs are migrated one by one: a process that dies leaves each run migrated or not, and
-the same request goes on. The engine, the command line and the service call it.
+would be lost or done twice. Many runs are migrated by a job (`jobs.py`), one by one: a process that dies leaves each
+run migrated or not. The engine, the command line and the service call it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, ConnectionLost, NotFound, StepkeepError, StoreError, Unreadable
+from stepkeep.errors import Conflict, ConnectionLost, NotFound, Unreadable
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.draft import Missing
 from stepkeep.kernel.events import CancelRequested
-from stepkeep.kernel.migration import refusals
+from stepkeep.kernel.journal import open_entry
+from stepkeep.kernel.migration import deadlines, late, refusals
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
@@ -68,7 +69,7 @@ async def migrate(
             named = f"run {run_id} cannot be migrated to version {to}"
             raise Conflict(f"{named}: {reasons[0]}.", {"reasons": reasons})
         request = await request_for(transactor, found, Wanted(how=GoingOn.MIGRATE), tenant=tenant, acting=acting)
-        request = await starter.reduced(request)
+        request = await starter.reduced(await _with_slot(transactor, request, run_id))
         event = CancelRequested(tenant=tenant, run_id=run_id, **acting, reason=_cause(to, request.run_id, said))
         make = partial(MigrationBatch, transactor, starter, event, request, found.whole.record.run.seq)
         try:
@@ -80,6 +81,16 @@ async def migrate(
         if batch.answer is not None:
             raise batch.answer
     raise Conflict(f"run {run_id} moves all the time, and could not be migrated. Pause it, and migrate it then.")
+
+
+async def _with_slot(transactor: Transactor, request: StartRequest, run_id: str) -> StartRequest:
+    """The request with the execution slot of the earlier run. It is queued again only if the earlier one still was.
+
+    Its key is the id of that run: by it the costs of both count as one, and the same request finds the new run.
+    """
+    slot = await transactor.store.slots.read(request.tenant, run_id)
+    waits = slot is not None and slot.granted_at is None
+    return replace(request, takes_slot=waits, slot=slot, idempotency_key=run_id)
 
 
 def _cause(to: int, new_id: str, reason: str) -> str:
@@ -145,47 +156,10 @@ async def preview_all(
     }
 
 
-async def migrate_all(
-    transactor: Transactor,
-    starter: Starter,
-    workflow: str,
-    to: int,
-    *,
-    tenant: str,
-    acting: Acting,
-    of: int | None = None,
-    reason: str = "",
-) -> dict[str, Any]:
-    """Migrate every live run of a workflow that can be, one by one. Runs that stay are told with their reasons."""
+async def live_runs(transactor: Transactor, workflow: str, to: int, *, tenant: str, of: int | None = None) -> list[str]:
+    """The live runs of a workflow that are not of version `to`; with `of`, only those of that version."""
     await find_plan(transactor, workflow, to, tenant=tenant)
-    done: list[dict[str, Any]] = []
-    staying: list[dict[str, Any]] = []
-    migrated = stayed = 0
-    async for record in _live(transactor, workflow, to, tenant, of):
-        run_id = record.run.id
-        try:
-            one = await migrate(transactor, starter, run_id, to, tenant=tenant, acting=acting, reason=reason)
-        except StoreError:
-            raise
-        except StepkeepError as problem:
-            stayed += 1
-            winner = problem.winner if isinstance(problem, Conflict) else None
-            reasons = list((winner or {}).get("reasons", ())) or [str(problem)]
-            if len(staying) < MOST_EXAMPLES:
-                staying.append({"run_id": run_id, "state": record.run.state.value, "reasons": reasons})
-            continue
-        migrated += 1
-        if len(done) < MOST_EXAMPLES:
-            done.append({"run_id": one.run_id, "new_run_id": one.new_run_id})
-    return {
-        "workflow": workflow,
-        "to": to,
-        "migrated": migrated,
-        "stayed": stayed,
-        "is_complete": migrated + stayed < MOST_RUNS,
-        "first": done,
-        "staying": staying,
-    }
+    return [record.run.id async for record in _live(transactor, workflow, to, tenant, of)]
 
 
 # -- what is read ------------------------------------------------------------------------------------------------------
@@ -207,7 +181,22 @@ async def _live(
 
 
 async def _examine(transactor: Transactor, run_id: str, to: int, tenant: str, actor: str) -> Prepared:
-    return await prepare(transactor, run_id, Wanted(how=GoingOn.MIGRATE, version=to), tenant=tenant, actor=actor)
+    wanted = Wanted(how=GoingOn.MIGRATE, version=to)
+    found = await prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
+    ends = deadlines(found.old, {row.no: row for row in found.whole.steps}, found.plan)
+    began_at = await _began_at(transactor, found.whole.record)
+    return replace(found, continuation=replace(found.continuation, began_at=began_at, deadlines=ends))
+
+
+async def _began_at(transactor: Transactor, record: RunRecord) -> int | None:
+    """When the work of a run began: with its start, or with that of the run that it was migrated from."""
+    run = record.run
+    if record.details.rerun_of is not None:
+        entries = await transactor.store.read_journal(run.tenant, run.id, limit=1)
+        told = open_entry(entries[0].body).causes[0].detail or {} if entries else {}
+        if (earlier := (told.get("continues") or {}).get("began_at")) is not None:
+            return int(earlier)
+    return run.started_at
 
 
 async def _reasons(transactor: Transactor, found: Prepared) -> list[str]:
@@ -215,6 +204,8 @@ async def _reasons(transactor: Transactor, found: Prepared) -> list[str]:
     said = list(refusals(run, found.old, {row.no: row for row in found.whole.steps}, found.plan, found.choices))
     if found.plan.definition_id == found.old.definition_id:
         said.insert(0, f"it is a run of version {found.old.definition.version} already")
+    if (overdue := late(found.continuation.began_at, found.plan, await transactor.store.now())) is not None:
+        said.append(overdue)
     if await transactor.store.children.read_link(run.tenant, run.id) is not None:
         said.append("another run has started it and waits for its end: migrate that one, or let this one end")
     return list(dict.fromkeys(said))
@@ -255,7 +246,7 @@ class MigrationBatch:
         self._deciding: DecisionBatch | None = None
 
     def wants(self) -> Sequence[Want]:
-        return [Want(tenant=self._event.tenant, run_id=self._event.run_id, whole=True)]
+        return [Want(tenant=self._event.tenant, run_id=self._event.run_id, whole=True, costs=True)]
 
     def is_certain(self) -> bool:
         return False
@@ -282,6 +273,7 @@ class MigrationBatch:
         return More(
             keys=() if key is None else (KeyWant(tenant=request.tenant, key=key, kept=True),),
             adoptions=tuple(sorted({(request.tenant, one.run) for _, _, one in references})),
+            idempotency=((request.tenant, request.operation, self._event.run_id),),
         )
 
     def _start(self, loaded: Loaded, write: Write, ending: DecisionBatch) -> More | Write:
@@ -295,8 +287,11 @@ class MigrationBatch:
         if run is None or run.seq != self._seq or ended.state is not RunState.CANCELLED:
             return Write()
         starting = Starting(_after(loaded, place, ended), self._starter.template, self._starter.live)
+        continuation = self._request.continuation
+        assert continuation is not None
+        spent = replace(continuation, costs=loaded.costs.get(place, ()))
         try:
-            self.answer = starting.start(self._request)
+            self.answer = starting.start(replace(self._request, continuation=spent))
         except Missing as missing:
             return More(wants=(Want(tenant=place[0], run_id="", people=tuple(missing.need.people)),))
         except Exception as problem:  # noqa: BLE001 - refused: the run stays as it is

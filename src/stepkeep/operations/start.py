@@ -117,6 +117,9 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     awaits_slot: bool = False
     """Whether a limit on running runs concerns it."""
 
+    slot: SlotRow | None = None
+    """The slot of the run that it was migrated from, which it takes over: held, or the place among those that wait."""
+
     pause: PauseRequested | None = None
     """The pause that it starts with, because its workflow is paused."""
 
@@ -673,7 +676,9 @@ def _create(
 def _slot(request: StartRequest, run: Run, now: int) -> SlotRow | None:
     """The row of a run that waits for an execution slot. One that adopted all its steps needs none."""
     plan, adopted = request.plan, () if request.continuation is None else request.continuation.notes
-    if not request.awaits_slot or not waiting_numbers(plan, adopted):
+    before = request.slot
+    is_held = before is not None and before.granted_at is not None
+    if not is_held and (not request.awaits_slot or not waiting_numbers(plan, adopted)):
         return None
     most = plan.definition.slots
     starts_at = request.start_at if request.start_delay is None else now + request.start_delay
@@ -683,7 +688,8 @@ def _slot(request: StartRequest, run: Run, now: int) -> SlotRow | None:
         workflow=plan.definition.name,
         most=None if most is msgspec.UNSET else most,
         priority=run.priority,
-        asked_at=max(now, starts_at or now),
+        asked_at=max(now, starts_at or now) if before is None else before.asked_at,
+        granted_at=None if before is None else before.granted_at,
     )
 
 

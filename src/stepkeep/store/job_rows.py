@@ -12,6 +12,7 @@ class JobAction(StrEnum):
     RERUN = "rerun"
     PAUSE = "pause"
     RESUME = "resume"
+    MIGRATE = "migrate"
 
 
 class JobState(StrEnum):

@@ -18,7 +18,7 @@ from stepkeep.kernel.resources import awaits_resources
 from stepkeep.kernel.rows import Attempt, ChildState, Run, Step
 from stepkeep.kernel.states import NEVER_RETRIED, RUN_TERMINAL, STEP_TERMINAL, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.tables import StepTrigger
-from stepkeep.store.change import RunKey, Write
+from stepkeep.store.change import NewRun, RunKey, Write
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
 from stepkeep_lab.invariants.rows import check_rows
 from stepkeep_lab.invariants.violation import Violation
@@ -73,6 +73,8 @@ class Auditor:
             if entry is not None:
                 self._chained(old, new, entry)
                 self._deadline(old, open_entry(entry.body))
+        for new_run in what.new_runs:
+            self._migrated(new_run)
         for attempt in what.attempts:
             self._attempt(attempt, entries.get((attempt.tenant, attempt.run_id)), recorded_at)
         for step in what.steps:
@@ -95,6 +97,29 @@ class Auditor:
         lives = link.state in (ChildState.REQUESTED, ChildState.STARTED)
         called = link.recall or any((one.tenant, one.run_id, one.no, one.activation) == place for one in what.recalls)
         self._must(not lives or bool(called), f"step {step.no} of {step.run_id} ended, and did not call its child back")
+
+    def _migrated(self, made: NewRun) -> None:
+        """The run in the place of a migrated one keeps its timeout, its slot, and the ends of what it waits for."""
+        entry = open_entry(made.entries[0].body)
+        told = (entry.causes[0].detail or {}).get("continues") or {}
+        if told.get("as") != "migrate":
+            return
+        key = (made.run.tenant, told["run"])
+        old, run, said = self._tables.runs[key], made.run, f"migration: run {made.run.id}"
+        was, now = self._plan_of(old), self._plan_of(run)
+        if was.definition.timeout == now.definition.timeout and run.state not in RUN_TERMINAL:
+            self._must(run.due_at == old.due_at, f"{said} times out at {run.due_at}, and was to at {old.due_at}")
+        slot = self._tables.slots.rows.get(key)
+        if slot is not None and slot.granted_at is not None:
+            held = made.slot is not None and made.slot.granted_at is not None
+            self._must(held, f"{said} gave the slot back that it had")
+        waiting = {was.at(row.no).name: row for row in self._tables.steps[key].values() if row.no < was.size}
+        for row in made.steps:
+            before = waiting.get(now.at(row.no).name)
+            asleep = before is not None and before.state is row.state is StepState.AWAITING_EVENT and not before.fence
+            if asleep and before is not None and now.at(row.no).definition.wait == was.at(before.no).definition.wait:
+                ends = before.due_at if before.due_at is None else max(before.due_at, entry.at)
+                self._must(row.due_at == ends, f"{said} ends the wait {row.no} at {row.due_at}, and was to at {ends}")
 
     def _order(self, step: Step, what: Write, entry: SealedEntry | None) -> None:
         """I19: a claim never overtakes a claimable step of the same run and queue with a lower number. Steps that need

@@ -19,6 +19,7 @@ ENDED = frozenset(map(str, RUN_TERMINAL))
 def wrong_slots(tables: Tables) -> Iterator[str]:
     """Everything that is wrong with the slots of all runs."""
     held: dict[str, set[str]] = {}
+    held_before: dict[str, set[str]] = {}
     grants: Counter[str] = Counter()
     awaits: set[str] = set()
     for tenant, run_id, seq in sorted(tables.positions, key=tables.positions.__getitem__):
@@ -31,6 +32,9 @@ def wrong_slots(tables: Tables) -> Iterator[str]:
             detail = cause.detail or {}
             if cause.event == "run_created" and "awaits_slot" in detail:
                 awaits.add(run_id)
+            before = detail.get("continues") or {}
+            if before.get("as") == "migrate" and before["run"] in held_before.get(workflow, ()):
+                mine.add(run_id)
             if cause.event == "slot_granted":
                 grants[run_id] += 1
                 mine.add(run_id)
@@ -40,6 +44,8 @@ def wrong_slots(tables: Tables) -> Iterator[str]:
         if run_id in awaits and not grants[run_id] and any(_begins(hop) for hop in entry.hops):
             yield f"slots: run {run_id} of {workflow} began without one"
         if any(hop.no == RUN_ENTITY and str(hop.target) in ENDED for hop in entry.hops):
+            if run_id in mine:
+                held_before.setdefault(workflow, set()).add(run_id)
             mine.discard(run_id)
     for run_id, count in grants.items():
         if count > 1:

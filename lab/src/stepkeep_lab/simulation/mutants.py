@@ -767,6 +767,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "if False:",
     ),
     _in_kernel(
+        "migrated-with-a-new-timeout",
+        "the timeout of a migrated run begins anew",
+        "progress:begin",
+        "draft.now if began_at is None else min(began_at, draft.now)",
+        "draft.now",
+    ),
+    _in_kernel(
+        "migrated-with-new-deadlines",
+        "what a migrated run waits for has its whole time once more",
+        "gates:kept_deadline",
+        "otherwise if kept is None else max(kept, draft.now)",
+        "otherwise",
+    ),
+    _one(
+        "migrated-into-the-queue",
+        "a migrated run gives its execution slot back",
+        "operations.migrating:_with_slot",
+        "takes_slot=waits, slot=slot,",
+        "takes_slot=True,",
+    ),
+    _in_kernel(
         "migrated-without-its-messages",
         "a run is migrated although messages of it were not taken",
         "migration:refusals",

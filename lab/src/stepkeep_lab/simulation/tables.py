@@ -94,9 +94,12 @@ class Tables:
         self.triggers = TriggerRows()
 
     def costs_below(self, key: RunKey) -> tuple[bytes | None, ...]:
-        """What the ended attempts of a run cost, and of the runs below it that it waits for."""
+        """What the ended attempts of a run cost, of the runs below it that it waits for, and of those that they were
+        migrated from."""
         keys = [key]
+        moved = {(one.tenant, one.run_id): one.key for one in self.idempotency.values() if one.operation == "migrate"}
         for one in keys:  # grows during the loop
+            keys += [(one[0], moved[one])] if one in moved else []
             keys += [(one[0], child.child_id) for child in self.children.of(*one) if child.mode is ChildMode.AWAITED]
         return tuple(attempt.cost for one in sorted(keys) for _, attempt in sorted(self.attempts.get(one, {}).items()))
 

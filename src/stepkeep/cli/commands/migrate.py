@@ -27,7 +27,8 @@ def migrate(
         typer.Argument(metavar="RUN", help="The run's id, or enough of its beginning or end.", show_default=False),
     ] = None,
     all_of: Annotated[
-        str | None, typer.Option("--all", metavar="WORKFLOW", help="Every live run of this workflow, one by one.")
+        str | None,
+        typer.Option("--all", metavar="WORKFLOW", help="Every live run of this workflow, by a job."),
     ] = None,
     of: Annotated[
         int | None,
@@ -41,7 +42,7 @@ def migrate(
 ) -> int:
     """Go on with live runs under another version, where that is safe.
 
-    A run ends as cancelled and goes on as a new one, which adopts what had settled. Exit status 1 if any run stays.
+    A run ends as cancelled and goes on as a new one, which adopts what had settled. Exit status 1 if the run stays.
     """
     if (run is None) is (all_of is None):
         raise InvalidInput("Name a run, or a workflow with --all: one of the two.")
@@ -53,7 +54,9 @@ def migrate(
     else:
         for line in _page(told, dry_run):
             say(line)
-    stays = told.get("must_stay", told.get("stayed", 0)) or not told.get("allowed", True)
+        if "job" in told:
+            say(f"Follow it: {settings.command('jobs', 'show', told['job'])}")
+    stays = told.get("must_stay", 0) or not told.get("allowed", True)
     return FAILED if stays else SUCCEEDED
 
 
@@ -97,9 +100,7 @@ def _page(told: Mapping[str, Any], dry_run: bool) -> Iterator[str]:
         for row in told["reasons"]:
             yield f"  {row['runs']:>6}  {row['reason']}"
         return
-    yield f"{told['migrated']} runs go on under version {told['to']}, {told['stayed']} stay"
-    for row in told["staying"]:
-        yield f"  {row['run_id']} ({row['state']}): {row['reasons'][0]}"
+    yield f"job {told['job']} migrates {told['runs']} live runs to version {told['to']}; workers carry it out"
 
 
 def _one(told: Mapping[str, Any]) -> Iterator[str]:
