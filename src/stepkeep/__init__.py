@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
     from stepkeep.continuations import AsyncContinuations
+    from stepkeep.definition.added import output_of
     from stepkeep.definition.expression_objects import Expr
     from stepkeep.definition.flows import flow
     from stepkeep.definition.handlers import Retry, agent, lifespan, step
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
     from stepkeep.sync_versions import Versions
     from stepkeep.triggers import AsyncTriggers
     from stepkeep.versions import AsyncVersions
-    from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
+    from stepkeep.worker.answers import StepError, fail, retry_in, then, wait_for
     from stepkeep.worker.context import Context
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
@@ -159,9 +160,11 @@ _HOMES = {
     "hook": "stepkeep.definition.listeners",
     "on": "stepkeep.definition.listeners",
     "open": "stepkeep.opening",
+    "output_of": "stepkeep.definition.added",
     "retry_in": "stepkeep.worker.answers",
     "secret": "stepkeep.definition.secrets",
     "step": "stepkeep.definition.handlers",
+    "then": "stepkeep.worker.answers",
     "wait_for": "stepkeep.worker.answers",
 }
 
@@ -242,9 +245,11 @@ __all__ = [
     "lifespan",
     "load_file",
     "on",
+    "output_of",
     "retry_in",
     "secret",
     "step",
+    "then",
     "wait_for",
 ]
 

@@ -341,3 +341,34 @@ def test_a_key_without_the_scope_work_is_refused_before_anything_is_claimed(data
         assert refused.value.rule == "scope"
 
     on_service(database_url, act)
+
+
+def test_a_plain_worker_adds_steps_and_is_given_their_inputs(database_url: str) -> None:
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        made = sk.Workflow("planned")
+        made.step("plan", "remote.plan", then={"max_steps": 2})
+        await stage.publish(made)
+        plain = await Plain.registered(client)
+        run = await start(client, "planned", {"n": 3})
+        [claim] = await plain.claim("remote.plan", wait_seconds=5)
+        wrong = await plain.post("report", {"reports": [{**_named(claim), "outcome": {"kind": "then"}}]})
+        told(wrong, 400, "invalid_input")
+        read = "${{ steps.one.output }}"
+        steps = [
+            {"name": "one", "uses": "remote.double"},
+            {"name": "two", "uses": "remote.double", "with": {"n": read}},
+        ]
+        answer = await plain.report(claim, {"kind": "then", "steps": steps, "output": "planned"})
+        assert answer["replies"] == [{"accepted": True, "repeated": False, "state": "awaiting_children"}]
+        for given, output in (({"n": 3}, 6), ({"n": 6}, 12)):
+            [one] = await plain.claim("remote.double", wait_seconds=5)
+            assert one["inputs"] == given
+            await plain.report(one, {"kind": "completed", "output": output})
+        found = (await client.get(f"/runs/{run}/result", params={"wait": 5})).json()
+        assert found["output"] == {"output": "planned", "steps": {"one": 6, "two": 12}}
+
+    on_service(database_url, act)
+
+
+def _named(claim: dict[str, Any]) -> dict[str, Any]:
+    return {name: claim[name] for name in ("run_id", "no", "fence")}

@@ -11,6 +11,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from stepkeep.api.bodies import RUN_ID, Anything, Body
+from stepkeep.definition.bounds import MAX_ADDED
 from stepkeep.errors import InvalidInput, StepkeepError, Unreadable
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Handler
@@ -117,6 +118,9 @@ class OutcomeBody(Body):
 
     kind: Literal[tuple(KINDS)]  # type: ignore[valid-type]
     output: Any = None
+    steps: list[Anything] | None = Field(
+        default=None, max_length=MAX_ADDED, description="Of `then`: the steps to add, written as in a definition."
+    )
     token_sha256: str | None = Field(default=None, max_length=64)
     error: str | None = Field(default=None, max_length=20_000)
     category: str | None = Field(default=None, max_length=50)

@@ -19,7 +19,7 @@ from stepkeep.operations.transact import Claim
 from stepkeep.safe_text import exception_text
 from stepkeep.worker.executor import Job, Prepared
 from stepkeep.worker.payloads import storable_text
-from stepkeep.worker.templates import compiled, numbers_read
+from stepkeep.worker.templates import inputs_of, numbers_read
 
 
 async def rendered_claims(
@@ -34,7 +34,7 @@ async def rendered_claims(
         outcome = _unfit(claim)
         if outcome is None:
             try:
-                template = compiled(claim.planned.inputs, claim.plan, planned=claim.planned)
+                template = inputs_of(claim.plan, claim.planned)
                 numbers = numbers_read(template, claim.plan, claim.planned)
                 wants = [(claim.run_id, no) for no in numbers.values()]
                 outputs = await work.outputs(worker_id, wants) if wants else {}

@@ -149,7 +149,8 @@ class WaitRule(msgspec.Struct, frozen=True):
 
 
 class GrowthRule(msgspec.Struct, frozen=True):
-    """How a step owns elements: a `map` over a list, a `loop`, a `switch` of cases, or a `flow` of calls."""
+    """How a step owns elements: a `map` over a list, a `loop`, a `switch` of cases, a `flow` of calls, or the steps
+    that its handler adds (`then`)."""
 
     kind: str
     max: int
@@ -218,12 +219,17 @@ class StepRule(msgspec.Struct, frozen=True):
 
     @property
     def owns(self) -> bool:
-        """Whether the step is a map or a loop, which no worker runs."""
-        return self.growth is not None and self.growth.kind != "flow"
+        """Whether the step is a map, a loop or a choice, which no worker runs."""
+        return self.growth is not None and self.growth.kind not in ("flow", "then")
 
     @property
     def is_flow(self) -> bool:
         return self.growth is not None and self.growth.kind == "flow"
+
+    @property
+    def is_then(self) -> bool:
+        """Whether the handler of the step may add steps."""
+        return self.growth is not None and self.growth.kind == "then"
 
 
 class PolicyRow(msgspec.Struct, frozen=True):
@@ -321,7 +327,7 @@ class Places(dict[int, Place]):
         super().__init__(known)
         self._size, self._segments = size, list[tuple[int, int, int]]()
         self.calls: dict[int, Place] = {}
-        """What the log of one run has shown of the calls of its flows, and of their undo steps."""
+        """What the log of one run has shown of the calls of its flows, of added steps, and of their undo steps."""
         first = 2 * size + 1
         for no in range(size):
             rule = known[no].rule
@@ -343,13 +349,20 @@ class Places(dict[int, Place]):
                 return self.calls.get(no) or _element(self[owner], no, no - first, width) or default
         return default
 
-    def learn_call(self, place: Place, rule: StepRule) -> None:
-        """The log shows what a flow called at this place."""
+    def learn_call(
+        self,
+        place: Place,
+        rule: StepRule,
+        needs: int = 0,
+        dependents: tuple[tuple[int, frozenset[str]], ...] = (),
+        on_failure: str = "continue",
+    ) -> None:
+        """The log shows what a flow called, or what a handler added, at this place."""
         assert place.owner is not None
-        own = msgspec.structs.replace(rule, on_failure="continue", condition=None)
-        known = _main(place.no, own, (), self[place.owner].rules)
+        own = msgspec.structs.replace(rule, on_failure=on_failure, condition=None)
+        known = _main(place.no, own, dependents, self[place.owner].rules)
         named = {"name": place.name, "owner": place.owner, "index": place.index}
-        self.calls[place.no] = msgspec.structs.replace(known, needs=0, **named)
+        self.calls[place.no] = msgspec.structs.replace(known, needs=needs, **named)
         if rule.undo is not None:
             no, name = self.undo_no(place.no), f"undo:{place.name}"
             self.calls[no] = Place(
@@ -404,7 +417,7 @@ def _element(owner: Place, no: int, offset: int, width: int) -> Place | None:
     rule, is_undo = owner.rule, offset >= width
     index = offset - width if is_undo else offset
     assert rule is not None
-    if rule.is_flow:
+    if rule.is_flow or rule.is_then:
         name, phase = f"{'undo:' if is_undo else ''}{owner.name}[{index}]", "undo" if is_undo else "main"
         return Place(no, name, phase, None, rule.retry, owner=owner.no, index=index)
     if rule.growth is not None and rule.growth.cases:
@@ -430,7 +443,8 @@ class Contract(msgspec.Struct, frozen=True):
 
     def for_run(self) -> Contract:
         """The contract of one run, if that may add steps that only its log tells of."""
-        if not any(place.rule is not None and place.rule.is_flow for place in self.places.values()):
+        rules = [place.rule for place in self.places.values() if place.rule is not None]
+        if not any(rule.is_flow or rule.is_then for rule in rules):
             return self
         places = Places(dict(self.places), self.size)
         return msgspec.structs.replace(self, places=places, numbers=Names(places))

@@ -1,4 +1,5 @@
-"""Follows elements of maps, loops and choices: which may be planned, and what their ends require of their owner.
+"""Follows elements of maps, loops, choices and handlers that add steps: which may be planned, and what their ends
+require of their owner.
 
 It knows how many elements an owner has from the record of its growth, and everything else from the pinned definition.
 What an expression came to is not in a log, so a loop may go on or end after each element. `reenact.py` calls it.
@@ -50,6 +51,8 @@ class Owner:
             return min(self.count, self.settled + self.rule.in_flight)
         if self.rule.kind == "switch":
             return min(self.count, 1)
+        if self.rule.kind == "then":
+            return self.rule.max
         return min(self.rule.max, self.settled + 1)
 
     @property
@@ -75,6 +78,7 @@ class Elements:
         if owner is None:
             return False
         bears = owner.rule.kind == "map" and owner.failed < owner.tolerated
+        bears = bears or (owner.rule.kind == "then" and _may_be_skipped(place))
         return bears or self._contract.places[place.owner or 0].is_tolerant
 
     def opened(self, place: Place, line: Line, asked: Mapping[str, Any]) -> Iterator[Problem]:
@@ -86,7 +90,10 @@ class Elements:
         told = asked.get("plan_grown")
         record = told.get(place.name) if isinstance(told, dict) else None
         count = record.get("count") if isinstance(record, dict) else None
-        most = rule.max if rule.kind == "map" else 1
+        if rule.kind == "then":
+            calls = record.get("calls") if isinstance(record, dict) else None
+            count = len(calls) if isinstance(calls, list) else None
+        most = rule.max if rule.kind in ("map", "then") else 1
         if type(count) is not int or not 0 <= count <= most:
             yield Code.CAUSE, f"its cause must say how many elements it has, 0 to {most}: metadata.detail.plan_grown"
             count = 0
@@ -138,7 +145,8 @@ class Elements:
         self.due.add(number)
         if line.target == "succeeded" and owner.rule.kind == "loop" and owner.rule.pause:
             owner.goes_on_at = line.at + owner.rule.pause
-        owner.failed += line.target != "succeeded"
+        is_borne = owner.rule.kind == "then" and (_may_be_skipped(place) or line.category is None)
+        owner.failed += line.target != "succeeded" and not is_borne
         if owner.stopped_at is None and self._is_over(owner):
             owner.stopped_at = line.at
 
@@ -160,6 +168,11 @@ class Elements:
         if leased and line.event == "time_came" and line.at < owner.stopped_at + grace_us:
             return f"it is fenced off before the grace period of its owner ends at {owner.stopped_at + grace_us}"
         return True
+
+    def is_stopping(self, place: Place) -> bool:
+        """Whether the owner of this element only waits for those that workers hold."""
+        owner = self.owners.get(-1 if place.owner is None else place.owner)
+        return owner is not None and owner.stopped_at is not None
 
     def owner_ends(self, place: Place, line: Line) -> Iterator[Problem]:
         """An owner succeeds, fails or runs out of time."""
@@ -188,9 +201,17 @@ class Elements:
             step = states.get(number)
             if step is None or step.state != "awaiting_children":
                 continue
-            if owner.is_done and owner.goes_on_at is None:
+            if owner.rule.kind == "then" and owner.planned < owner.count:
+                said = f"{owner.planned} of {owner.count} steps that its handler added are planned"
+                yield Code.DEFINITION, f"step {name} must go on here: {said}"
+            elif owner.is_done and owner.goes_on_at is None:
                 yield Code.OUTCOME, f"step {name} must end or go on here: all its elements have settled"
             elif owner.rule.kind == "map" and owner.planned < owner.may_plan:
                 said = f"{owner.planned} elements are planned where {owner.may_plan} must be"
                 yield Code.DEFINITION, f"step {name} must go on here: {said}"
         self.due.clear()
+
+
+def _may_be_skipped(place: Place) -> bool:
+    """Whether the handler that added this step lets it fail."""
+    return place.rule is not None and place.rule.on_failure == "skip"

@@ -78,6 +78,7 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
     line = hop.line
     owns = hop.rule is not None and hop.rule.owns
     # The owner of elements ends with one of them, whatever ended that.
+    owns = owns or (hop.rule is not None and hop.rule.is_then and line.trigger in ENDS_WITH_ADDED)
     events = None if owns else EVENTS.get(line.trigger)
     if hop.rule is not None and hop.rule.is_flow:
         events = EVENTS_OF_FLOWS.get(line.trigger, events)
@@ -200,9 +201,9 @@ def _opens(hop: Hop) -> Iterator[Problem]:
 
 def _starts(hop: Hop) -> Iterator[Problem]:
     """The owner of elements begins with them; after an approved hold it was ready for a moment."""
-    if hop.rule is not None and hop.rule.is_flow:
+    if hop.rule is not None and (hop.rule.is_flow or hop.rule.is_then):
         if hop.line.source != "running" or hop.line.event != "step_reported":
-            yield Code.CAUSE, "a flow is suspended by the report of the worker that runs it"
+            yield Code.CAUSE, "a flow, or a step that adds steps, waits by the report of the worker that runs it"
         elif hop.step.holder not in (None, hop.line.actor):
             why = "only the worker that claimed it reports"
             yield Code.CAUSE, wrong_field("actor", hop.line.actor, hop.step.holder, why)
@@ -257,7 +258,7 @@ def _is_detached(hop: Hop) -> bool:
 def _passed(hop: Hop) -> Iterator[Problem]:
     """A step with a detached child succeeds when the child is asked for, by any event."""
     events = ("step_reported", "completion_signalled", "child_ended", "hold_decided", "step_decided")
-    owns = hop.rule is not None and hop.rule.owns
+    owns = hop.rule is not None and (hop.rule.owns or hop.rule.is_then)
     if not owns and not _is_detached(hop) and hop.line.event not in events:
         said = wrong_field("event", hop.line.event, " or ".join(events), "only that leads to 'rules_passed'")
         yield Code.CAUSE, said
@@ -267,7 +268,7 @@ def _child(state: str) -> Guard:
     """The step ends as its child did; a detached child is not waited for."""
 
     def guard(hop: Hop) -> Iterator[Problem]:
-        if hop.rule is not None and hop.rule.owns:
+        if hop.rule is not None and (hop.rule.owns or hop.rule.is_then):
             return
         if hop.place.undoes_child:
             yield from _hook_ends(hop, undone=True)
@@ -747,6 +748,9 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "adopted_skipped": ("run_created",),
 }
 """The events that can lead to a trigger; a trigger without a row may follow from any."""
+
+ENDS_WITH_ADDED = frozenset({"children_succeeded", "children_failed", "children_failed_tolerated", "rules_passed"})
+"""How a step ends whose handler added steps: with one of these, whatever ended that."""
 
 EVENTS_OF_FLOWS: Mapping[str, tuple[str, ...]] = dict.fromkeys(
     ("deadline_passed", "deadline_tolerated"), ("time_came", "step_reported")

@@ -82,7 +82,7 @@ class Flows:
         self._begin(place, flow, line)
         if line.due_at != flow.deadline:
             yield Code.TIMER, f"metadata.due_at is {line.due_at}, expected {flow.deadline}: the deadline of its calls"
-        flow.recorded += len(_calls(place.name, asked))
+        flow.recorded += len(calls_in(place.name, asked))
         self.due.add(place.no)
 
     def _begin(self, place: Place, flow: Flow, line: Line) -> None:
@@ -107,10 +107,10 @@ class Flows:
             yield Code.CREATION, f"it is planned where {flow.planned} is next by the order of calls"
         if growth is not None and flow.planned >= growth.max:
             yield Code.POLICY, f"it is planned, but the definition allows {growth.max} calls"
-        told = _calls(owner.name, asked)
+        told = calls_in(owner.name, asked)
         first = flow.recorded - len(told) if not self._derives else self._first(flow, line, place)
         at = (place.index or 0) - first
-        rule = _rule(told[at]) if 0 <= at < len(told) else None
+        rule = rule_of(told[at]) if 0 <= at < len(told) else None
         if rule is None:
             yield Code.CAUSE, "it is planned, but its cause does not say what was called: metadata.detail.plan_grown"
         else:
@@ -158,7 +158,7 @@ class Flows:
         self.due.clear()
 
 
-def _calls(name: str, asked: Mapping[str, Any]) -> list[Any]:
+def calls_in(name: str, asked: Mapping[str, Any]) -> list[Any]:
     """The calls that a cause tells of."""
     told = asked.get("plan_grown")
     record = told.get(name) if isinstance(told, dict) else None
@@ -166,7 +166,7 @@ def _calls(name: str, asked: Mapping[str, Any]) -> list[Any]:
     return calls if isinstance(calls, list) else []
 
 
-def _rule(told: Any) -> StepRule | None:
+def rule_of(told: Any) -> StepRule | None:
     """The step of a call, from the template in its record; None if there is none."""
     template = told.get("step") if isinstance(told, dict) else None
     if not isinstance(template, dict):

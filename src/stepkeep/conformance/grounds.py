@@ -45,6 +45,9 @@ def grounds_of_step(hop: Line, place: Place, step: Step, stop: str | None) -> tu
         owns = place.rule is not None and place.rule.owns and place.phase == "main" and place.owner is None
         if step.children_succeeded == hop.seq or (owns and hop.event not in BY_PERSON):
             return ("children_succeeded",)
+        if place.rule is not None and place.rule.is_then and place.owner is None and hop.event not in BY_PERSON:
+            # A handler that adds no step ends its step at once, which a dialect may hide.
+            return ("children_succeeded", "executed")
         return ("completed_by_hand",) if hop.event in BY_PERSON else ("executed",)
     if hop.trigger == "claimed":
         known = step.was_lost

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stepkeep.conformance.added import Additions
 from stepkeep.conformance.adoption import ADOPTING, Adoption
 from stepkeep.conformance.ballots import People
 from stepkeep.conformance.checkpoints import RECORDED, check_checkpoint
@@ -151,6 +152,7 @@ class Reenactment:
         self.elements = Elements(contract)
         self.flows = Flows(self.contract, derives=derives)
         self.resources = Resources(derives=derives)
+        self.additions = Additions(self.contract)
         self.verdicts: Mapping[str, Any] = {}
         self.adoption = Adoption(None)
         self._cause: tuple[object, ...] = ()
@@ -359,7 +361,7 @@ class Reenactment:
     def _grow(self, place: Place, line: Line) -> Iterator[tuple[Code, str]]:
         """What a hop of an owner says about its elements."""
         yield from self.flows.moved(place, line, self.verdicts)
-        if place.rule is None or not place.rule.owns or place.phase != "main":
+        if place.rule is None or not (place.rule.owns or place.rule.is_then) or place.phase != "main":
             return
         if line.trigger == "children_started":
             yield from self.elements.opened(place, line, self.verdicts)
@@ -376,7 +378,13 @@ class Reenactment:
                 self.elements.begin_unseen(place, line, self.verdicts)
             for problem in self.elements.plan(place, line):
                 tell(*problem)
-            self.to_open[place.no] = place.owner
+            needs = 0
+            if self.additions.are_of(place):
+                for problem in self.additions.plan(place, self.verdicts):
+                    tell(*problem)
+                needs = self.unmet[place.no] = self.contract.places[place.no].needs
+            if not needs:
+                self.to_open[place.no] = place.owner
         elif place.phase == "main":
             self.planned += 1
         elif place.phase == "check":
@@ -557,6 +565,8 @@ class Reenactment:
         if place.owner is not None:
             self.flows.ended(place)
             self.elements.ended(place, line)
+            if run_state != "stopping" and line.trigger != "cancelled" and not self.elements.is_stopping(place):
+                self._tell_dependents(place, step, line.target, line.at)
             return
         if run_state == "stopping" or line.trigger == "cancelled":
             if line.target == "failed" and place.rule is not None and place.rule.on_failure == "compensate":
@@ -814,7 +824,8 @@ class Reenactment:
         if self.must_stir:
             say(Code.ENDING, f"the run is {quoted(self.must_stir)}, but nothing in it moves")
         if state not in (*RUN_ENDED, "stopping", "compensating"):
-            for problem in (*self.elements.entry_ended(self.steps), *self.flows.entry_ended(self.steps)):
+            grown = (self.elements.entry_ended(self.steps), self.flows.entry_ended(self.steps))
+            for problem in (*grown[0], *grown[1], *self.additions.entry_ended()):
                 say(*problem)
         self.elements.due.clear()
         self.flows.due.clear()

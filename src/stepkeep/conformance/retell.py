@@ -290,13 +290,20 @@ class Retelling:
             retries=retries,
             ends_lease=line.took is not None,
             leaves=leaves,
-            never=place.never | (OTHER_WAYS if _is_completed_by_person(line) else frozenset()),
+            never=place.never | self._other_ways(place, line),
             is_exhausted=step.is_exhausted,
             is_stuck=line.event == "step_decided" and self.run.asked.get("step") == place.name,
         )
         find = self._views[told.kind].path
         # A hidden completion by a person is rare; a way through it would shorten many ways that have none.
         return find(wanted._replace(never=wanted.never | {"operator_completed"})) or find(wanted)
+
+    def _other_ways(self, place: Place, line: Line) -> frozenset[str]:
+        """How this step did not come to its rules: a decision completed it, or it has awaited steps that it added."""
+        if _is_completed_by_person(line):
+            return OTHER_WAYS
+        added = place.rule is not None and place.rule.is_then and place.no in self.run.elements.owners
+        return WITHOUT_ADDED if added and line.trigger == "rules_passed" else frozenset()
 
     def _leaves_its_child(self, step: Step, place: Place, line: Line) -> bool:
         """Whether a step that is cancelled had a child: the end of that child, or of the time that a stopped run
@@ -596,6 +603,10 @@ class Retelling:
 
 OTHER_WAYS = frozenset({"completed", "completion_succeeded", "children_succeeded"})
 """How a step comes to its rules without a decision about it."""
+
+
+WITHOUT_ADDED = OTHER_WAYS - {"children_succeeded"} | {"wait_satisfied", "operator_completed"}
+"""How a step comes to its rules without awaiting the steps that its handler added."""
 
 
 def _is_completed_by_person(line: Line) -> bool:

@@ -40,6 +40,8 @@ RETENTION = (0, 36_500 * DAY)
 START_DELAY = (0, 3_650 * DAY)
 MAX_WIDTH = 10_000
 """How many elements a map or a loop has at most."""
+MAX_ADDED = 200
+"""How many steps a handler adds to a run at most."""
 MAX_IN_FLIGHT = 1_000
 MAX_CASES = 100
 """How many cases a choice has at most."""

@@ -201,6 +201,8 @@ def _growth(step: StepBlock, policy: OnFailure, handlers: Registry | None) -> ke
         )
     if step.flow is not None:
         return kernel.Flow(max=step.flow.max_calls, deadline=step.flow.deadline)
+    if step.then is not None:
+        return kernel.Then(max=step.then.max_steps, deadline=step.then.deadline)
     if step.repeat is None:
         return msgspec.UNSET
     loop = step.repeat

@@ -11,7 +11,7 @@ from typing import Any
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import Finding, Path, did_you_mean
-from stepkeep.definition.growth import check_flow, check_growth
+from stepkeep.definition.growth import check_flow, check_growth, check_then
 from stepkeep.definition.http_headers import complaints
 from stepkeep.definition.json_schema import schema_findings
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -50,6 +50,7 @@ _FOR_WORK = {
     "map": "Give it to a step with a handler.",
     "repeat": "Give it to a step with a handler.",
     "flow": "Give it to a step with a handler.",
+    "then": "Give it to a step with a handler.",
 }
 
 
@@ -69,6 +70,7 @@ _FOR_CHILDREN = {
     "resources": "No worker runs it: write them at the steps of that workflow.",
     "hold": "Put an `approval` before it.",
     "flow": "Start the flow as a workflow of its own.",
+    "then": "Write it at a step of that workflow.",
     "input_schema": "Declare the input of that workflow.",
     "output_schema": "Declare the output of that workflow.",
 }
@@ -78,6 +80,7 @@ _FOR_SWITCH = dict.fromkeys(_FOR_WORK, "Write it at a case.") | {
     "hold": "Put an `approval` before it.",
     "map": "Give it to a step before or behind it.",
     "repeat": "Give it to a step before or behind it.",
+    "then": "Give it to a step before or behind it.",
 }
 """Keys that mean nothing for a step that chooses between cases."""
 
@@ -108,6 +111,8 @@ def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
         yield from check_growth(step, kinds, written, path)
     if step.flow is not None:
         yield from check_flow(step, written, path)
+    if step.then is not None:
+        yield from check_then(step, written, path)
     yield from check_cases(step, path)
     for place, case in enumerate(step.switch or ()):
         if case.switch is None:

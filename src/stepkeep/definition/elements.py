@@ -54,10 +54,12 @@ class CompiledGrowth:
         self._test: Expression | None = None
         self._cases: list[Expression | None] = []
         self._is_until = isinstance(growth, Loop) and growth.until is not None
+        self.reads: frozenset[str] = frozenset()
+        self.reads_input: bool = False
         if isinstance(growth, Map):
             self._over = compile_template(growth.over, known.scopes.template)
-            self.reads: frozenset[str] = self._over.references
-            self.reads_input: bool = self._over.uses_input
+            self.reads = self._over.references
+            self.reads_input = self._over.uses_input
         elif isinstance(growth, Loop):
             self._test = compile_truth(growth.until or growth.as_long_as or "false", known.scopes.loop_condition)
             self.reads, self.reads_input = self._test.references, self._test.uses_input
@@ -106,6 +108,24 @@ class CompiledGrowth:
             said = f"they have {size} bytes in sum; at most {MAX_JOINED_BYTES} fit."
             raise ExpressionError(said, hint="Return less from each element.")
         joined = b"[%s]" % b",".join(plain)
+        return joined if not sealed or self._sealed is None else self._sealed(joined)
+
+    def join_added(self, own: bytes | None, added: Sequence[tuple[str, bytes | None]]) -> bytes:
+        """The output of a handler that added steps as `output`, and theirs by name as `steps`; null for one without.
+
+        Raises ExpressionError.
+        """
+        values = [own, *(output for _, output in added)]
+        if any(value is not None and read_reference(value) is not None for value in values):
+            said = "the handler or an added step returned a large value, which is kept outside its row."
+            raise ExpressionError(said, hint="Return less from each, or store the value and return its name.")
+        sealed = any(value is not None and value.startswith(MADE_HERE) for value in values)
+        plain = [msgspec.Raw(b"null" if value is None else self._plain(value)) for value in values]
+        names = [name for name, _ in added]
+        joined = _encode({"output": plain[0], "steps": dict(zip(names, plain[1:], strict=True))})
+        if len(joined) > MAX_JOINED_BYTES:
+            said = f"they have {len(joined)} bytes in sum; at most {MAX_JOINED_BYTES} fit."
+            raise ExpressionError(said, hint="Return less from each step.")
         return joined if not sealed or self._sealed is None else self._sealed(joined)
 
     def _plain(self, payload: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""Checks the `map`, the `repeat` and the `flow` of a step: one of them, and nothing that it cannot do.
+"""Checks the `map`, the `repeat`, the `flow` and the `then` of a step: one of them, and nothing that it cannot do.
 
-It compiles no expression: `references` does. `checks` calls it for every step with one of the three.
+It compiles no expression: `references` does. `checks` calls it for every step with one of them.
 """
 
 from __future__ import annotations
@@ -40,6 +40,32 @@ def check_flow(step: StepBlock, written: Collection[str], path: Path) -> Iterato
     for other, hint in _NOT_FOR_FLOWS.items():
         if other in written:
             yield Finding((*path, other), f"`{other}` means nothing for a `flow`.", hint, key=True)
+
+
+_NOT_FOR_THEN = {
+    "map": "Let the handler add one step for each item.",
+    "repeat": "Let an added step add the next ones.",
+    "flow": "A flow makes calls instead.",
+    "undo": "Each added step has an undo of its own.",
+    "completion": "Let the handler add an `approval` or a `wait`.",
+    "on_exhausted": "Let the handler add an `approval`.",
+    "transactional": "Let the handler add a transactional step.",
+    "pre": "Check it in a step before it.",
+    "post": "Check what it brought in a step after it.",
+    "rules": "Check what it brought in a step after it.",
+    "validate": "Check what it brought in a step after it.",
+}
+"""Keys of a step with a handler that one which adds steps does not have, with what to do instead."""
+
+
+def check_then(step: StepBlock, written: Collection[str], path: Path) -> Iterator[Finding]:
+    """Every problem of a step that adds steps which is visible without the other steps and without its handler."""
+    if step.uses is None and step.agent is None:
+        said = f"Step `{step.name}` has `then`, and no handler that could return steps."
+        yield Finding((*path, "then"), said, "Name a handler with `uses` or `agent`.", key=True)
+    for other, hint in _NOT_FOR_THEN.items():
+        if other in written:
+            yield Finding((*path, other), f"`{other}` means nothing for a step with `then`.", hint, key=True)
 
 
 def check_growth(step: StepBlock, kinds: Sequence[str], written: Collection[str], path: Path) -> Iterator[Finding]:

@@ -190,7 +190,7 @@ def name_of(function: Function, registry: Registry) -> str:
     A function that only another registry knows is refused: its runs would wait forever.
     """
     known = registry.of(function)
-    if known is None and (elsewhere := _name_elsewhere(function)) is not None:
+    if known is None and (elsewhere := decorated_name(function)) is not None:
         raise InvalidInput(
             f"this function is handler {elsewhere} of another registry, which a worker of this one would not find. "
             "Give the workflow that registry: Workflow(…, registry=…)."
@@ -201,7 +201,8 @@ def name_of(function: Function, registry: Registry) -> str:
     return known.name
 
 
-def _name_elsewhere(function: Function) -> str | None:
+def decorated_name(function: Function) -> str | None:
+    """The name that a decorator gave this function, in any registry."""
     try:
         return _decorated.get(function)
     except TypeError:

@@ -95,6 +95,7 @@ class WorkOptions(StepOptions, total=False):
     map: Condition | Mapping[str, Any]
     repeat: Mapping[str, Any]
     flow: Mapping[str, Any]
+    then: Mapping[str, Any]
 
 
 class HandlerOptions(WorkOptions, total=False):
@@ -434,7 +435,7 @@ class Workflow:
         >>> flow.document()["steps"]
         [{'name': 'greet', 'uses': 'hello.greet'}]
         """
-        return {**_plain(self._head), "steps": _with_inferred(self._steps)}
+        return {**plain(self._head), "steps": with_inferred(self._steps)}
 
     def check(self) -> CheckReport:
         """The definition or its problems, and advice."""
@@ -472,7 +473,7 @@ class Workflow:
                     step[f"{key}="] = value
                 case _:
                     step[key] = value
-        return {key: _plain(value) for key, value in step.items()}
+        return {key: plain(value) for key, value in step.items()}
 
     def _rules(self, key: str, rules: Sequence[Rule]) -> list[Any]:
         """Rules as YAML would give them: a function, alone or in `uses`, is named."""
@@ -525,7 +526,7 @@ def _caller() -> tuple[str, int]:
     return str(shown), frame.f_lineno
 
 
-def _with_inferred(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_inferred(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The steps of a graph, each with the steps whose output it reads among its dependencies.
 
     A plain sequence stays one: there, every step comes after all that were added before it.
@@ -551,7 +552,7 @@ def _after(given: After) -> list[Any]:
     return [{"step": one.name, "allow": list(one.allowed)} if isinstance(one, StepRef) else one for one in many]
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
+def plain(value: Any, depth: int = 0) -> Any:
     """The value as YAML would give it: durations as text, tuples as lists, no Python types."""
     if depth > MAX_DEPTH:
         raise InvalidInput(f"a value in a workflow is nested more than {MAX_DEPTH} levels deep, or holds itself.")
@@ -561,9 +562,9 @@ def _plain(value: Any, depth: int = 0) -> Any:
         case Retry():
             return _retry(value)
         case Mapping():
-            return {str(_plain(key)): _plain(inner, depth + 1) for key, inner in value.items()}
+            return {str(plain(key)): plain(inner, depth + 1) for key, inner in value.items()}
         case list() | tuple():
-            return [_plain(inner, depth + 1) for inner in value]
+            return [plain(inner, depth + 1) for inner in value]
         case Expr():
             return str(value)
         case StepRef():

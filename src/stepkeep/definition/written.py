@@ -251,6 +251,13 @@ class FlowBlock(Block):
     deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
 
 
+class ThenBlock(Block):
+    """The handler may return steps that are added to the run: how many in all, and within which time they end."""
+
+    max_steps: int = Field(default=20, ge=1, le=bounds.MAX_ADDED)
+    deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
+
+
 class DependencyBlock(Block):
     """A step to wait for, and which endings besides success let this one go on."""
 
@@ -374,6 +381,7 @@ class StepBlock(Block):
     map: Annotated[MapBlock | None, _short("over", MapBlock)] = None
     repeat: Annotated[RepeatBlock | None, given(RepeatBlock)] = None
     flow: Annotated[FlowBlock | None, given(FlowBlock)] = None
+    then: Annotated[ThenBlock | None, given(ThenBlock)] = None
     workflow: Annotated[ChildBlock | None, _short("name", ChildBlock)] = None
     switch: Annotated[list[StepBlock] | None, given(list[Any])] = Field(
         default=None, min_length=1, max_length=bounds.MAX_CASES

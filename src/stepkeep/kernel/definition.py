@@ -453,8 +453,21 @@ class Flow(_Value, frozen=True, kw_only=True, tag_field="kind", tag="flow"):
     deadline: int | None = None
 
 
-Growth = Map | Loop | Switch | Flow
+class Then(_Value, frozen=True, kw_only=True, tag_field="kind", tag="then"):
+    """The handler of the step may return steps, which are added to the plan behind it: at most `max` in all.
+
+    `deadline` is how long after the first of them all must have ended.
+    """
+
+    max: int = 20
+    deadline: int | None = None
+
+
+Growth = Map | Loop | Switch | Flow | Then
 """How a step adds steps to the plan of its run."""
+
+Worked = Flow | Then
+"""A worker runs the step itself, and its report says which steps are added: their rows have their templates."""
 
 
 Amount = Literal["exclusive", "shared"] | int

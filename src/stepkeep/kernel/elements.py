@@ -1,5 +1,5 @@
-"""Elements: the steps that a map, a loop or a choice adds to the plan of its run, and what their ends mean for their
-owner.
+"""Elements: the steps that a map, a loop, a choice or a handler adds to the plan of its run, and what their ends mean
+for their owner.
 
 The owner awaits its elements; an element's failure is told to the owner, never to the run. Of a map at most
 `in_flight` elements are unsettled, so that a decision reads one element and its owner, however long the list is. The
@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.child_runs import awaits_child, open_child, recall
-from stepkeep.kernel.definition import Flow, Loop, Map, Switch
+from stepkeep.kernel.definition import Flow, Loop, Map, Switch, Then, Worked
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.failure import CHILDREN, DEADLINE, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.reading import outputs_of, view_of
 from stepkeep.kernel.rows import Grown, Note, Step
-from stepkeep.kernel.states import STEP_TERMINAL, Category, StepState
+from stepkeep.kernel.states import STEP_TERMINAL, Category, OnFailure, StepState
 from stepkeep.kernel.stopping import CHILD_IN_DOUBT, cancel_step
 from stepkeep.kernel.tables import StepTrigger
 
@@ -86,14 +86,19 @@ def element_settled(draft: Draft, element: PlannedStep, news: Settled) -> Settle
         return None
     grown = _grown(owner)
     owner = replace(owner, unmet=owner.unmet - 1)
-    if news.state not in (StepState.SUCCEEDED, StepState.CANCELLED):
+    growth = draft.planned(owner).growth
+    is_borne = isinstance(growth, Then) and _is_borne(draft, element)
+    if news.state not in (StepState.SUCCEEDED, StepState.CANCELLED) and not is_borne:
         category, said = _why(draft, element, news)
         grown = replace(grown, failed=grown.failed + 1, category=category, error=said)
     if grown.stops:
-        # It only waits for the elements that workers still hold.
+        # It only waits for the elements that workers still hold. Of added steps, several may settle in one decision.
+        if isinstance(growth, Then):
+            owner = replace(owner, unmet=len(_unsettled(draft, owner)))
         owner = _keep(draft, owner, grown)
         return None if owner.unmet else _fail(draft, owner)
-    growth = draft.planned(owner).growth
+    if isinstance(growth, Then):
+        return _added_ended(draft, owner, grown)
     if isinstance(growth, Map):
         return _map_goes_on(draft, owner, grown, growth)
     if isinstance(growth, Switch):
@@ -119,7 +124,7 @@ def owner_due(draft: Draft, owner: Step) -> Settled | None:
     grown = _grown(owner)
     is_late = grown.deadline is not None and grown.deadline <= draft.now
     if not grown.stops and not is_late:
-        if isinstance(draft.planned(owner).growth, Flow):
+        if isinstance(draft.planned(owner).growth, Worked):
             return None
         return _next_of_loop(draft, owner, grown)
     for row in _unsettled(draft, owner) if owner.unmet else ():
@@ -204,6 +209,42 @@ def _case_ended(draft: Draft, owner: Step, grown: Grown, news: Settled) -> Settl
     if news.state is not StepState.SUCCEEDED:
         return _stop(draft, owner, grown)
     return _succeed(draft, _keep(draft, owner, grown), outputs_of(draft, [news.no])[0])
+
+
+# -- steps that a handler added ----------------------------------------------------------------------------------------
+def _is_borne(draft: Draft, element: PlannedStep) -> bool:
+    """Whether an added step that did not succeed does not fail its owner: it may be skipped, or it never began."""
+    return element.definition.on_failure is OnFailure.SKIP or draft.step(element.no).category is None
+
+
+def _added_ended(draft: Draft, owner: Step, grown: Grown) -> Settled | None:
+    if grown.failed:
+        return _stop(draft, owner, grown)
+    owner = _keep(draft, owner, grown)
+    return None if owner.unmet else succeed_with_added(draft, owner)
+
+
+def succeed_with_added(draft: Draft, owner: Step) -> Settled | None:
+    """All added steps have settled: the output of the owner has theirs by name. One that did not succeed has none."""
+    planned, count = draft.planned(owner), _grown(owner).count
+    segment, grower = planned.segment, planned.grower
+    assert segment is not None
+    assert grower is not None
+    numbers = [segment.element(index) for index in range(count)]
+    draft.require(numbers)
+    rows = [draft.step(no) for no in numbers]
+    worked = [owner.no, *(row.no for row in rows if _is_told(row) is None and row.state is StepState.SUCCEEDED)]
+    found = dict(zip(worked, outputs_of(draft, worked), strict=True))
+    added = [(row.note.call.name, _is_told(row) or found.get(row.no)) for row in rows if row.note and row.note.call]
+    try:
+        return _succeed(draft, owner, grower.join_added(found[owner.no], added))
+    except ExpressionError as error:
+        return fail_for_good(draft, owner, CHILDREN, Category.VALIDATION, f"its results cannot be joined: {error}")
+
+
+def _is_told(row: Step) -> bytes | None:
+    """The output of a step that no worker ran: a decision, or messages."""
+    return None if row.note is None or row.note.output is None else row.note.output.encode()
 
 
 # -- all ---------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, Fenced, InvalidInput
+from stepkeep.kernel.added import add_rows, await_added, is_stopping, misfit_of_added, open_added, owner_of
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.draft import Draft
@@ -22,6 +23,7 @@ from stepkeep.kernel.failure import FAILED, RULES, Settled, fail_for_good
 from stepkeep.kernel.flows import calls_told, suspend
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.outcomes import (
+    Added,
     Completed,
     Failed,
     Outcome,
@@ -186,6 +188,25 @@ def _completed(draft: Draft, step: Step, outcome: Completed) -> Settled | None:
         draft.move(step, StepTrigger.COMPLETED, keep_lease=True, digest=digest, note=note)
         return None
     return pass_rules(draft, draft.pass_through(step, StepTrigger.COMPLETED), digest)
+
+
+def _added(draft: Draft, step: Step, outcome: Added) -> Settled | None:
+    """The handler returned steps. That of the owner awaits them; an added step succeeds, and its owner awaits them."""
+    said = misfit_of_added(draft, step, outcome)
+    if said is not None:
+        return _failed(draft, step, Failed(category=Category.VALIDATION, error=said, final=True, cost=outcome.cost))
+    if draft.planned(step).owner is None:
+        return await_added(draft, step, outcome)
+    settled = _completed(draft, step, Completed(output=outcome.output, cost=outcome.cost, emit=outcome.emit))
+    owner = owner_of(draft, step)
+    awaits = owner.state is StepState.AWAITING_CHILDREN and not is_stopping(owner)
+    if draft.state is RunState.STOPPING or not awaits or not outcome.calls:
+        return settled
+    added = add_rows(draft, owner, outcome.calls)
+    # The owner is told of this end before others can end: it counts the steps that have not settled.
+    settle(draft, settled)
+    open_added(draft, owner.no, added)
+    return None
 
 
 def pass_rules(draft: Draft, step: Step, digest: str | None = None) -> Settled:
@@ -376,6 +397,7 @@ REPORTS: dict[type[Outcome], Callable[[Draft, Step, Any], Settled | None]] = {
     Completed: _completed,
     Waiting: _waiting,
     Suspended: suspend,
+    Added: _added,
     Failed: _failed,
     TimedOut: _timed_out,
     Released: _released,

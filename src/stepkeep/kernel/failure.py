@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stepkeep.kernel.definition import Flow, HookFailure, Map
+from stepkeep.kernel.definition import Flow, HookFailure, Map, Then
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.rows import Step
@@ -66,9 +66,9 @@ def fail_for_good(
             _stop(draft, RunTrigger.RULES_FAILED, draft.plan.definition.on_failure, category, error, step.no)
         return None
     if planned.owner is not None:
-        is_tolerated = tolerates(draft, planned.owner)
+        is_tolerated = tolerates(draft, planned)
         ended = draft.move(step, verdict.tolerated if is_tolerated else verdict.hard, **changes)
-        return Settled(step.no, ended.state)
+        return Settled(step.no, ended.state, hard)
     if planned.on_failure is OnFailure.SKIP:
         draft.move(step, verdict.tolerated, **changes)
         _end_calls(draft, step, planned)
@@ -98,9 +98,10 @@ def _end_calls(draft: Draft, step: Step, planned: PlannedStep) -> None:
             cancel_step(draft, row, of=step.no)
 
 
-def tolerates(draft: Draft, owner: int) -> bool:
-    """Whether the owner of elements bears the failure of one more. In a stopping run it has ended already."""
-    row, planned = draft.step(owner), draft.plan.steps[owner]
+def tolerates(draft: Draft, element: PlannedStep) -> bool:
+    """Whether the owner of elements bears the failure of this one. In a stopping run it has ended already."""
+    assert element.owner is not None
+    row, planned = draft.step(element.owner), draft.plan.steps[element.owner]
     grown, growth = None if row.note is None else row.note.grown, planned.growth
     if isinstance(growth, Flow):
         # Its code decides what the failure of a call means.
@@ -108,6 +109,7 @@ def tolerates(draft: Draft, owner: int) -> bool:
     if row.state is not StepState.AWAITING_CHILDREN or grown is None:
         return False
     bears = isinstance(growth, Map) and grown.failed < growth.tolerated(grown.count)
+    bears = bears or (isinstance(growth, Then) and element.definition.on_failure is OnFailure.SKIP)
     return bears or planned.on_failure is OnFailure.SKIP
 
 

@@ -23,7 +23,7 @@ from stepkeep.kernel.events import (
     StepCheckpointed,
     StepReported,
 )
-from stepkeep.kernel.outcomes import Completed, NewCall, Outcome, Suspended
+from stepkeep.kernel.outcomes import Added, Completed, NewCall, Outcome, Suspended
 
 MAX_NAME = 255
 MAX_TEXT = 20_000
@@ -97,9 +97,9 @@ def outcome_bytes(outcome: Outcome) -> int:
     """The same for an outcome. An invalid outcome counts as 0: it is refused later."""
     emit = getattr(outcome, "emit", ())
     emitted = sum(_length(getattr(each, "payload", None)) for each in emit) if isinstance(emit, tuple) else 0
-    if isinstance(outcome, Suspended) and isinstance(outcome.calls, tuple):
+    if isinstance(outcome, Suspended | Added) and isinstance(outcome.calls, tuple):
         emitted += sum(_length(getattr(each, "arguments", None)) for each in outcome.calls)
-    return emitted + (_length(outcome.output) if isinstance(outcome, Completed) else 0)
+    return emitted + (_length(outcome.output) if isinstance(outcome, Completed | Added) else 0)
 
 
 def _is_usual(outcome: Suspended) -> bool:
@@ -111,6 +111,8 @@ def _is_usual(outcome: Suspended) -> bool:
         if any(type(one) is not str or not 0 < len(one) <= MAX_NAME or not one.isprintable() for one in short):
             return False
         if type(call.step) is not str or not call.step.isascii() or len(call.step) > MAX_TEXT:
+            return False
+        if call.after or call.reads:
             return False
         if type(call.queue) is not int or type(call.undo_queue) is not int or _json(call.arguments) is not None:
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from stepkeep.kernel.rows import Edge, Read
 from stepkeep.kernel.states import Category, ErrorClass
 
 
@@ -72,7 +73,11 @@ class Stopped(Outcome, frozen=True, kw_only=True, gc=False):
 
 
 class NewCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A call that a flow makes for the first time. The fields are those of `Called`; `arguments` is JSON."""
+    """A call that a flow makes for the first time, or a step that a handler adds.
+
+    The fields are those of `Called`; `arguments` is JSON. `after` are the steps that it waits for. The places in
+    `after` and `reads` count from the first step of the same report.
+    """
 
     kind: str
     name: str
@@ -81,6 +86,8 @@ class NewCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     step: str
     queue: int = 0
     undo_queue: int = 0
+    after: tuple[Edge, ...] = ()
+    reads: tuple[Read, ...] = ()
 
 
 class Suspended(Outcome, frozen=True, kw_only=True, gc=False):
@@ -92,6 +99,13 @@ class Suspended(Outcome, frozen=True, kw_only=True, gc=False):
     calls: tuple[NewCall, ...] = ()
     seen: int = 0
     code: str | None = None
+
+
+class Added(Outcome, frozen=True, kw_only=True, gc=False):
+    """The handler returned, and adds steps to the plan. `output` is that of the handler itself."""
+
+    calls: tuple[NewCall, ...] = ()
+    output: bytes | None = None
 
 
 class RulesPassed(Outcome, frozen=True, kw_only=True, gc=False):

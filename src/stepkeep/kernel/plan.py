@@ -22,7 +22,6 @@ from stepkeep.kernel.definition import (
     Completion,
     Definition,
     Executor,
-    Flow,
     Growth,
     Handler,
     Loop,
@@ -33,8 +32,10 @@ from stepkeep.kernel.definition import (
     Rules,
     StepDefinition,
     Switch,
+    Then,
     Undo,
     UndoChild,
+    Worked,
 )
 from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Called, Step
@@ -46,6 +47,9 @@ MOST_REMEMBERED = 2_000
 
 NO_QUEUE = 0
 """The queue of steps that no worker ever claims: gates and waits."""
+
+ADDED = "then"
+"""The kind of a call that is a step which a handler added."""
 
 
 class ConditionView(msgspec.Struct, frozen=True):
@@ -118,6 +122,10 @@ class Grower(Evaluated, Protocol):
 
     def join(self, outputs: Sequence[bytes | None]) -> bytes:
         """The outputs of elements as one list."""
+        ...
+
+    def join_added(self, own: bytes | None, added: Sequence[tuple[str, bytes | None]]) -> bytes:
+        """The output of a handler that added steps, with theirs by name."""
         ...
 
 
@@ -312,9 +320,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             by_hand=definition.completion is Completion.MANUAL,
             sleeps=definition.wait is not None and definition.wait.sleeps is True,
             gate=definition.approval or definition.hold,
+            unmet=call.needs,
+            dependents=self._followers(no, call),
             call=call,
             **_tests(definition, self.compile_test),
         )
+
+    def _followers(self, no: int, call: Called) -> tuple[tuple[int, frozenset[StepState]], ...]:
+        segment = segment_at(self.segments, no) if call.followers else None
+        if segment is None:
+            return ()
+        return tuple([(segment.element(edge.place), frozenset(edge.allow)) for edge in call.followers])
 
     def _element(self, no: int) -> PlannedStep:
         """Plan an element, and remember it."""
@@ -328,7 +344,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if segment is None:
             raise InvariantBroken(f"step {no} is not in the plan of {self.definition.name}")
         owner, index = self.steps[segment.owner], no - segment.first
-        if isinstance(owner.growth, Flow):
+        if isinstance(owner.growth, Worked):
             return _unknown_call(owner, segment, no)
         if isinstance(owner.growth, Switch):
             owner = _as_case(owner, owner.growth.cases[index % segment.width].step)
@@ -413,8 +429,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if no < 2 * len(self.steps) and (no < len(self.steps) or no in self.undos):
             return self.at(no).name
         if (segment := segment_at(self.segments, no)) is not None:
-            # Whether a call of a flow has an undo is known to its row alone.
-            is_call = isinstance(self.steps[segment.owner].growth, Flow)
+            # Whether a call of a flow, or an added step, has an undo is known to its row alone.
+            is_call = isinstance(self.steps[segment.owner].growth, Worked)
             has_step = is_call or not self.is_undo(no) or self.undo_of(self.main_no(no)) is not None
         else:
             has_step = self.check is not None and no == self.check.no
@@ -444,7 +460,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def number_for(self, planned: PlannedStep, name: str) -> int:
-        """The number of the step that `planned` calls by this name: to an element, its owner's name is its own."""
+        """The number of the step that `planned` calls by this name: to an element, its owner's name is its own. An
+        added step calls itself and the other ones by the names that the handler gave them."""
+        if planned.call is not None and (place := _place_of(planned, name)) is not None:
+            segment = segment_at(self.segments, planned.no)
+            assert segment is not None
+            return segment.element(place)
         if planned.owner is not None and name == planned.definition.name:
             return self.main_no(planned.no) if planned.phase is Phase.UNDO else planned.no
         return self.numbers[name]
@@ -531,7 +552,7 @@ def build_plan(
             has_rules=bool(step.rules) and not isinstance(step.growth, Map | Loop | Switch),
             has_pre=bool(step.pre) and not isinstance(step.growth, Map | Loop | Switch),
             segment=by_owner.get(no),
-            grower=compile_growth(step, definition) if isinstance(step.growth, Map | Loop | Switch) else None,
+            grower=compile_growth(step, definition) if isinstance(step.growth, Map | Loop | Switch | Then) else None,
             by_hand=step.completion is Completion.MANUAL,
             sleeps=step.wait is not None and step.wait.sleeps is True,
             holds=step.on_exhausted in (OnExhausted.HOLD, OnExhausted.HOLD_REQUIRED),
@@ -595,6 +616,14 @@ def _beyond_defaults(value: msgspec.Struct) -> dict[str, Any]:
             is_value = isinstance(found, msgspec.Struct)
             said[field.encode_name] = _beyond_defaults(found) if is_value else msgspec.to_builtins(found)
     return said
+
+
+def _place_of(planned: PlannedStep, name: str) -> int | None:
+    """The place of the added step that `planned` calls by this name."""
+    call = planned.call
+    if call is None or call.kind != ADDED:
+        return None
+    return planned.index if name == call.name else next((one.place for one in call.reads if one.name == name), None)
 
 
 def _unknown_call(owner: PlannedStep, segment: Segment, no: int) -> PlannedStep:

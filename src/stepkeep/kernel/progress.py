@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.adoption import adopted_steps, is_adopted
 from stepkeep.kernel.child_runs import begin_hook, open_child
-from stepkeep.kernel.definition import Approval, Flow
+from stepkeep.kernel.definition import Approval, Worked
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.elements import element_settled, grow
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
@@ -97,9 +97,9 @@ def settle(draft: Draft, settled: Settled | None) -> None:
     for news in queue:  # grows during the loop
         planned = plan.at(news.no)
         if planned.owner is not None:
+            planned = draft.planned(draft.step(news.no))
             follow = None if draft.state is RunState.STOPPING else element_settled(draft, planned, news)
             queue += () if follow is None else (follow,)
-            continue
         dependents = planned.dependents
         if not dependents or draft.state is RunState.STOPPING:
             continue
@@ -151,7 +151,7 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
         return _open_wait(draft, step, planned, of)
     if planned.gate is not None:
         return _open_gate(draft, step, planned, planned.gate, of)
-    if planned.segment is not None and not isinstance(planned.growth, Flow):
+    if planned.segment is not None and not isinstance(planned.growth, Worked):
         return grow(draft, step, of)
     draft.make_ready(step, StepTrigger.DEPENDENCIES_MET, of=of)
     return None

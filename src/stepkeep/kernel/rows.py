@@ -169,12 +169,29 @@ class Grown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     code: str | None = None
 
 
+class Edge(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A dependency between added steps: the place of the other one, and the ends of the first that satisfy it."""
+
+    place: int
+    allow: tuple[StepState, ...] = (StepState.SUCCEEDED,)
+
+
+class Read(msgspec.Struct, frozen=True, gc=False):
+    """The name of an added step in expressions, and its place."""
+
+    name: str
+    place: int
+
+
 class Called(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A call of a flow, as its row has it: what was called, with what, and the template of its step.
 
     `kind` is the method of the context, `name` what it was called for. `digest` is that of the arguments, by which a
     replay recognises the call. `arguments` is their JSON, or a reference to it. `step` is the JSON of the fields of a
     step definition that differ from their defaults. `queue` and `undo_queue` are those of the step and of its undo.
+
+    A step that a handler added has the kind `then`, and its own name. `needs` is how many steps it waits for,
+    `followers` are those that wait for it, and `reads` those whose outputs its inputs read; all by their places.
     """
 
     kind: str
@@ -184,6 +201,9 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     step: str
     queue: int = 0
     undo_queue: int = 0
+    needs: int = 0
+    followers: tuple[Edge, ...] = ()
+    reads: tuple[Read, ...] = ()
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -210,7 +230,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     holds. `permit`: the rule that holds it, or that people have approved for it. `gathered`: the payloads that a wait
     for several messages has taken so far. `takes`: which messages a waiting handler takes, if not any of its event.
     `adopted`: an earlier run finished this step, and this run takes the result; the undo step of it has the same.
-    `grown`: the elements of a step that owns some. `call`: the template of a step that a flow added, and of its undo.
+    `grown`: the elements of a step that owns some. `call`: the template of a step that a flow or a handler added, and
+    of its undo.
     `activation`: the sequence of the journal entry that asked for its child, `child`: the id of that run; an adopted
     step keeps it. `undoes`: the child that this undo step rolls back. `violations`: the refusals of this step that are
     on record, as person and rule. `checkpoints`: what its handler recorded while it ran, by `ctx.once`.

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stepkeep.errors import Conflict, NotAllowed
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Reply
-from stepkeep.kernel.definition import Approval, Level, Loop, Map, Standing, Switch
+from stepkeep.kernel.definition import Approval, Level, Loop, Map, Standing, Switch, Worked
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.elements import grow
 from stepkeep.kernel.eligibility import (
@@ -310,10 +310,13 @@ def _no_double_click(draft: Draft, gate: Step, actor: str, decision: str) -> Non
     any_held = bool(draft.plan.policies) or draft.snapshot.policy is not None
     numbers = [planned.no for planned in draft.plan.steps if any_held or planned.gate is not None]
     draft.require(numbers)
-    for no in numbers:
-        step = draft.step(no)
-        if no != gate.no and _said_before(step, actor, decision):
-            before, now = draft.plan.at(no).name, draft.planned(gate).name
+    rows = [draft.step(no) for no in numbers]
+    if any(isinstance(planned.growth, Worked) for planned in draft.plan.steps):
+        # Calls of a flow and added steps may be gates; the definition does not know them.
+        rows = draft.every_step()
+    for step in rows:
+        if step.no != gate.no and _said_before(step, actor, decision):
+            before, now = draft.planned(step).name, draft.planned(gate).name
             said = f"{actor} has {decision} {before} of run {gate.run_id} already; now {now} is open. Name it"
             raise Conflict(f"{said} if you mean it.", {"step": before, **record_of(step)})
 

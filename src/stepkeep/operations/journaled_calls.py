@@ -1,7 +1,8 @@
-"""The planned steps of a run as its journal tells them: those of its definition, and the calls of its flows.
+"""The planned steps of a run as its journal tells them: those of its definition, the calls of its flows, and the steps
+that handlers added.
 
-A definition does not know what a flow calls; the cause of each growth does. It follows hops in their order and changes
-nothing. The scribe of a dialect asks it for what a step is.
+A definition does not know what a flow calls or a handler adds; the cause of each growth does. It follows hops in their
+order and changes nothing. The scribe of a dialect asks it for what a step is.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.kernel.definition import Flow
-from stepkeep.kernel.journal import RUN_ENTITY, Cause, Hop
+from stepkeep.kernel.definition import Worked
+from stepkeep.kernel.journal import Cause, Hop
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Called, Step
-from stepkeep.kernel.states import Phase
 from stepkeep.kernel.tables import StepTrigger
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -27,18 +27,17 @@ class JournaledCalls:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._calls: dict[int, PlannedStep] = {}
-        self._counts: dict[int, int] = {}
 
     def hear(self, hop: Hop, cause: Cause) -> None:
-        """Learn what a flow calls, if this hop suspends one."""
-        if hop.trigger != StepTrigger.CHILDREN_STARTED or hop.no == RUN_ENTITY:
+        """Learn what a flow calls, or what a handler adds, if this hop plans the first of it."""
+        if hop.trigger != StepTrigger.PLANNED or not self._plan.is_element(hop.no) or hop.no in self._calls:
             return
-        owner = self._plan.at(hop.no)
-        if owner.segment is None or not isinstance(owner.growth, Flow):
+        place = self._plan.at(hop.no)
+        assert place.owner is not None
+        owner = self._plan.steps[place.owner]
+        if owner.segment is None or place.index is None or not isinstance(owner.growth, Worked):
             return
-        for told in calls_in(cause.detail, owner.name):
-            index = self._counts.get(owner.no, 0)
-            self._counts[owner.no] = index + 1
+        for index, told in enumerate(calls_in(cause.detail, owner.name), place.index):
             call = Called(
                 kind=told["kind"],
                 name=told["name"],
@@ -59,8 +58,6 @@ class JournaledCalls:
                 self._calls[row.no] = planned
                 if (undo := self._plan.undo_for(row)) is not None:
                     self._calls[undo.no] = undo
-                if planned.phase is Phase.MAIN:
-                    self._counts[planned.owner] = self._counts.get(planned.owner, 0) + 1
 
     def at(self, no: int) -> PlannedStep:
         """What this step is."""

@@ -26,7 +26,7 @@ from stepkeep.kernel.events import (
     StepCheckpointed,
     StepReported,
 )
-from stepkeep.kernel.outcomes import Completed, NewCall, Suspended
+from stepkeep.kernel.outcomes import Added, Completed, NewCall, Suspended
 from stepkeep.kernel.payloads import MADE_HERE, PREFIX, Reference, read_reference
 from stepkeep.kernel.rows import Details
 from stepkeep.operations.codec import Seal
@@ -117,7 +117,7 @@ class Payloads:
         if self.seal.is_on:
             small = await asyncio.to_thread(lambda: [_sealed(event, self.seal.seal) for event in small])
         for place, event in enumerate(small):
-            if isinstance(event, StepReported) and isinstance(event.outcome, Suspended):
+            if isinstance(event, StepReported) and isinstance(event.outcome, Suspended | Added):
                 small[place], payloads[place] = await self._calls_apart(event)
                 continue
             if isinstance(event, StepCheckpointed):
@@ -135,9 +135,12 @@ class Payloads:
         return small, payloads
 
     async def _calls_apart(self, event: StepReported) -> tuple[Any, list[Payload]]:
-        """The report of a flow with references instead of large arguments of its new calls."""
+        """The report of a flow, or of a handler that adds steps, with references instead of large arguments."""
         outcome, calls, payloads = event.outcome, list[NewCall](), list[Payload]()
-        assert isinstance(outcome, Suspended)
+        assert isinstance(outcome, Suspended | Added)
+        if isinstance(outcome, Added) and outcome.output is not None:
+            output, payload = await self.apart((event.tenant, event.run_id), outcome.output, INLINE_BYTES)
+            outcome, payloads = replace(outcome, output=output), payloads if payload is None else [payload]
         for call in outcome.calls:
             given, payload = await self.apart((event.tenant, event.run_id), call.arguments, INLINE_CALL_BYTES)
             calls.append(call if given is call.arguments else replace(call, arguments=given))
@@ -263,9 +266,9 @@ def _sealed(event: E, seal: Callable[[bytes], bytes]) -> E:
         case StepReported():
             outcome = event.outcome
             emit = tuple(replace(one, payload=seal(one.payload)) for one in outcome.emit)
-            if isinstance(outcome, Completed) and outcome.output is not None:
+            if isinstance(outcome, Completed | Added) and outcome.output is not None:
                 outcome = replace(outcome, output=seal(outcome.output))
-            if isinstance(outcome, Suspended):
+            if isinstance(outcome, Suspended | Added):
                 sealed = tuple(replace(one, arguments=seal(one.arguments)) for one in outcome.calls)
                 outcome = replace(outcome, calls=sealed)
             return replace(event, outcome=replace(outcome, emit=emit))

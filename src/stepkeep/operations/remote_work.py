@@ -22,15 +22,18 @@ from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, QueueSpec
 from stepkeep.kernel.events import StepCheckpointed, StepReported
-from stepkeep.kernel.outcomes import Outcome
+from stepkeep.kernel.outcomes import Added, Outcome
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.kernel.states import WorkerState
 from stepkeep.operations import validate, workers
 from stepkeep.operations.access import Access, guarded
 from stepkeep.operations.batch import Answer
+from stepkeep.operations.call_queues import CallQueues
 from stepkeep.operations.codec import SEALED_QUEUE
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.network import list_allowed
+from stepkeep.operations.plans import plan_of
+from stepkeep.operations.proposed_steps import Proposed, read_proposed
 from stepkeep.operations.services import read_service
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.operations.work_state import Held, WorkState
@@ -219,7 +222,7 @@ class RemoteWork:
                     no=one.no,
                     fence=one.fence,
                     worker=row.no,
-                    outcome=one.outcome,
+                    outcome=await self._read(one),
                 )
                 for one in reports
             ]
@@ -252,6 +255,23 @@ class RemoteWork:
             return await self._transactor.checkpoint(event)
         except Refused as refusal:
             return refusal
+
+    async def _read(self, report: Report) -> Outcome:
+        """The outcome of a report, with the steps that a handler adds read like a definition."""
+        proposed = report.outcome
+        if not isinstance(proposed, Proposed):
+            return proposed
+        plan = await plan_of(self._transactor, self._tenant, report.run_id)
+        if plan.name_of(report.no) is None:
+            raise NotFound(f"run {report.run_id} has no step {report.no}")
+        outcome, steps = read_proposed(proposed, plan, plan.at(report.no))
+        if not isinstance(outcome, Added) or not steps:
+            return outcome
+
+        async def changed() -> None:
+            await self._queues(anew=True)
+
+        return await CallQueues(self._store, self._tenant, changed).resolve(outcome, steps)
 
     async def evidence(self, worker_id: str, found: Sequence[tuple[str, int, int, bytes]]) -> int:
         """Keep the evidence of attempts that this worker has ended; returns of how many."""
@@ -299,7 +319,7 @@ class RemoteWork:
         return self._opened(claim)
 
     def arguments(self, claim: Claim) -> Awaitable[bytes | None]:
-        """The arguments of a call of a flow; None for any other step."""
+        """The arguments of a call of a flow, or the inputs of a step that a handler added; None for any other step."""
         return self._arguments(claim)
 
     async def _opened(self, claim: Claim) -> Step:

@@ -25,9 +25,11 @@ from stepkeep.kernel.outcomes import (
     Waiting,
 )
 from stepkeep.kernel.states import Category, ErrorClass
+from stepkeep.operations.proposed_steps import Proposed
 
 KINDS: dict[str, tuple[type[Outcome], dict[str, str]]] = {
     "completed": (Completed, {"output": "output", "token_sha256": "token"}),
+    "then": (Proposed, {"steps": "steps", "output": "output"}),
     "waiting": (Waiting, {"event": "event", "timeout_us": "timeout", "takes_timeouts": "takes_timeouts"}),
     "failed": (
         Failed,
@@ -48,7 +50,7 @@ KINDS: dict[str, tuple[type[Outcome], dict[str, str]]] = {
 }
 """Each kind of outcome, its class, and its fields in JSON with their names in the kernel."""
 
-NEEDED = {"waiting": ("event",), "failed": ("error",), "rules_failed": ("error",)}
+NEEDED = {"then": ("steps",), "waiting": ("event",), "failed": ("error",), "rules_failed": ("error",)}
 EVERYWHERE = ("kind", "cost", "emit")
 
 _encode = msgspec.json.Encoder().encode
@@ -69,8 +71,9 @@ def outcome_of(given: Mapping[str, Any]) -> Outcome:
     if missing := [name for name in NEEDED.get(kind, ()) if given.get(name) is None]:
         raise InvalidInput(f"an outcome of the kind {kind} needs the field {missing[0]}.")
     values: dict[str, Any] = {fields[name]: given[name] for name in given if name in fields}
-    if "output" in values:
-        values["output"] = _json(values["output"])
+    for name in ("output", "steps"):
+        if name in values:
+            values[name] = _json(values[name])
     if made is Failed:
         values["category"] = _choice(Category, values.get("category") or Category.UNKNOWN)
         if values.get("error_class") is not None:

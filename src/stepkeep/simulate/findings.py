@@ -14,12 +14,13 @@ import msgspec
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.lint import skip_cascades
-from stepkeep.kernel.definition import CompensateWhen, Completion, Definition, Flow, StepDefinition
+from stepkeep.kernel.definition import CompensateWhen, Completion, Definition, Flow, StepDefinition, Then
 from stepkeep.kernel.plan import laid_out
 from stepkeep.kernel.states import OnFailure, RunState, StepState
 from stepkeep.simulate.children import ChildEnds
 from stepkeep.simulate.endings import Ending
 from stepkeep.simulate.fates import Fate
+from stepkeep.simulate.world import WALKED
 
 SHOWN = 3
 MOST_CASCADES = 50
@@ -220,11 +221,15 @@ def _left_by_children(endings: Sequence[Ending], children: Mapping[str, ChildEnd
 
 
 def _not_walked(definition: Definition, unwalked: Mapping[str, str]) -> Iterator[Finding]:
-    """Where the walk is bounded: a flow with all its calls is one step, and so is a child that is not walked."""
+    """Where the walk is bounded: a flow with all its calls is one step, and so is a child that is not walked;
+    added steps are a few."""
     for step in definition.steps:
         if isinstance(step.growth, Flow):
             said = f"{step.name} is a flow: its calls are known only while it runs, and are not walked here."
             yield _finding(Kind.NOT_WALKED, step.name, said, "Test the function with the handlers of its calls.")
+        if isinstance(step.growth, Then):
+            said = f"{step.name} adds steps that are known only while it runs: {WALKED} in a row stand for them here."
+            yield _finding(Kind.NOT_WALKED, step.name, said, "Test the handler, and what its steps do when they fail.")
         if step.child is not msgspec.UNSET and step.name in unwalked:
             said = f"{step.name} starts {step.child.workflow}, whose own paths are not walked: {unwalked[step.name]}."
             yield _finding(Kind.NOT_WALKED, step.name, said, "Simulate that workflow by itself.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.definition import SECOND, Handler, StepDefinition, Then
 from stepkeep.kernel.events import (
     CancelRequested,
     ChildEnded,
@@ -24,14 +24,24 @@ from stepkeep.kernel.events import (
     StepReported,
     TimeCame,
 )
-from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesFailed, RulesPassed, Stopped, TimedOut
-from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.outcomes import (
+    Added,
+    Completed,
+    Failed,
+    NewCall,
+    Outcome,
+    RulesFailed,
+    RulesPassed,
+    Stopped,
+    TimedOut,
+)
+from stepkeep.kernel.plan import ADDED, PlannedStep, written_template
 from stepkeep.kernel.resources import unlimited_grants
 from stepkeep.kernel.retry import may_retry
-from stepkeep.kernel.rows import Step, is_exhausted
+from stepkeep.kernel.rows import Edge, Step, is_exhausted
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
 from stepkeep.simulate.fates import Fate, Part, Place, nuisance
-from stepkeep.simulate.world import RUN_ID, TENANT, WORKER, World
+from stepkeep.simulate.world import RUN_ID, TENANT, WALKED, WORKER, World
 
 TOKEN = "simulate"  # noqa: S105 - the hash of a token that opens nothing
 HEAD: dict[str, Any] = {"tenant": TENANT, "run_id": RUN_ID, "actor": "simulate"}
@@ -210,7 +220,33 @@ def _attempt(world: World, row: Step, planned: PlannedStep, fate: Fate) -> tuple
         return took, Failed(category=Category.VALIDATION, error="it failed for good", final=True)
     if world.slow and may_retry(planned.retry, Category.TIMEOUT, row.attempts + 1):
         return took, TimedOut()
+    if isinstance(planned.growth, Then):
+        return took, Added(output=b"{}", calls=_added(planned, planned.growth))
     return took, Completed(output=b"{}", token=TOKEN)
+
+
+def _added(planned: PlannedStep, growth: Then) -> tuple[NewCall, ...]:
+    """Steps that stand for those which a handler adds: one behind the other, with the limits of the handler's step."""
+    template = StepDefinition(
+        name=planned.definition.name,
+        order=0,
+        executor=Handler(name="added"),
+        timeout=planned.timeout,
+        retry=planned.retry,
+    )
+    step = written_template(template)
+    return tuple(
+        NewCall(
+            kind=ADDED,
+            name=f"added {place}",
+            digest="0",
+            arguments=b"null",
+            step=step,
+            queue=planned.queue,
+            after=(Edge(place - 1),) if place else (),
+        )
+        for place in range(min(WALKED, growth.max))
+    )
 
 
 def _report(row: Step, outcome: Outcome) -> StepReported:

@@ -178,6 +178,9 @@ class WalkedGrowth:
     def join(self, outputs: Sequence[bytes | None]) -> bytes:
         return b"[]"
 
+    def join_added(self, own: bytes | None, added: Sequence[tuple[str, bytes | None]]) -> bytes:
+        return b"{}"
+
 
 class WalkedChoice(WalkedGrowth):
     """The cases of a choice. Conditions that need no outputs are evaluated; otherwise the path says which case it

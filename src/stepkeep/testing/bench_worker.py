@@ -18,10 +18,12 @@ from stepkeep.errors import Refused
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, Agent, Handler
 from stepkeep.kernel.events import StepReported, TimeCame
-from stepkeep.kernel.outcomes import Completed, Outcome, RulesPassed, Suspended, TimedOut
+from stepkeep.kernel.outcomes import Added, Completed, Outcome, RulesPassed, Suspended, TimedOut
 from stepkeep.kernel.states import Phase, StepState
 from stepkeep.operations import workers
+from stepkeep.operations.call_queues import CallQueues
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
+from stepkeep.operations.proposed_steps import Proposed, read_proposed
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.store.change import Lease
 from stepkeep.testing.replacements import Replacement, Silence
@@ -30,7 +32,6 @@ from stepkeep.worker.checkpoints import CheckpointKeeper
 from stepkeep.worker.classify import BindingError, failure_of
 from stepkeep.worker.executor import Job, Prepared, rules_job
 from stepkeep.worker.executors.http import HttpPolicy
-from stepkeep.worker.flows.queues import CallQueues
 from stepkeep.worker.guard import without_secrets
 from stepkeep.worker.inputs import Inputs
 from stepkeep.worker.pools.handler_loop import Shared
@@ -183,7 +184,9 @@ class BenchWorker:
     async def _tell(self, job: Job, outcome: Outcome) -> None:
         """Report; if the step has rules, they are evaluated next under the same lease."""
         claim = job.claim
-        if isinstance(outcome, Suspended) and job.asked:
+        if isinstance(outcome, Proposed):
+            outcome, job.asked = read_proposed(outcome, claim.plan, claim.planned, self._codes.registry)
+        if isinstance(outcome, Suspended | Added) and job.asked:
             known = self._call_queues.resolved(outcome, job.asked)
             outcome = known or await self._call_queues.resolve(outcome, job.asked)
         reply = await self._report(claim, results.attach_token_digest(outcome, job), judging=job.prepared.is_rules)

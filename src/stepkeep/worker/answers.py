@@ -1,7 +1,7 @@
-"""What a handler can return besides a plain value: wait for an event, retry later, fail.
+"""What a handler can return besides a plain value: wait for an event, add steps, retry later, fail.
 
-`wait_for` is returned. `retry_in` and `fail` create errors that can be returned or raised. Nothing here knows the
-database; `results` turns the answers into outcomes.
+`wait_for` and `then` are returned. `retry_in` and `fail` create errors that can be returned or raised. Nothing here
+knows the database; `results` turns the answers into outcomes.
 """
 
 from __future__ import annotations
@@ -179,6 +179,33 @@ def _expression(name: str, text: object, *, several: bool) -> str:
     except ExpressionError as problem:
         raise InvalidInput(f"wait_for: {name}: {problem}") from None
     return text
+
+
+class Then(msgspec.Struct, frozen=True, kw_only=True):
+    """Adds steps to the run, and is the result of the handler that returns it."""
+
+    steps: tuple[Any, ...]
+    output: Any = None
+
+
+def then(*steps: Mapping[str, Any], output: Any = None) -> Then:
+    """Return this from a handler to add steps to its run. Its step must have `then`, or be one that was added.
+
+    Each step is written as in a definition: `name`; one of `uses`, `agent`, `command`, `http`, `approval`, `wait` and
+    `sleep`; and options such as `with`, `depends_on`, `retry`, `timeout`, `undo` and `on_failure: "skip"`. `uses` and
+    `undo` also take decorated functions. Without any `depends_on`, the steps run one after the other. Texts are data;
+    `output_of` reads the result of another step of the list. The step with `then` ends when all added steps have: its
+    output is `{"output": …, "steps": {NAME: …}}`.
+
+    >>> plan = then(
+    ...     {"name": "search", "uses": "web.search", "with": {"query": "tea"}},
+    ...     {"name": "ask", "approval": "Is that enough?"},
+    ...     output={"goal": "tea"},
+    ... )
+    >>> [step["name"] for step in plan.steps]
+    ['search', 'ask']
+    """
+    return Then(steps=steps, output=output)
 
 
 def retry_in(delay: Duration, error: str | BaseException = "asked to be tried again later") -> StepError:

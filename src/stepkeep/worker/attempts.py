@@ -15,11 +15,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from stepkeep.errors import StoreError
-from stepkeep.kernel.outcomes import Completed, Suspended
+from stepkeep.kernel.outcomes import Added, Completed, Suspended
+from stepkeep.operations.call_queues import CallQueues
+from stepkeep.operations.proposed_steps import Proposed, read_proposed
 from stepkeep.operations.transact import Claim
 from stepkeep.worker.claiming import Claiming
 from stepkeep.worker.executor import Job, Report
-from stepkeep.worker.flows.queues import CallQueues
 from stepkeep.worker.lease_keeper import LeaseKeeper
 from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.queues import Kind
@@ -37,7 +38,7 @@ class Attempts:
     def __init__(
         self, shared: Shared, prepared: PreparedSteps, tenant: str, queues_made: Callable[[], Awaitable[None]]
     ) -> None:
-        self._shared = shared
+        self._shared, self._registry = shared, prepared.registry
         self._queues = CallQueues(shared.transactor.store, tenant, queues_made)
         self.claiming = Claiming(shared)
         self.reporting = Reporting(
@@ -121,10 +122,13 @@ class Attempts:
         self.reporting.report_all([report for report in map(self._with_calls, held) if report is not None])
 
     def _with_calls(self, report: Report) -> Report | None:
-        """The report of a flow with the calls that it makes for the first time; None if their queues are read first."""
+        """The report of a flow with the calls that it makes for the first time, or of a handler with the steps that it
+        adds; None if their queues are read first. A worker without the database leaves steps to the service."""
         job, outcome = report
-        if not isinstance(outcome, Suspended) or not job.asked:
-            return report
+        if isinstance(outcome, Proposed) and self._shared.transactor.has_database:
+            outcome, job.asked = read_proposed(outcome, job.claim.plan, job.claim.planned, self._registry)
+        if not isinstance(outcome, Suspended | Added) or not job.asked:
+            return job, outcome
         found = self._queues.resolved(outcome, job.asked)
         if found is not None:
             return job, found
@@ -132,7 +136,7 @@ class Attempts:
         self._shared.spawn(self._resolve(job, outcome))
         return None
 
-    async def _resolve(self, job: Job, outcome: Suspended) -> None:
+    async def _resolve(self, job: Job, outcome: Suspended | Added) -> None:
         tries = 0
         while job in self._shared.leases and not job.reported:
             try:

@@ -26,9 +26,9 @@ from stepkeep.worker.context import Context, Outputs, Woken
 from stepkeep.worker.once import Checkpoints, NoCheckpoints
 
 if TYPE_CHECKING:
+    from stepkeep.operations.call_queues import NewStep
     from stepkeep.operations.transact import Claim
     from stepkeep.worker.checkpoints import CheckpointKeeper
-    from stepkeep.worker.flows.calls import Call as FlowCall
     from stepkeep.worker.flows.calls import Recorded
     from stepkeep.worker.flows.replay import Flow
     from stepkeep.worker.pools.fitness import Fitness
@@ -208,7 +208,7 @@ class Job(msgspec.Struct, eq=False):
     known: tuple[Recorded, ...] = ()
     recorded: tuple[Recorded, ...] = ()
     flow: Flow | None = None
-    asked: tuple[FlowCall, ...] = ()
+    asked: Sequence[NewStep] = ()
     keeper: CheckpointKeeper | None = None
     is_traced: bool = False
     trace: str | None = None

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesFailed, Waiting
 from stepkeep.kernel.states import Category
+from stepkeep.operations.proposed_steps import Proposed
 from stepkeep.secret_values import Redactor
 from stepkeep.worker.executor import Job
 from stepkeep.worker.results import FailedWithTraceback
@@ -37,6 +38,11 @@ def without_secrets(outcome: Outcome, job: Job) -> Outcome:
             if job.prepared.spec is None:
                 outcome = _captured(outcome, redactor)
             return _refused(outcome, redactor, "the result", outcome.output)
+        case Proposed():
+            outcome = _refused(outcome, redactor, "the steps to add", outcome.steps)
+            return (
+                _refused(outcome, redactor, "the result", outcome.output) if isinstance(outcome, Proposed) else outcome
+            )
         case Waiting():
             asked = "\n".join(filter(None, (outcome.event, outcome.accepts, outcome.enough)))
             return _refused(outcome, redactor, "what the step waits for", asked.encode())
@@ -59,7 +65,7 @@ def _captured(outcome: Completed, redactor: Redactor) -> Completed:
     return replace(outcome, output=_encode(redactor.json(value)))
 
 
-def _refused(outcome: Completed | Waiting, redactor: Redactor, what: str, said: bytes | None) -> Outcome:
+def _refused(outcome: Completed | Waiting | Proposed, redactor: Redactor, what: str, said: bytes | None) -> Outcome:
     """The outcome itself; or, if it would store the value of a secret, a failure for good that names the secret."""
     parts = [(what, said), ("the cost", outcome.cost)]
     for event in outcome.emit:

@@ -18,7 +18,7 @@ from stepkeep.definition.json_schema import Shape
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Completion, Flow, Rule
 from stepkeep.kernel.definition import Executor as Defined
-from stepkeep.kernel.plan import Plan, PlannedStep
+from stepkeep.kernel.plan import ADDED, Plan, PlannedStep
 from stepkeep.kernel.rows import Called
 from stepkeep.kernel.states import Category, Phase, StepState
 from stepkeep.worker.classify import BindingError
@@ -33,7 +33,7 @@ from stepkeep.worker.executors.worktree import WorktreeExecutor
 from stepkeep.worker.misfits import MisfitError
 from stepkeep.worker.rule_checks import Check, checks_of
 from stepkeep.worker.settings import Settings
-from stepkeep.worker.templates import CallArguments, Template, compiled, numbers_read
+from stepkeep.worker.templates import Template, compiled, inputs_of, numbers_read
 
 if TYPE_CHECKING:
     from stepkeep.operations.transact import Claim
@@ -71,7 +71,7 @@ class PreparedStep:
         is_call = planned.call is not None and planned.phase is Phase.MAIN
         if spec is not None and isinstance(executor, PythonExecutor | FlowExecutor) and not is_call:
             _require_fit(spec, planned, plan)
-        self._inputs: Template = CallArguments() if is_call else compiled(planned.inputs, plan, planned=planned)
+        self._inputs: Template = inputs_of(plan, planned)
         schemas = (planned.definition.input_schema, planned.definition.output_schema)
         if planned.phase is not Phase.MAIN:
             schemas = (undo.input_schema or UNSET if undo is not None else UNSET, UNSET)
@@ -198,6 +198,7 @@ class PreparedSteps:
         self._flow = FlowExecutor(registry, shared)
         self._command, self._worktree = CommandExecutor(settings.commands), WorktreeExecutor(settings.commands)
         self._rules, self._registry = RulesExecutor(self._command, shared), registry
+        self.registry = registry
         self._known: dict[tuple[int, int], PreparedStep | PreparedRules] = {}
         self._known_rules: dict[tuple[int, int], PreparedRules] = {}
         self._known_calls: dict[tuple[int, str], PreparedStep | PreparedRules] = {}
@@ -216,8 +217,9 @@ class PreparedSteps:
         return found
 
     def _called(self, claim: Claim, call: Called) -> PreparedStep | PreparedRules:
-        """The prepared step of a call. Calls with one template share it; an undo reads the output of its own call."""
-        if claim.planned.phase is not Phase.MAIN:
+        """The prepared step of a call. Calls with one template share it; an undo reads the output of its own call, and
+        an added step those of other ones."""
+        if claim.planned.phase is not Phase.MAIN or call.kind == ADDED:
             return self._make(claim)
         key = (claim.plan.definition_id, call.step)
         found = self._known_calls.get(key)

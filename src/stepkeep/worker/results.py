@@ -13,11 +13,13 @@ from typing import Any, Self
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.definition.added import written_steps
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Stopped, TimedOut, Waiting
 from stepkeep.kernel.states import Category
+from stepkeep.operations.proposed_steps import Proposed
 from stepkeep.safe_text import exception_text, is_a, type_name
-from stepkeep.worker.answers import StepError, WaitFor
+from stepkeep.worker.answers import StepError, Then, WaitFor
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled, Why
 from stepkeep.worker.classify import failure_of
 from stepkeep.worker.context import Context
@@ -58,6 +60,8 @@ def outcome_of_return(
 def _outcome_of_return(answer: Any, context: Context | None, limit: int, may_be_outcome: bool) -> Outcome:
     if is_a(answer, WaitFor):
         return sound(_waiting(answer, context))
+    if is_a(answer, Then):
+        return sound(_proposed(answer, context, limit))
     if is_a(answer, StepError):
         return _with_cost(failure_of(answer), context)
     if is_a(answer, Outcome):
@@ -65,7 +69,7 @@ def _outcome_of_return(answer: Any, context: Context | None, limit: int, may_be_
             return answer  # type: ignore[no-any-return]
         raise Unstorable(
             f"the result cannot be stored: {type_name(answer)} is a record of the engine. Return a plain value, or "
-            "what wait_for, retry_in or fail makes."
+            "what wait_for, then, retry_in or fail makes."
         )
     output = encode(answer, limit=limit)
     if context is None:
@@ -132,7 +136,7 @@ def attach_token_digest(outcome: Outcome, job: Job) -> Outcome:
 def check_output(outcome: Outcome, job: Job) -> Outcome:
     """The outcome itself, or a failure for good if its output does not match the schema of its step."""
     shape = job.prepared.output_shape
-    if shape is None or not isinstance(outcome, Completed):
+    if shape is None or not isinstance(outcome, Completed | Proposed):
         return outcome
     wrong = shape.complaints(None if outcome.output is None else _decode(outcome.output))
     if not wrong:
@@ -152,6 +156,15 @@ def _waiting(answer: WaitFor, context: Context | None) -> Outcome:
         enough=answer.until,
         cost=None if context is None else context.spent,
         emit=check_emit_limit((*(context.emitted if context else ()), *said)),
+    )
+
+
+def _proposed(answer: Then, context: Context | None, limit: int) -> Proposed:
+    return Proposed(
+        steps=encode(written_steps(answer.steps), what="the steps to add", limit=limit),
+        output=encode(answer.output, limit=limit),
+        cost=None if context is None else context.spent,
+        emit=check_emit_limit(() if context is None else context.emitted),
     )
 
 

@@ -11,11 +11,15 @@ from typing import Any, Protocol
 
 import msgspec
 
+from stepkeep.definition.added import scope_of
 from stepkeep.definition.conditions import CompiledTemplate, compile_inputs
 from stepkeep.definition.elements import ElementTemplate
 from stepkeep.definition.template_text import OPENING, WHOLE_INPUT
-from stepkeep.kernel.definition import Agent, Command, Executor, Http
-from stepkeep.kernel.plan import Plan, PlannedStep
+from stepkeep.kernel.definition import Agent, Command, Definition, Executor, Http
+from stepkeep.kernel.payloads import MADE_HERE
+from stepkeep.kernel.plan import ADDED, Plan, PlannedStep
+from stepkeep.kernel.rows import Called
+from stepkeep.kernel.states import Phase
 from stepkeep.worker.classify import BindingError
 from stepkeep.worker.executor import LAST, Job
 
@@ -111,17 +115,37 @@ class CallArguments:
         return None if job.arguments is None else _decode(job.arguments)
 
 
+class AddedInputs:
+    """The inputs of an added step: data in its row, in which texts may be expressions over other added steps."""
+
+    secrets: frozenset[str] = frozenset()
+    reads_last = False
+
+    def __init__(self, call: Called) -> None:
+        self._call = call
+        self.steps = tuple(sorted(one.name for one in call.reads))
+        self.reads_run = OPENING in call.arguments or call.arguments.encode().startswith(MADE_HERE)
+
+    def render(self, job: Job) -> Any:
+        given = job.arguments or b"null"
+        if not _holds_expressions(given):
+            return _decode(given)
+        return compile_inputs(_decode(given), scope_of(self._call, job.claim.plan.definition)).render(job.view())
+
+
 class Rendered:
     """A value with expressions. With `element`, they are those of an element of a map or a loop."""
 
     reads_last = False
 
-    def __init__(self, value: Any, plan: Plan, rule_of: str | None = None, element: PlannedStep | None = None) -> None:
+    def __init__(
+        self, value: Any, definition: Definition, rule_of: str | None = None, element: PlannedStep | None = None
+    ) -> None:
         self._compiled: CompiledTemplate | ElementTemplate
         if element is None:
-            self._compiled = compile_inputs(value, plan.definition, rule_of)
+            self._compiled = compile_inputs(value, definition, rule_of)
         else:
-            self._compiled = ElementTemplate(value, plan.definition, element.definition)
+            self._compiled = ElementTemplate(value, definition, element.definition)
             self.reads_last = self._compiled.reads_last
         self.steps = tuple(sorted(self._compiled.reads))
         self.reads_run, self.secrets = self._compiled.reads_input, self._compiled.secrets
@@ -134,10 +158,10 @@ class RenderedExecutor:
     """An executor whose texts hold expressions: arguments, environment, URL, headers, body, an agent's action."""
 
     def __init__(
-        self, executor: Executor, plan: Plan, rule_of: str | None = None, element: PlannedStep | None = None
+        self, executor: Executor, definition: Definition, rule_of: str | None = None, element: PlannedStep | None = None
     ) -> None:
         self._kind = type(executor)
-        self._template = Rendered(_fields(executor), plan, rule_of, element)
+        self._template = Rendered(_fields(executor), definition, rule_of, element)
         self.steps, self.reads_run = self._template.steps, self._template.reads_run
         self.reads_last = self._template.reads_last
         self.secrets = self._template.secrets
@@ -163,20 +187,30 @@ def compiled(value: Any, plan: Plan, rule_of: str | None = None, planned: Planne
     Those of `planned`, if it is an element of a map or a loop, may read its item, or the element before it.
     """
     is_element = planned is not None and planned.owner is not None and bool(planned.definition.growth)
-    element = planned if is_element else None
+    element, definition = planned if is_element else None, plan.definition
+    if planned is not None and planned.call is not None and planned.call.kind == ADDED:
+        definition = scope_of(planned.call, definition)
     if isinstance(value, msgspec.Struct):
         fields = _fields(value)
         if not _holds_expressions(_encode(fields)):
             return ConstantExecutor(value) if isinstance(value, Command | Http) else Constant(value)
         if isinstance(value, Command) and OPENING in value.argv[0]:
             raise BindingError("the program of a command is fixed: an expression may fill its arguments only")
-        return RenderedExecutor(value, plan, rule_of, element)  # type: ignore[arg-type]
+        return RenderedExecutor(value, definition, rule_of, element)  # type: ignore[arg-type]
     if value == WHOLE_INPUT:
         return WholeInput()
     encoded = _encode(value)
     if _holds_expressions(encoded):
-        return Rendered(value, plan, rule_of, element)
+        return Rendered(value, definition, rule_of, element)
     return ConstantJson(encoded) if isinstance(value, dict | list) else Constant(value)
+
+
+def inputs_of(plan: Plan, planned: PlannedStep) -> Template:
+    """The inputs of a step, as its definition or its row has them."""
+    call = planned.call
+    if call is None or planned.phase is not Phase.MAIN:
+        return compiled(planned.inputs, plan, planned=planned)
+    return AddedInputs(call) if call.kind == ADDED else CallArguments()
 
 
 def as_text(value: Any) -> str:

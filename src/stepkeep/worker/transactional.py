@@ -16,6 +16,7 @@ from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released
 from stepkeep.kernel.states import Category, ErrorClass
+from stepkeep.operations.proposed_steps import Proposed, refused
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import exception_text
 from stepkeep.worker.bridge import Bridge, bridged
@@ -63,6 +64,8 @@ async def attempt_in_transaction(
                 # Tasks that the handler left running must not write into this transaction or the next one.
                 if isinstance(job.connection, Bridge):
                     job.connection.end()
+            if isinstance(outcome, Proposed):
+                raise _RollBack(refused(outcome, "a transactional step cannot add steps; it was rolled back"))
             if not isinstance(outcome, Completed) or not is_held():
                 raise _RollBack(_after_outage(job, outcome) if transaction.is_lost else outcome)
             reply = await transactor.report_in(transaction, event(outcome))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Self
 
-from stepkeep.kernel.definition import Flow
+from stepkeep.kernel.definition import Worked
 from stepkeep.kernel.journal import RUN_ENTITY, Entry, Hop
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run
@@ -128,8 +128,8 @@ class JournalFold:
         """I4: a step that opens or is claimed has every dependency settled as its edge allows, and none refused."""
         planned, name = self.planned.at(hop.no), "I4 dependencies first"
         claimed = hop.trigger == StepTrigger.CLAIMED
-        is_flow = isinstance(planned.growth, Flow)
-        is_work = planned.executor is not None and (planned.segment is None or is_flow)
+        is_worked = isinstance(planned.growth, Worked)
+        is_work = planned.executor is not None and (planned.segment is None or is_worked)
         must(is_work or not claimed, name, "{} is a gate, a wait or an owner and was claimed", planned.name)
         if planned.phase is not Phase.MAIN:
             return

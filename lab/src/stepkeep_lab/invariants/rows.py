@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from stepkeep.kernel.definition import CompensateWhen, Effect, Flow, Map
+from stepkeep.kernel.definition import CompensateWhen, Effect, Flow, Map, Then
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.segments import Segment
@@ -51,6 +51,8 @@ def check_rows(plan: Plan, run: Run, rows: Rows, inbox: Collection[str], sound: 
     for segment in plan.segments:
         if isinstance(plan.steps[segment.owner].growth, Flow):
             _calls_are_counted(segment, run, rows)
+        elif isinstance(plan.steps[segment.owner].growth, Then):
+            _added_are_counted(segment, run, rows)
         else:
             _elements_are_bounded(plan, segment, rows)
 
@@ -94,6 +96,29 @@ def _calls_are_counted(segment: Segment, run: Run, rows: Rows) -> None:
         must(len(calls) == (0 if grown is None else grown.count), name, "{} has {} calls", owner.no, len(calls))
         must(owner.unmet == unsettled, name, "{} awaits {} of {}", owner.no, owner.unmet, unsettled)
         must(unsettled > 0 or owner.state is not StepState.AWAITING_CHILDREN, name, "{} awaits nothing", owner.no)
+
+
+def _added_are_counted(segment: Segment, run: Run, rows: Rows) -> None:
+    """I19: a step awaits the unsettled steps that its handler added, and each of these waits for those before it."""
+    owner, name = rows[segment.owner], "I19 added steps are counted"
+    added = [row for no, row in sorted(rows.items()) if segment.first <= no < segment.first + segment.width]
+    unsettled = sum(row.state not in STEP_TERMINAL for row in added)
+    if owner.state is not StepState.AWAITING_CHILDREN:
+        must(unsettled == 0 or run.state is RunState.STOPPING, name, "{} ended before {} steps", owner.no, unsettled)
+    else:
+        grown = None if owner.note is None else owner.note.grown
+        must(grown is not None and len(added) == grown.count, name, "{} has {} steps", owner.no, len(added))
+        must(owner.unmet == unsettled > 0, name, "{} awaits {} of {}", owner.no, owner.unmet, unsettled)
+    unmet = dict.fromkeys([row.no for row in added], 0)
+    for row in added:
+        for edge in row.note.call.followers if row.note is not None and row.note.call is not None else ():
+            follower = rows[segment.element(edge.place)]
+            unmet[follower.no] += row.state not in edge.allow
+            began = follower.state not in (StepState.PENDING, StepState.SKIPPED, StepState.CANCELLED)
+            must(row.state in edge.allow or not began, name, "{} began before {} ended", follower.no, row.no)
+    for row in added:
+        waits = row.state is not StepState.PENDING or row.unmet == unmet[row.no] > 0
+        must(waits, name, "{} waits for {} steps, not {}", row.no, unmet[row.no], row.unmet)
 
 
 def is_open(row: Step) -> bool:

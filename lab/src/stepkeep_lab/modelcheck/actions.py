@@ -14,7 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.kernel.decision import Claimer
-from stepkeep.kernel.definition import Completion, Flow, Handler, OnExhausted, Retry, StepDefinition, Undo
+from stepkeep.kernel.definition import Completion, Flow, Handler, OnExhausted, Retry, StepDefinition, Then, Undo
 from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.events import (
     CancelRequested,
@@ -40,6 +40,7 @@ from stepkeep.kernel.events import (
     UnpauseRequested,
 )
 from stepkeep.kernel.outcomes import (
+    Added,
     Completed,
     Failed,
     NewCall,
@@ -51,10 +52,10 @@ from stepkeep.kernel.outcomes import (
     Suspended,
     Waiting,
 )
-from stepkeep.kernel.plan import Plan, written_template
+from stepkeep.kernel.plan import ADDED, Plan, template_of, written_template
 from stepkeep.kernel.resources import awaits_resources, unlimited_grants
-from stepkeep.kernel.rows import Step, is_exhausted
-from stepkeep.kernel.states import STEP_TERMINAL, Category, ErrorClass, Phase, RunState, StepState
+from stepkeep.kernel.rows import Edge, Step, is_exhausted
+from stepkeep.kernel.states import STEP_TERMINAL, Category, ErrorClass, OnFailure, Phase, RunState, StepState
 from stepkeep_lab.modelcheck.family import Case
 from stepkeep_lab.modelcheck.world import FAR, LATER, NEW_TOKEN, NOW, RAN_OUT, TOKEN, WORKER, State, holds
 
@@ -82,6 +83,15 @@ CALL = NewCall(
     undo_queue=1,
 )
 """A call that a flow makes."""
+ADDED_STEP = replace(CALL, kind=ADDED, name="first")
+BEHIND = replace(
+    ADDED_STEP,
+    name="second",
+    step=written_template(replace(template_of(CALL.step), on_failure=OnFailure.SKIP)),
+    after=(Edge(0, (StepState.SUCCEEDED,)),),
+)
+LISTS = ((), (ADDED_STEP,), (ADDED_STEP, BEHIND), (ADDED_STEP, replace(ADDED_STEP, name="other")))
+"""Lists of steps that a handler adds: none, one, one behind the other, and both at once."""
 PAUSABLE = (RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED)
 CHILD_ENDS = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK)
 STALE = (Completed(token=TOKEN), Failed(category=Category.TRANSIENT, error="no"), RulesPassed())
@@ -270,6 +280,10 @@ class Actions:
             yield Stopped()
         if isinstance(planned.growth, Flow):
             yield from self._suspensions(state, row)
+        if isinstance(planned.growth, Then):
+            yield from (Added(calls=calls) for calls in LISTS)
+        elif planned.call is not None and planned.call.kind == ADDED and planned.index == 0:
+            yield Added(calls=(replace(ADDED_STEP, name="more"),))
         event = self.parks.get(row.no)
         if event is not None:
             yield Waiting(event=event, timeout=None)

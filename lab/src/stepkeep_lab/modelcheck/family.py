@@ -39,6 +39,7 @@ from stepkeep.kernel.definition import (
     StepDefinition,
     SubWorkflow,
     Switch,
+    Then,
     Undo,
     UndoChild,
     Wait,
@@ -350,6 +351,12 @@ def cases() -> tuple[Case, ...]:
             "flow",
             "a flow of up to two calls with hooks, with a deadline, and a step behind it",
             _work("a", growth=Flow(max=2, deadline=SOON), **undoing),
+            _work("b", Dependency(step="a", allow=ANY_END)),
+        ),
+        _case(
+            "then",
+            "a handler that adds up to two steps with hooks, with a deadline, and a step behind it",
+            _work("a", growth=Then(max=2, deadline=SOON), **undoing),
             _work("b", Dependency(step="a", allow=ANY_END)),
         ),
         _case(

@@ -18,13 +18,14 @@ from stepkeep.kernel.definition import Handler
 from stepkeep.kernel.outcomes import Outcome, Stopped
 from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.worker import results
-from stepkeep.worker.answers import StepError, WaitFor
+from stepkeep.worker.answers import StepError, WaitFor, then
 from stepkeep.worker.context import Context, Woken
 from stepkeep.worker.executor import Job, PoolKind
 from stepkeep.worker.flows.context import FlowContext
 from stepkeep.worker.payloads import MAX_RESULT, encode
 from stepkeep.worker.runner import EndedJobs
 from stepkeep.worker.settings import Settings
+from stepkeep_lab.simulation.added import PLANNER, steps_of
 from stepkeep_lab.simulation.definitions import CAPABILITY, EVENTS, EXACT, HANDLERS
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.flows import FLOW, play
@@ -44,6 +45,10 @@ def make_registry(stage: Stage) -> Registry:
     async def act(ctx: Context, value: Any = None, **_: Any) -> Any:
         return await Acting(stage, ctx, holding.get()).go(value)
 
+    async def plan(ctx: Context, drawn: int) -> Any:
+        answer = await Acting(stage, ctx, holding.get()).go(None)
+        return answer if isinstance(answer, WaitFor) else then(*steps_of(drawn), output=answer)
+
     registry = Registry()
     for name in (*HANDLERS, "undo"):
         registry.register(HandlerSpec(name=name, function=act))
@@ -53,6 +58,7 @@ def make_registry(stage: Stage) -> Registry:
         return await play(ctx, drawn, lambda name: _in_flow(stage, ctx, name))
 
     registry.register(HandlerSpec(name=FLOW, function=flow))
+    registry.register(HandlerSpec(name=PLANNER, function=plan))
     return registry
 
 

@@ -28,6 +28,7 @@ from stepkeep.operations.access import Acting
 from stepkeep.operations.publish import publish
 from stepkeep.operations.resources import set_pool
 from stepkeep.operations.transact import Transactor
+from stepkeep_lab.simulation.added import with_then
 from stepkeep_lab.simulation.audit import Auditor
 from stepkeep_lab.simulation.definitions import correspondence, draw_definition, maybe
 from stepkeep_lab.simulation.documents import DRAWERS, draw_in_dialect
@@ -187,6 +188,8 @@ class _Simulation:
                 drawn = with_children(drawn, plans, chance, scenario.families)
             if scenario.flows and not scenario.letters:
                 drawn = with_flows(drawn, self._stage.random(f"flows:{place}"), scenario.flows)
+            if scenario.planners and not scenario.letters:
+                drawn = with_then(drawn, self._stage.random(f"planners:{place}"), scenario.planners)
             if scenario.sinks:
                 drawn = with_hooks(drawn)
             plan = await publish(transactor, drawn, tenant=TENANT, actor="ann")

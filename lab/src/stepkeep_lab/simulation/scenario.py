@@ -86,6 +86,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     skew: float = 0.0
     families: float = 0.0
     flows: float = 0.0
+    planners: float = 0.0
     letters: int = 0
     long: bool = False
     sinks: int = 0
@@ -405,6 +406,7 @@ def draw(seed: int) -> Scenario:
             **_staff(seed),
             **_parents(seed),
             **_flows(seed),
+            **_planners(seed),
             **random.choice(THEMES),
             **_corner(seed),
         }
@@ -463,6 +465,12 @@ def _flows(seed: int) -> dict[str, Any]:
     """Steps that are flows. Drawn apart, like a corner."""
     random = Random(f"flows:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"flows": random.choice((0.2, 0.4, 0.7))} if random.random() < 0.2 else {}
+
+
+def _planners(seed: int) -> dict[str, Any]:
+    """Steps whose handlers add steps. Drawn apart, like a corner."""
+    random = Random(f"planners:{seed}")  # noqa: S311 - chance that must come out the same again
+    return {"planners": random.choice((0.2, 0.4, 0.7))} if random.random() < 0.2 else {}
 
 
 def _corner(seed: int) -> dict[str, Any]:

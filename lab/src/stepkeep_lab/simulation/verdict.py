@@ -27,6 +27,7 @@ from stepkeep.operations.people import token_hash
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep_lab.simulation import queries
+from stepkeep_lab.simulation.added import wrong_added
 from stepkeep_lab.simulation.adopted import is_adopted, wrong_adoptions
 from stepkeep_lab.simulation.definitions import NEVER_HOLDS
 from stepkeep_lab.simulation.families import wrong_families
@@ -51,6 +52,7 @@ ENDS = {
     "Completed": {AttemptState.SUCCEEDED},
     "Waiting": {AttemptState.WAITED, AttemptState.FAILED},
     "Suspended": {AttemptState.WAITED, AttemptState.FAILED},
+    "Added": {AttemptState.SUCCEEDED, AttemptState.FAILED},
     "Failed": {AttemptState.FAILED},
     "TimedOut": {AttemptState.TIMED_OUT},
     "Released": {AttemptState.RELEASED, AttemptState.SUCCEEDED},
@@ -96,6 +98,8 @@ class Verdict:
         for said in wrong_flows(self._tables, self._plans):
             self._ledger.violation(said)
         for said in self._stage.checkpoints.wrong(self._tables):
+            self._ledger.violation(said)
+        for said in wrong_added(self._tables, self._plans):
             self._ledger.violation(said)
         for said in wrong_slots(self._tables):
             self._ledger.violation(said)

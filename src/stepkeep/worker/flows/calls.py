@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.definition.added import Template
 from stepkeep.definition.handlers import name_of
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Function, Registry
 from stepkeep.errors import InvalidInput
-from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.outcomes import NewCall
 from stepkeep.kernel.plan import queue_specs, written_template
 from stepkeep.kernel.rows import Called, Step
@@ -44,14 +44,6 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
         assert step.note.call is not None
         settled = step.settled if step.state in STEP_TERMINAL else None
         return cls(step.no, step.note.call, step.state, settled, step.category, step.error, output)
-
-
-class Template(msgspec.Struct, frozen=True):
-    """What a call asks for: the written template of its step, and the queues of the step and of its undo."""
-
-    step: str
-    queue: QueueSpec | None
-    undo_queue: QueueSpec | None
 
 
 class Call(msgspec.Struct, frozen=True):

@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from stepkeep.definition.added import Template
 from stepkeep.definition.bounds import DEADLINE
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.registry import Function
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.errors import InvalidInput
 from stepkeep.worker.context import Context
-from stepkeep.worker.flows.calls import Call, CallFailed, Template, Templates, digest_of
+from stepkeep.worker.flows.calls import Call, CallFailed, Templates, digest_of
 from stepkeep.worker.flows.replay import Flow
 from stepkeep.worker.once import checked_name
 from stepkeep.worker.payloads import encode

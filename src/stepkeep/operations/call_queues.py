@@ -1,19 +1,32 @@
-"""The queues of the calls of flows: their numbers, which are made where no definition has asked for them before.
+"""The queues of the steps that a run adds: their numbers, which are made where no definition has asked for them before.
 
-`attempts` asks for them before it reports new calls. It runs on the worker's loop.
+`attempts` asks for them before it reports new calls of a flow or steps of a handler, and the service does for remote
+workers. It decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from stepkeep.definition.added import Template
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.kernel.outcomes import NewCall, Suspended
+from stepkeep.kernel.outcomes import Added, NewCall, Suspended
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.store.protocol import Store
-from stepkeep.worker.flows.calls import Call
+
+R = TypeVar("R", bound=Suspended | Added)
+
+
+class NewStep(Protocol):
+    """A call of a flow, or a step that a handler adds, before the numbers of its queues are known."""
+
+    @property
+    def template(self) -> Template: ...
+
+    def new(self, queue: int, undo_queue: int) -> NewCall: ...
 
 
 class CallQueues:
@@ -23,7 +36,7 @@ class CallQueues:
         self._store, self._tenant, self._changed = store, tenant, changed
         self._known: dict[QueueSpec | None, int] = {None: NO_QUEUE}
 
-    def resolved(self, outcome: Suspended, asked: tuple[Call, ...]) -> Suspended | None:
+    def resolved(self, outcome: R, asked: Sequence[NewStep]) -> R | None:
         """The report with its new calls; None if a queue is not known here."""
         known, calls = self._known, list[NewCall]()
         for call in asked:
@@ -33,7 +46,7 @@ class CallQueues:
             calls.append(call.new(known[template.queue], known[template.undo_queue]))
         return replace(outcome, calls=tuple(calls))
 
-    async def resolve(self, outcome: Suspended, asked: tuple[Call, ...]) -> Suspended:
+    async def resolve(self, outcome: R, asked: Sequence[NewStep]) -> R:
         """The same; reads the queues, and makes those that do not exist."""
         await self._read()
         wanted = {spec for call in asked for spec in (call.template.queue, call.template.undo_queue)}
