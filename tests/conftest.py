@@ -1,7 +1,9 @@
 """Fixtures that every test may use. Keep it small: what one folder needs belongs in that folder."""
 
+import functools
 import gc
 import os
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -22,6 +24,22 @@ CONTRACT = Path(__file__).with_name("store")
 # A shell that runs the tests in the background has them ignore SIGINT, and every process they start would inherit that;
 # tests of Ctrl-C need it to arrive.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+MEMORY = Path("/dev/shm")
+ROOM_BYTES = 4_000_000_000
+
+
+def has_room_in_memory() -> bool:
+    """Whether files can be kept in memory, and programs among them started."""
+    if not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK) or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+        return False
+    return shutil.disk_usage(MEMORY).free >= ROOM_BYTES
+
+
+# SQLite waits for the disk with each commit. No test takes the machine down, so no test is the weaker for it in memory.
+if has_room_in_memory():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 # Collecting makes many objects that stay. Each full collection of garbage in a test would look at all of them.
@@ -49,7 +67,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [report for kind in ("", "passed", "failed") for report in terminalreporter.getreports(kind)]
     for report in reports:
         seconds[report.nodeid.partition("::")[0]] += report.duration
-    if len(reports) > FULL_RUN:
+    if sum(report.when == "call" for report in reports) > FULL_RUN:
         terminalreporter.section("ten slowest files")
         for file, total in seconds.most_common(10):
             terminalreporter.write_line(f"{total:.2f}s {file}")
@@ -60,6 +78,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@functools.lru_cache(maxsize=1)
+def modules_of_tests(count: int) -> frozenset[str]:
+    """The modules of tests that are imported; looked up anew when `count`, the number of all modules, has changed."""
+    return frozenset(name for name in sys.modules if name.startswith("tests."))
+
+
 @pytest.fixture(autouse=True)
 def registered_before() -> Iterator[None]:
     """Forget the functions of the tests that a test registered: the next one may give their names to others.
@@ -67,7 +91,7 @@ def registered_before() -> Iterator[None]:
     What came with an application or a module that the test imported stays, because it is imported once.
     """
     handlers = default_registry._handlers
-    modules, known = {name for name in sys.modules if name.startswith("tests.")}, set(handlers)
+    modules, known = modules_of_tests(len(sys.modules)), set(handlers)
     yield
     for name in handlers.keys() - known:
         if handlers[name].function.__module__ in modules:
