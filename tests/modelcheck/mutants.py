@@ -5,7 +5,7 @@ A model checker that finds nothing proves nothing until it has been shown to fin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Conflict
 from stepkeep.kernel import (
+    added,
     child_runs,
     children,
     compensation,
@@ -311,7 +312,23 @@ def _a_retry_forgets_checkpoints(patch: Patch) -> None:
     patch.setitem(REPORTS, Failed, lambda draft, step, outcome: real(draft, replace(step, note=None), outcome))
 
 
+def _added_steps_begin_at_once(patch: Patch) -> None:
+    def open_all(draft: Draft, owner: int, numbers: Sequence[int]) -> None:
+        for no in numbers:
+            progress.settle(draft, progress.open_step(draft, replace(draft.step(no), unmet=0), of=owner))
+
+    patch.setattr(added, "open_added", open_all)
+
+
+def _added_failures_are_borne(patch: Patch) -> None:
+    patch.setattr(elements, "_is_borne", lambda draft, element: True)
+
+
+ADDED = "I19 added steps are counted"
+
 MUTANTS = (
+    Mutant("added steps begin at once", "then", ADDED, _added_steps_begin_at_once),
+    Mutant("failures of added steps are borne", "then", ADDED, _added_failures_are_borne),
     Mutant("checkpoints need no fence", "checkpoints", "what is out of place is refused", _checkpoints_need_no_fence),
     Mutant("a retry forgets checkpoints", "checkpoints", "a checkpoint stays", _a_retry_forgets_checkpoints),
     Mutant("a call that settles wakes nobody", "flow", "I18 calls are counted", _a_call_that_settles_wakes_nobody),

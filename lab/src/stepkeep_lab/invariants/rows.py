@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from stepkeep.kernel.definition import CompensateWhen, Effect, Flow, Map, Then
-from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.plan import Plan, template_of
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.segments import Segment
 from stepkeep.kernel.states import (
@@ -109,6 +109,11 @@ def _added_are_counted(segment: Segment, run: Run, rows: Rows) -> None:
         grown = None if owner.note is None else owner.note.grown
         must(grown is not None and len(added) == grown.count, name, "{} has {} steps", owner.no, len(added))
         must(owner.unmet == unsettled > 0, name, "{} awaits {} of {}", owner.no, owner.unmet, unsettled)
+    for row in added if owner.state is StepState.SUCCEEDED else ():
+        call = None if row.note is None else row.note.call
+        may_skip = call is None or row.category is None or template_of(call.step).on_failure is OnFailure.SKIP
+        borne = row.state is StepState.SUCCEEDED or (row.state is StepState.SKIPPED and may_skip)
+        must(borne, name, "{} succeeded, and {} is {}", owner.no, row.no, row.state)
     unmet = dict.fromkeys([row.no for row in added], 0)
     for row in added:
         for edge in row.note.call.followers if row.note is not None and row.note.call is not None else ():

@@ -5,6 +5,7 @@ The list is data; `mutation` plants the bugs, and `campaign` hunts them.
 
 from __future__ import annotations
 
+from stepkeep_lab.simulation.added_mutants import ADDED_MUTANTS
 from stepkeep_lab.simulation.family_mutants import FAMILY_MUTANTS
 from stepkeep_lab.simulation.flow_mutants import FLOW_MUTANTS
 from stepkeep_lab.simulation.mutation import Edit, Mutant
@@ -1279,4 +1280,5 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *FAMILY_MUTANTS,
     *FLOW_MUTANTS,
+    *ADDED_MUTANTS,
 )
