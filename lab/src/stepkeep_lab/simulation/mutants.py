@@ -504,7 +504,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "no-run-timeout",
         "the run's timeout is never set",
         "decide:begin",
-        "None if timeout is None else draft.now + timeout",
+        "None if timeout is None else began + timeout",
         "None",
     ),
     # -- people
@@ -512,8 +512,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "double-click",
         "the second click on one gate passes the next",
         "votes:_no_double_click",
-        "for no in numbers:",
-        "for no in ():",
+        "for step in rows:",
+        "for step in ():",
     ),
     _in_kernel(
         "loser-told-yes",
