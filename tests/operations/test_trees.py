@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.conformance.tree import TreeRun, judge_tree
-from stepkeep.kernel.definition import Budget, Definition, Effect
+from stepkeep.kernel.definition import Budget, Definition, Effect, Map, OnExceeded
 from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import OnFailure, Rollback, RunState
+from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.rollback import rollback_preview
 from tests.operations.test_child_rollback import BAD, HOOK, LEAF, ended, parent, sub
@@ -223,6 +223,73 @@ def test_what_children_spend_counts_against_the_budget_of_their_parent(
             assert "budget" in (last.error or "")
 
     on(database_url, body)
+
+
+BOUNDED = {
+    "stop": (OnExceeded.STOP, "leaf", RunState.FAILED),
+    "stop, two generations down": (OnExceeded.STOP, "middle", RunState.FAILED),
+    "hold": (OnExceeded.HOLD, "leaf", RunState.SUCCEEDED),
+}
+
+
+@pytest.mark.parametrize("case", BOUNDED)
+def test_what_is_left_of_a_budget_bounds_the_runs_below(database_url: str, case: str) -> None:
+    """A step below does not open once a run above has spent its budget. One that only asks people stops no child."""
+    on_exceeded, below, state = BOUNDED[case]
+    leaf = flow("leaf", task("a", 0), task("b", 1, ["a"]), task("c", 2, ["b"]))
+    middle = flow("middle", call("inner", 0, "leaf"))
+    top = flow("top", call("sub", 0, below), budget=Budget(limits={"usd": 3.0}, on_exceeded=on_exceeded))
+
+    async def body(bench: Bench) -> tuple[str, str]:
+        for one in (leaf, middle):
+            await bench.publish(one)
+        run = await bench.start(top)
+        for _ in range(8):
+            await look_after(bench)
+            for claim in await bench.claim(10):
+                await bench.report(claim, Completed(output=b"1", cost=b'{"usd":2.0}'))
+        await look_after(bench)
+        assert await bench.state(run) is state
+        last = run
+        while links := await bench.store.children.read_all(TENANT, last):
+            last = links[0].child_id
+        [_, second, third] = await bench.store.read_steps(TENANT, last)
+        assert second.state is StepState.SUCCEEDED, "it opened when 2 of 3 were spent"
+        assert (third.state is StepState.SUCCEEDED) == (state is RunState.SUCCEEDED)
+        if state is RunState.FAILED:
+            assert third.category is Category.GOVERNANCE
+            assert f"denied by the rule budget:usd of run {run}" in (third.error or "")
+        return run, last
+
+    run, last = on(database_url, body)
+    with sk.open(database_url) as engine:
+        assert engine.certify(run).ok
+        assert engine.certify(last).ok
+        assert engine.replay_policy(last)["ok"]
+
+
+def test_no_element_starts_a_child_once_the_budget_is_spent(database_url: str) -> None:
+    leaf = flow("leaf", task("a", 0))
+    each = replace(call("each", 0, "leaf"), growth=Map(over="${{ input }}", max=9, in_flight=1, early_stop=False))
+    top = flow("top", each, budget=Budget(limits={"usd": 3.0}))
+
+    async def body(bench: Bench) -> str:
+        await bench.publish(leaf)
+        run = await bench.start(top, b"[1,2,3,4]")
+        for _ in range(8):
+            await look_after(bench)
+            for claim in await bench.claim(10):
+                await bench.report(claim, Completed(output=b"1", cost=b'{"usd":2.0}'))
+        links = sorted(await bench.store.children.read_all(TENANT, run), key=lambda link: link.no)
+        assert [str(link.state) for link in links] == ["ended", "ended", "refused", "refused"]
+        assert links[2].category is Category.GOVERNANCE
+        assert "budget:usd" in (links[2].error or "")
+        assert await bench.state(run) is RunState.FAILED
+        return run
+
+    run = on(database_url, body)
+    with sk.open(database_url) as engine:
+        assert engine.certify(run).ok
 
 
 @pytest.mark.parametrize("how", ["succeeds", "fails below", "is cancelled", "is undone", "times out"])

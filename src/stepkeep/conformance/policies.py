@@ -58,7 +58,7 @@ def check_pin(detail: Mapping[str, Any], pinned: object) -> Iterator[Problem]:
     """A run that was created under a pinned revision of the live policy is judged by that one alone."""
     verdicts = detail.get("policy")
     for step, verdict in verdicts.items() if pinned is not None and isinstance(verdicts, dict) else ():
-        if isinstance(verdict, dict) and verdict.get("revision") != pinned:
+        if isinstance(verdict, dict) and verdict.get("by") != "parent" and verdict.get("revision") != pinned:
             said = f"the verdict on {quoted(step)} is by revision {quoted(verdict.get('revision'))}"
             yield Code.POLICY, f"{said}, but the run is pinned to revision {quoted(pinned)}"
 
@@ -105,8 +105,10 @@ def _rule(place: Place, verdict: Verdict) -> Iterator[Problem]:
         known = place.rules.get(rule)
         said = "no such rule about it" if known is None else f"{quoted(known)} as its effect"
         yield Code.POLICY, f"rule {quoted(rule)} has the verdict {quoted(effect)}, but the definition has {said}"
-    if rule is not None and by not in ("definition", "tenant"):
-        yield Code.SCHEMA, f"the rule {quoted(rule)} is by {quoted(by)}, expected definition or tenant"
+    if by == "parent" and (effect != "deny" or not str(rule).startswith("budget:") or not verdict.get("run")):
+        yield Code.POLICY, f"rule {quoted(rule)} is by a run above, but only a budget of a run that it names denies so"
+    if rule is not None and by not in ("definition", "tenant", "parent"):
+        yield Code.SCHEMA, f"the rule {quoted(rule)} is by {quoted(by)}, expected definition, tenant or parent"
     if by == "tenant" and type(verdict.get("revision")) is not int:
         yield Code.SCHEMA, f"the rule {quoted(rule)} of the tenant has no revision"
 
@@ -127,5 +129,7 @@ def _expected(line: Line, step: Step, place: Place, verdict: Verdict) -> tuple[s
 def denial(verdict: Verdict) -> str:
     """The words of a denial."""
     where = "the definition" if verdict.get("by") != "tenant" else f"policy revision {verdict.get('revision')}"
+    if verdict.get("by") == "parent":
+        where = f"run {verdict.get('run')}"
     said = f"denied by the rule {verdict.get('rule')} of {where}"
     return f"{said}: {verdict['reason']}" if verdict.get("reason") else said

@@ -48,6 +48,14 @@ def involved_in(
     return {run: Involved(frozenset(names), executors[run]) for run, names in requesters.items()}
 
 
+class Bound(msgspec.Struct, frozen=True, gc=False):
+    """The budget of a run above a child, and what the tree of that run has spent as far as it is on record."""
+
+    run_id: str
+    limits: Mapping[str, float]
+    costs: tuple[bytes | None, ...] = ()
+
+
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """What is known about one run: its row and plan, and the steps, outputs and messages that were loaded.
 
@@ -76,6 +84,8 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """The deadlines of open steps that a new run takes over from the one that it was migrated from."""
     spend: Mapping[str, Mapping[str, float]] = {}
     """What was spent of each shared budget of the live policy, as this process has read it last."""
+    above: tuple[Bound, ...] | None = ()
+    """The budgets of the runs above a child that stop it; None if they were not loaded."""
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -90,6 +100,7 @@ class Need(msgspec.Struct, frozen=True):
     people: frozenset[Caller] = frozenset()
     duties: bool = False
     costs: bool = False
+    above: bool = False
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):

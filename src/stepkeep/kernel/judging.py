@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.authority import Authority, Caller, MembershipKind
-from stepkeep.kernel.decision import Need
+from stepkeep.kernel.decision import Bound, Need
 from stepkeep.kernel.definition import Agent, Approval, Handler, PolicyEffect, shown_terms
 from stepkeep.kernel.draft import Draft, Missing
 from stepkeep.kernel.failure import DENIAL, Settled, fail_for_good
@@ -40,6 +40,8 @@ class Judged(msgspec.Struct, frozen=True):
 
 def judged(draft: Draft, step: Step, of: int | None = None) -> Judged | None:
     """Deny this step or ask to hold it, if a policy says so; None lets it go on."""
+    if (stopped := _stopped_above(draft, step, of)) is not None:
+        return stopped
     plan, live = draft.plan, draft.snapshot.policy
     if live is None and not plan.policies:
         return None
@@ -68,6 +70,34 @@ def judged(draft: Draft, step: Step, of: int | None = None) -> Judged | None:
     if verdict.effect is not PolicyEffect.DENY:
         return None
     return Judged(fail_for_good(draft, step, DENIAL, Category.GOVERNANCE, refusal(verdict), of=of))
+
+
+def _stopped_above(draft: Draft, step: Step, of: int | None) -> Judged | None:
+    """Deny a step of a child where a run above it has spent its budget: what is left of that bounds the child too."""
+    above, planned = draft.snapshot.above, draft.planned(step)
+    if above == () or planned.phase is not Phase.MAIN:
+        return None
+    if above is None:
+        raise Missing(Need(above=True))
+    found = spent_above(above, [attempt.cost for attempt in draft.attempts])
+    if found is None:
+        return None
+    bound, rule, reason = found
+    record = {"effect": PolicyEffect.DENY.value, "rule": rule, "by": "parent", "run": bound.run_id, "reason": reason}
+    _record(draft, planned.name, record)
+    said = f"denied by the rule {rule} of run {bound.run_id}: {reason}"
+    return Judged(fail_for_good(draft, step, DENIAL, Category.GOVERNANCE, said, of=of))
+
+
+def spent_above(above: Iterable[Bound], more: Iterable[bytes | None] = ()) -> tuple[Bound, str, str] | None:
+    """The first of these budgets that is spent, with its rule and the reason. `more` are costs of this decision."""
+    new = tuple(more)
+    for bound in above:
+        spent = cost_facts([*bound.costs, *new])
+        for name, limit in bound.limits.items():
+            if spent.get(name, 0.0) >= limit:
+                return bound, f"budget:{name}", f"the run and those below it have spent {limit:g} {name}"
+    return None
 
 
 def refusal(verdict: Verdict) -> str:

@@ -100,6 +100,7 @@ class DecisionBatch:
         self._loaded = loaded
         self._chained = self._claimer
         self._pins: set[tuple[str, int]] = set()
+        self._climbs: list[More] = []
         self._asked: dict[RunKey, int] = {}
         self._sought: set[int] = set()
         self._events: dict[RunKey, list[tuple[int, Event]]] = {}
@@ -163,14 +164,22 @@ class DecisionBatch:
         if self._judges and (windows := self._plans.live.unread_spend(self._tenants, loaded)):
             return More(spend=windows)
         wants = []
-        self._pins = set()
+        self._pins, self._climbs = set(), []
         for key, events in self._events.items():
             if key in self.decisions:
                 continue
             need = self._decide(loaded, key, events)
             if need is not None:
                 wants.append(self._want_more(key, need))
-        return More(wants=tuple(wants), revisions=tuple(sorted(self._pins))) if wants else self._write()
+        if not wants:
+            return self._write()
+        return More(
+            wants=tuple(wants),
+            revisions=tuple(sorted(self._pins)),
+            above=tuple(sorted({key for more in self._climbs for key in more.above})),
+            costs=tuple(sorted({key for more in self._climbs for key in more.costs})),
+            definitions=tuple(sorted({one for more in self._climbs for one in more.definitions})),
+        )
 
     def _unknown(self, loaded: Loaded) -> tuple[int, ...]:
         """The definitions of these runs that are not loaded yet; each is requested once."""
@@ -235,6 +244,7 @@ class DecisionBatch:
             spend=self._plans.live.spend_of(policy, key[0], plan.definition.name),
             origin=loaded.origins.get(key),
             costs=loaded.costs.get(key),
+            above=None if isinstance(above := self._plans.bounds.of(self._plans, loaded, key), More) else above,
         )
         claimer = self._chained if self._chained and self._chained.slots > 0 else None
         try:
@@ -250,6 +260,8 @@ class DecisionBatch:
             events = sound
             answer = decide(snapshot, [event for _, event in events], loaded.now, claimer)
         if isinstance(answer, Need):
+            if answer.above and isinstance(above, More):
+                self._climbs.append(above)
             return answer
         if claimer is not None and answer.claimed:
             self._chained = claimer.having(answer.claimed)

@@ -19,12 +19,13 @@ from stepkeep.definition.elements import ElementTemplate
 from stepkeep.errors import Conflict, ExpressionError, InvalidInput, NotFound, Refused, StepkeepError, StoreError
 from stepkeep.kernel.decision import asked_names
 from stepkeep.kernel.events import CancelRequested, ChildEnded
+from stepkeep.kernel.judging import spent_above
 from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep
 from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo, Details
 from stepkeep.kernel.states import Category, Rollback, RunState
 from stepkeep.operations.child_rollback import rollback_request
 from stepkeep.operations.pinned_children import MAX_TREE
-from stepkeep.operations.plans import plan_for
+from stepkeep.operations.plans import PlanCache, plan_for
 from stepkeep.operations.publish import find_plan
 from stepkeep.operations.results import RunResult, read_results
 from stepkeep.operations.start import StartBatch, Starter, StartRequest
@@ -107,10 +108,14 @@ class ChildSweep:
             await self._refuse(child, str(problem))
             return
         try:
-            await self._transactor.run(lambda: _FirstOfChild(child, request, self._starter), None)
+            await self._transactor.run(
+                lambda: _FirstOfChild(child, request, self._starter, self._transactor.plans), None
+            )
         except Conflict:
             # It was called back, or another worker has started it.
             return
+        except _Spent as problem:
+            await self._refuse(child, str(problem), Category.GOVERNANCE)
         except (Refused, InvalidInput) as problem:
             await self._refuse(child, str(problem))
 
@@ -165,13 +170,13 @@ class ChildSweep:
             )
         )
 
-    async def _refuse(self, child: Child, error: str) -> None:
+    async def _refuse(self, child: Child, error: str, category: Category = Category.VALIDATION) -> None:
         """The child cannot start: its parent is told why. Nobody waits for a detached one; its row keeps the reason."""
         is_awaited = child.mode is ChildMode.AWAITED
         refused = replace(
             child,
             state=ChildState.REFUSED,
-            category=Category.VALIDATION,
+            category=category,
             error=error,
             todo=ChildTodo.TELL if is_awaited else None,
             todo_at=child.todo_at if is_awaited else None,
@@ -242,14 +247,25 @@ def _inputs_of(parent: Plan, planned: PlannedStep) -> tuple[CompiledTemplate | E
     return template, planned.no - 1 if template.reads_last and planned.index else None
 
 
+class _Spent(Refused):
+    """A run above has spent its budget, and starts no further child."""
+
+
 class _FirstOfChild(StartBatch):
     """The start of a child: its run is created in the transaction that finds it still requested."""
 
-    def __init__(self, child: Child, request: StartRequest, starter: Starter) -> None:
+    def __init__(self, child: Child, request: StartRequest, starter: Starter, plans: PlanCache) -> None:
         super().__init__([request], starter.template, starter.live)
-        self._child = child
+        self._child, self._known = child, plans
 
     def decide(self, loaded: Loaded) -> More | Write:
+        if self._child.undoes is None:
+            above = self._known.bounds.of(self._known, loaded, (self._child.tenant, self._child.child_id))
+            if isinstance(above, More):
+                return above
+            if (spent := spent_above(above)) is not None:
+                bound, rule, reason = spent
+                raise _Spent(f"denied by the rule {rule} of run {bound.run_id}: {reason}")
         found = super().decide(loaded)
         if isinstance(found, Write):
             [answer] = self.answers

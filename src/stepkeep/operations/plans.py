@@ -16,6 +16,7 @@ from stepkeep.kernel.definition import Definition, decode_definition, digest_of
 from stepkeep.kernel.plan import MessageTest, Plan, build_plan
 from stepkeep.kernel.rows import Run
 from stepkeep.operations import validate
+from stepkeep.operations.bounds_above import BoundsAbove
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.store.change import StoredDefinition
 
@@ -46,6 +47,7 @@ class PlanCache:
         self.sealed: Callable[[bytes], bytes] | None = None
         """What seals the facts that a gate shows, because these come from payloads."""
         self.live = LivePolicies(lambda payload: payload if self.opened is None else self.opened(payload))
+        self.bounds = BoundsAbove()
 
     def _test(self, text: str, several: bool) -> MessageTest:
         """A compiled filter. Those that handlers wait with come again with each message, so that some are kept."""

@@ -174,6 +174,10 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
     spend: tuple[SpendWindow, ...] = ()
     adoptions: tuple[RunKey, ...] = ()
     """Runs from which steps were adopted: by which runs, and which of them owns the undo."""
+    above: tuple[RunKey, ...] = ()
+    """Children whose runs above are needed: those that wait for them, and so on up."""
+    costs: tuple[RunKey, ...] = ()
+    """Runs whose costs are needed, with those below them. They are not locked."""
     slots: tuple[str, ...] = ()
     """Tenants whose execution slots are to be locked and counted, after all runs and business keys."""
     resources: tuple[str, ...] = ()
@@ -209,6 +213,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     involved: dict[RunKey, Involved] = {}
     origins: dict[RunKey, Origin] = {}
     costs: dict[RunKey, tuple[bytes | None, ...]] = {}
+    above: dict[RunKey, tuple[tuple[str, int], ...]] = {}
+    """The runs above a child, with their definitions, the nearest first."""
     definitions: dict[int, StoredDefinition] = {}
     idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
     business_keys: dict[BusinessKey, str] = {}

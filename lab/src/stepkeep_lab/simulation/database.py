@@ -231,6 +231,12 @@ class Session(Owner):
             loaded.spend[tenant, per] = tables.spent(tenant, loaded.now - per)
         loaded.business_keys.update({key: tables.business[key] for key in more.business_keys if key in tables.business})
 
+    def load_above(self, more: More, loaded: Loaded) -> None:
+        """Read the runs above children, and what trees have cost."""
+        tables = self._live()
+        loaded.above.update({key: tables.runs_above(key) for key in more.above})
+        loaded.costs.update({key: tables.costs_below(key) for key in more.costs if key not in loaded.costs})
+
     def load_adoptions(self, keys: Sequence[RunKey], loaded: Loaded) -> None:
         """Read what was adopted from runs."""
         tables = self._live()

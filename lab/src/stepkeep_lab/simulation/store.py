@@ -213,6 +213,8 @@ class _Change:
             await self._ask("load", lambda: self._session.load(more.wants, self.loaded))
         if more.definitions or more.idempotency or more.business_keys or more.policies or more.revisions or more.spend:
             await self._ask("look up", lambda: self._session.look_up(more, self.loaded))
+        if more.above or more.costs:
+            await self._ask("load above", lambda: self._session.load_above(more, self.loaded))
         if more.adoptions:
             await self._ask("load adoptions", lambda: self._session.load_adoptions(more.adoptions, self.loaded))
         if more.triggers:

@@ -250,6 +250,15 @@ class Tables:
         """Whether a live run adopted from this one."""
         return any(self.runs[row.tenant, row.run_id].ended_at is None for row in self.adopted_from(key))
 
+    def runs_above(self, key: RunKey) -> tuple[tuple[str, int], ...]:
+        """The runs above a child that wait for it, with their definitions, the nearest first."""
+        found: list[tuple[str, int]] = []
+        link = self.children.link_of(*key)
+        while link is not None and link.mode is ChildMode.AWAITED:
+            found.append((link.run_id, self.runs[link.tenant, link.run_id].definition_id))
+            link = self.children.link_of(link.tenant, link.run_id)
+        return tuple(found)
+
     def is_below_live(self, key: RunKey) -> bool:
         """Whether a run above this one is live, or a live run adopted from it."""
         link = self.children.link_of(*key)

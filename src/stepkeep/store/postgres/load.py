@@ -112,6 +112,12 @@ class Loading:
             asked = zip(*more.business_keys, strict=True)
             for tenant, key, run_id in await fetch(self.connection, SQL.load_business_keys, *asked):
                 loaded.business_keys[tenant, key] = run_id
+        if more.above:
+            loaded.above.update(dict.fromkeys(more.above, ()))
+            for place, run_id, definition in await self._fetch(SQL.load_above, more.above):
+                loaded.above[more.above[place - 1]] += ((run_id, definition),)
+        if costs := [key for key in more.costs if key not in loaded.costs]:
+            await self._load_costs(costs)
         if more.adoptions:
             loaded.adoptions.update(dict.fromkeys(more.adoptions, ()))
             for row in await self._fetch(SQL.load_adoptions, more.adoptions):
@@ -269,9 +275,7 @@ class Loading:
                 loaded.inputs[inputs[place - 1]] = given
                 loaded.origins[inputs[place - 1]] = Origin(*origin)
         if costs := [want.key for want in there if want.costs and want.key not in loaded.costs]:
-            loaded.costs.update(dict.fromkeys(costs, ()))
-            for place, cost in await self._fetch(SQL.load_costs, costs):
-                loaded.costs[costs[place - 1]] += (cost,)
+            await self._load_costs(costs)
         if callers := [one for want in wants for one in want.people if one not in loaded.authorities]:
             loaded.now = await share_people(self.connection, callers, self.clock_offset)
             loaded.authorities.update(await load_authorities(self.connection, callers))
@@ -279,6 +283,12 @@ class Loading:
             asked = await self._fetch(SQL.load_requesters, duties)
             executed = await self._fetch(SQL.load_executors, duties)
             loaded.involved.update(involved_from(duties, asked, executed))
+
+    async def _load_costs(self, keys: Sequence[RunKey]) -> None:
+        costs = self.loaded.costs
+        costs.update(dict.fromkeys(keys, ()))
+        for place, cost in await self._fetch(SQL.load_costs, keys):
+            costs[keys[place - 1]] += (cost,)
 
     async def _load_steps(self, wanted: Sequence[tuple[str, str, int]]) -> None:
         steps = self.loaded.steps

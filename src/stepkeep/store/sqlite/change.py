@@ -102,14 +102,18 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
         for tenant, run_id, given, *origin in _read(connection, SQL.load_inputs, inputs):
             loaded.inputs[tenant, run_id] = given
             loaded.origins[tenant, run_id] = Origin(*origin)
-    if costs := {want.key for want in there if want.costs} - loaded.costs.keys():
-        loaded.costs.update(dict.fromkeys(costs, ()))
-        for tenant, run_id, cost in _read(connection, SQL.load_costs, costs):
-            loaded.costs[tenant, run_id] += (cost,)
+    _load_costs(connection, {want.key for want in there if want.costs}, loaded)
     if callers := [one for want in wants for one in want.people if one not in loaded.authorities]:
         loaded.authorities.update(load_authorities(connection, callers))
     if duties := {want.key for want in there if want.duties} - loaded.involved.keys():
         loaded.involved.update(load_involved(connection, duties))
+
+
+def _load_costs(connection: apsw.Connection, keys: Collection[RunKey], loaded: Loaded) -> None:
+    if costs := set(keys) - loaded.costs.keys():
+        loaded.costs.update(dict.fromkeys(costs, ()))
+        for tenant, run_id, cost in _read(connection, SQL.load_costs, costs):
+            loaded.costs[tenant, run_id] += (cost,)
 
 
 def load_involved(connection: apsw.Connection, keys: Collection[RunKey]) -> dict[RunKey, Involved]:
@@ -195,6 +199,11 @@ def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
         loaded.adoptions.update(dict.fromkeys(more.adoptions, ()))
         for row in _read(connection, SQL.load_adoptions, more.adoptions):
             loaded.adoptions[row[0], row[3]] += (columns.adoption_from(row),)
+    if more.above:
+        loaded.above.update(dict.fromkeys(more.above, ()))
+        for tenant, child, run_id, definition in _read(connection, SQL.load_above, more.above):
+            loaded.above[tenant, child] += ((run_id, definition),)
+    _load_costs(connection, more.costs, loaded)
     if more.triggers:
         for row in _read(connection, SQL.lock_triggers, more.triggers):
             loaded.triggers[row[0], row[1]] = columns.trigger_from(row)
