@@ -136,3 +136,18 @@ def test_added_steps_survive_the_death_of_their_worker_after_a_commit(
     # What was in flight when the worker died is done again, under the same key.
     done = sorted(line.split(" ", 1)[1] for line in set(ledger.read_text().splitlines()))
     assert done == ["book Graz", "book a walk in Graz", "more Graz", "plan"]
+
+
+def test_the_rollback_of_a_finished_child_undoes_the_steps_that_were_added_in_it(database_url: str) -> None:
+    undone.clear()
+    steps = sk.then({"name": "a", "uses": note, "with": {"text": "in a child"}, "undo": forget})
+    child = planner(steps)
+    parent = sk.Workflow("parent-of-planner", on_failure="compensate")
+    parent.workflow("make", "planner")
+    parent.step("fail", broken, inputs={})
+    with sk.Engine(database_url) as engine:
+        engine.publish(child)
+        result = engine.run(parent, {}, check=False)
+        assert (result.state, undone) == ("rolled_back", ["in a child"])
+        certificate = engine.certify(result.id)
+        assert certificate.ok, certificate

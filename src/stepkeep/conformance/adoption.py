@@ -44,13 +44,17 @@ def _way(value: Any) -> bool:
     return isinstance(value, str) and value in WAYS
 
 
+def _call(value: Any) -> bool:
+    return isinstance(value, dict) and text(value.get("name")) and isinstance(value.get("step"), dict)
+
+
 def _references(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, dict) and not list(misfits(one, ITEM, "")) for one in value)
 
 
 ITEM = Shape(
     {"step": text, "run": text, "fence": whole, "undo": _flag},
-    {"its_step": text, "digest": digest, "executors": _names, "remains": text},
+    {"its_step": text, "digest": digest, "executors": _names, "remains": text, "call": _call},
 )
 WHOLE = Shape(
     {"run": text, "as": _way, "adopted": _references},
@@ -100,6 +104,10 @@ class Adoption:
             yield Code.ADOPTION, "its effect is said to remain, which only a rollback says of a step that was skipped"
         if item["undo"] and line.trigger != "adopted" and not self.is_rollback:
             yield Code.ADOPTION, "the run owns the undo of a step that was skipped"
+
+    def call_of(self, name: str | None) -> Any:
+        """What the creation says of an adopted call of a flow, or of an added step; None for any other step."""
+        return self._by_name.get(name or "", {}).get("call")
 
     def unsaid(self) -> list[str]:
         """Steps that the creation names and the run did not adopt; each is told once."""

@@ -22,7 +22,7 @@ from stepkeep.conformance.contract import Contract, Place, WaitRule, is_element_
 from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.elements import Elements
 from stepkeep.conformance.enabled import Hop, check_enabled, wrong_field
-from stepkeep.conformance.flows import Flows
+from stepkeep.conformance.flows import Flows, rule_of
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.policies import check_pin, gate_rule, permit_of, terms_of, verdict_in
@@ -311,6 +311,8 @@ class Reenactment:
             self._plan(place, line, tell)
         elif line.trigger in ADOPTING:
             self.planned += place.owner is None
+            if place.owner is not None and (rule := rule_of(self.adoption.call_of(line.step))) is not None:
+                self.contract.places.learn_call(place, rule)
             for problem in self.adoption.take(line):
                 tell(*problem)
         elif line.trigger in OPENINGS and line.source not in ("retrying", "running", "ready"):

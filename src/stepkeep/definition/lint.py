@@ -21,7 +21,7 @@ from stepkeep.definition.graph import Ancestry
 from stepkeep.definition.literal_secrets import literal_secrets
 from stepkeep.definition.switches import case_advice
 from stepkeep.definition.written import StepBlock, WorkflowBlock
-from stepkeep.kernel.definition import Definition, Effect, StepDefinition, templates_of
+from stepkeep.kernel.definition import Definition, Effect, StepDefinition, Worked, templates_of
 from stepkeep.kernel.states import OnFailure, StepState
 
 MANY_STEPS = 10
@@ -137,7 +137,8 @@ def _write_without_undo(definition: Definition) -> Iterator[Finding]:
     """Guideline 3: compensations are for mutations, so a mutation needs one. An unknown effect counts as a write."""
     unstated = unstated_writes(definition)
     for at, step in _work(definition):
-        if step.undo is not None:
+        if step.undo is not None or isinstance(step.growth, Worked):
+            # What a flow calls or a handler adds is undone; the step itself cannot have an undo.
             continue
         if step.effect is Effect.WRITE:
             said = f"Step `{step.name}` changes something and has no `undo`: a rollback stays partial."

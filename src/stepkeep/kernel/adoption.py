@@ -17,7 +17,7 @@ from stepkeep.kernel.definition import Effect
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.failure import Settled
 from stepkeep.kernel.plan import Plan, PlannedStep
-from stepkeep.kernel.rows import Adopted, Note, Step
+from stepkeep.kernel.rows import Adopted, Called, Note, Step
 from stepkeep.kernel.states import StepState
 from stepkeep.kernel.stopping import may_have_run
 from stepkeep.kernel.tables import StepTrigger
@@ -110,7 +110,7 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
     def told(self, plan: Plan) -> dict[str, Any]:
         """What the journal says about it, the adopted steps in the order of their completion."""
         start = {} if self.start is None else {"from": self.start}
-        taken = [_told(plan.at(no).name, reference) for no, _, reference in self.in_order()]
+        taken = [_told(plan.at(no).name, reference, note.call) for no, note, reference in self.in_order()]
         began = {} if self.began_at is None else {"began_at": self.began_at}
         ends = {plan.at(no).name: moment for no, moment in sorted(self.deadlines.items())}
         kept = began | ({"deadlines": ends} if ends else {})
@@ -122,12 +122,14 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
         return sorted(taken, key=lambda one: one[2].place)
 
 
-def _told(name: str, reference: Adopted) -> dict[str, Any]:
+def _told(name: str, reference: Adopted, call: Called | None) -> dict[str, Any]:
     said: dict[str, Any] = {"step": name, "run": reference.run, "fence": reference.fence}
     said |= {} if reference.step == name else {"its_step": reference.step}
     said |= {} if reference.digest is None else {"digest": reference.digest}
     said |= {"executors": list(reference.executors)} if reference.executors else {}
     said |= {} if reference.remains is None else {"remains": reference.remains}
+    # The definition does not know a call of a flow or an added step: the judge of its undo needs the template.
+    said |= {} if call is None else {"call": {"name": call.name, "step": msgspec.json.decode(call.step)}}
     return said | {"undo": reference.owned}
 
 

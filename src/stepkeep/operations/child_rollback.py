@@ -91,6 +91,7 @@ async def _continuation(transactor: Transactor, whole: WholeRun, plan: Plan) -> 
             record=before.record,
             deciders=before.deciders,
             child=before.child,
+            call=before.call,
             adopted=replace(
                 reference,
                 digest=payload_digest(output) if before.adopted is None else reference.digest,

@@ -18,6 +18,7 @@ from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Called, Step
 from stepkeep.kernel.tables import StepTrigger
 
+ADOPTING = (StepTrigger.ADOPTED, StepTrigger.ADOPTED_SKIPPED)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -30,6 +31,8 @@ class JournaledCalls:
 
     def hear(self, hop: Hop, cause: Cause) -> None:
         """Learn what a flow calls, or what a handler adds, if this hop plans the first of it."""
+        if hop.trigger in ADOPTING:
+            self._adopt(hop, cause)
         if hop.trigger != StepTrigger.PLANNED or not self._plan.is_element(hop.no) or hop.no in self._calls:
             return
         place = self._plan.at(hop.no)
@@ -48,6 +51,17 @@ class JournaledCalls:
             for no in (owner.segment.element(index), owner.segment.undo(index)):
                 found = self._plan.called(no, call)
                 if found is not None:
+                    self._calls[no] = found
+
+    def _adopt(self, hop: Hop, cause: Cause) -> None:
+        """Learn what an adopted call is, which the creation of the run tells."""
+        name = self._plan.name_of(hop.no)
+        taken = ((cause.detail or {}).get("continues") or {}).get("adopted", ())
+        told = next((one["call"] for one in taken if one["step"] == name and "call" in one), None)
+        if told is not None and self._plan.is_element(hop.no):
+            call = Called(kind="", name=told["name"], digest="", arguments="null", step=_encode(told["step"]).decode())
+            for no in (hop.no, self._plan.undo_no(hop.no)):
+                if (found := self._plan.called(no, call)) is not None:
                     self._calls[no] = found
 
     def know(self, rows: Iterable[Step]) -> None:
