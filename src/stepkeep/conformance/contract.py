@@ -365,9 +365,7 @@ class Places(dict[int, Place]):
         self.calls[place.no] = msgspec.structs.replace(known, needs=needs, **named)
         if rule.undo is not None:
             no, name = self.undo_no(place.no), f"undo:{place.name}"
-            self.calls[no] = Place(
-                no, name, "undo", own, rule.undo.retry, never=HOOKS_NEVER, owner=place.owner, index=place.index
-            )
+            self.calls[no] = _hook(no, name, own, rule.undo, owner=place.owner, index=place.index)
 
     def number(self, name: str) -> int | None:
         """The number of an element, or of its undo step, by name."""

@@ -132,7 +132,9 @@ def compare_payloads(lines: Iterable[Mapping[str, Any]], payloads: Payloads) -> 
         if "digest" not in said or line["trigger"] in GATES:
             continue
         key = said["no"], said.get("fence", 0)
-        of_attempt = said["event"] == FROM_ATTEMPTS and line["trigger"] not in ("wait_satisfied", "children_succeeded")
+        # A detached child is asked for by the report of another step: its own step has no attempt.
+        is_own = line["trigger"] not in ("wait_satisfied", "children_succeeded") and key[1] > 0
+        of_attempt = said["event"] == FROM_ATTEMPTS and is_own
         stored = payloads.attempts.get(key) if of_attempt else payloads.steps.get(said["no"])
         seen |= {key} if of_attempt else set()
         yield number, _difference(f"the output of step {quoted(said['step'])}", stored, said["digest"])

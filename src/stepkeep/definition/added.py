@@ -27,7 +27,7 @@ from stepkeep.definition.template_text import OPENING
 from stepkeep.errors import DefinitionError, InvalidInput, Problem
 from stepkeep.kernel.definition import Definition, QueueSpec, StepDefinition
 from stepkeep.kernel.outcomes import NewCall
-from stepkeep.kernel.plan import ADDED, queue_specs, written_template
+from stepkeep.kernel.plan import ADDED, queue_specs, template_of, written_template
 from stepkeep.kernel.rows import Called, Edge, Read
 from stepkeep.safe_text import type_name
 
@@ -67,6 +67,15 @@ class Template(msgspec.Struct, frozen=True):
     step: str
     queue: QueueSpec | None
     undo_queue: QueueSpec | None
+    child: tuple[str, int] | None = None
+    """The workflow that it starts, and its version (0: the newest)."""
+
+    def pinned(self, version: int) -> Template:
+        """The same with the version of its child."""
+        definition = template_of(self.step)
+        assert definition.child is not msgspec.UNSET
+        step = written_template(replace(definition, child=replace(definition.child, version=version)))
+        return Template(step, self.queue, self.undo_queue)
 
 
 class AddedStep(msgspec.Struct, frozen=True):

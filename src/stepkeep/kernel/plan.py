@@ -22,6 +22,7 @@ from stepkeep.kernel.definition import (
     Completion,
     Definition,
     Executor,
+    Flow,
     Growth,
     Handler,
     Loop,
@@ -302,7 +303,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             return replace(
                 place,
                 definition=definition,
-                executor=undo.executor,
+                executor=None if isinstance(undo.executor, UndoChild) else undo.executor,
                 queue=call.undo_queue,
                 timeout=undo.timeout,
                 retry=undo.retry,
@@ -565,6 +566,7 @@ def build_plan(
         size + step.no: _undo(step, size, queues[size + step.no]) for step in steps if step.definition.undo is not None
     }
     check = _check(definition, 2 * size, queues[2 * size]) if definition.rules else None
+    has_flows = any(isinstance(step.growth, Flow) for step in steps)
     hooks = {undo.name: undo.no for undo in undos.values() if undo.no - size not in by_owner}
     last = {check.name: check.no} if check else {}
     return Plan(
@@ -580,7 +582,7 @@ def build_plan(
         results=tuple(step.no for step in steps if not step.dependents),
         children=tuple(step.no for step in steps if _awaits_child(step.definition)),
         has_child_elements=any(step.segment is not None and _awaits_child(step.definition) for step in steps),
-        undoes_children=any(undo.undoes_child for undo in undos.values()),
+        undoes_children=has_flows or any(undo.undoes_child for undo in undos.values()),
         policies=compile_policies(definition),
         compile_test=compile_test,
         segments=segments,
@@ -648,7 +650,8 @@ def _unknown_call(owner: PlannedStep, segment: Segment, no: int) -> PlannedStep:
 
 
 def _awaits_child(step: StepDefinition) -> bool:
-    return step.child is not msgspec.UNSET and step.child.detached is not True
+    """Whether a step, or one of its elements, waits for a child run. A call of a flow may."""
+    return isinstance(step.growth, Flow) or (step.child is not msgspec.UNSET and step.child.detached is not True)
 
 
 def _length(step: StepDefinition, definition: Definition, compile_length: CompileLength) -> SleepLength | None:

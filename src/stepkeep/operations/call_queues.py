@@ -1,4 +1,5 @@
 """The queues of the steps that a run adds: their numbers, which are made where no definition has asked for them before.
+And the versions of the workflows that calls start.
 
 `attempts` asks for them before it reports new calls of a flow or steps of a handler, and the service does for remote
 workers. It decides nothing.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.added import Template
@@ -41,13 +43,14 @@ class CallQueues:
         known, calls = self._known, list[NewCall]()
         for call in asked:
             template = call.template
-            if template.queue not in known or template.undo_queue not in known:
+            if template.child is not None or template.queue not in known or template.undo_queue not in known:
                 return None
             calls.append(call.new(known[template.queue], known[template.undo_queue]))
         return replace(outcome, calls=tuple(calls))
 
     async def resolve(self, outcome: R, asked: Sequence[NewStep]) -> R:
-        """The same; reads the queues, and makes those that do not exist."""
+        """The same; reads the queues, makes those that do not exist, and pins the workflows that calls start."""
+        asked = [await self._pinned(call) for call in asked]
         await self._read()
         wanted = {spec for call in asked for spec in (call.template.queue, call.template.undo_queue)}
         missing = [spec for spec in wanted if spec is not None and spec not in self._known]
@@ -59,6 +62,16 @@ class CallQueues:
         found = self.resolved(outcome, asked)
         assert found is not None
         return found
+
+    async def _pinned(self, call: NewStep) -> NewStep:
+        """The call with the version of its child. The child of a workflow that is not published cannot start: its
+        first version is asked for, and the call fails."""
+        if call.template.child is None:
+            return call
+        assert isinstance(call, msgspec.Struct)
+        name, version = call.template.child
+        stored = await self._store.read_definition(self._tenant, name, version or None)
+        return replace(call, template=call.template.pinned((version or 1) if stored is None else stored.version))
 
     async def _read(self) -> None:
         self._known |= {spec: number for number, spec in await self._store.list_queues(self._tenant)}

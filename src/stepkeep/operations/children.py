@@ -17,14 +17,16 @@ from msgspec.structs import replace
 from stepkeep.definition.conditions import CompiledTemplate, compile_inputs
 from stepkeep.definition.elements import ElementTemplate
 from stepkeep.errors import Conflict, ExpressionError, InvalidInput, NotFound, Refused, StepkeepError, StoreError
+from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decision import asked_names
+from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.events import CancelRequested, ChildEnded
 from stepkeep.kernel.judging import spent_above
 from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep
 from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo, Details
 from stepkeep.kernel.states import Category, Rollback, RunState
 from stepkeep.operations.child_rollback import rollback_request
-from stepkeep.operations.pinned_children import MAX_TREE
+from stepkeep.operations.pinned_children import MAX_DEPTH, MAX_TREE
 from stepkeep.operations.plans import PlanCache, plan_for
 from stepkeep.operations.publish import find_plan
 from stepkeep.operations.results import RunResult, read_results
@@ -150,6 +152,8 @@ class ChildSweep:
     async def _given(self, child: Child, parent: Plan, details: Details) -> Any:
         """The input of a child: the inputs of its step, from the input of the parent and the outputs of its steps."""
         planned, transactor = parent.at(child.no), self._transactor
+        if planned.owner is not None and isinstance(parent.steps[planned.owner].growth, Flow):
+            return await self._arguments(child)
         if planned.definition.inputs is None:
             return None
         template, last = _inputs_of(parent, planned)
@@ -169,6 +173,19 @@ class ChildSweep:
                 last=None if last is None else found.get((child.tenant, child.run_id, last)),
             )
         )
+
+    async def _arguments(self, child: Child) -> Any:
+        """The input of a child that a flow has called. Its generation is counted, because a flow may call itself."""
+        transactor, tenant = self._transactor, child.tenant
+        generation, above = 2, child.run_id
+        while is_child(above) and (link := await transactor.store.children.read_link(tenant, above)) is not None:
+            generation, above = generation + 1, link.run_id
+        if generation > MAX_DEPTH:
+            raise InvalidInput(f"it would be of generation {generation} in its tree; at most {MAX_DEPTH} are allowed")
+        rows = await transactor.store.read_steps(tenant, child.run_id)
+        [call] = [row.note.call for row in rows if row.no == child.no and row.note is not None]
+        assert call is not None
+        return msgspec.json.decode(await transactor.payloads.value(tenant, child.run_id, call.arguments.encode()))
 
     async def _refuse(self, child: Child, error: str, category: Category = Category.VALIDATION) -> None:
         """The child cannot start: its parent is told why. Nobody waits for a detached one; its row keeps the reason."""

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from msgspec.json import decode
 
 from stepkeep.kernel.child_runs import is_child
+from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Child, ChildMode, ChildState, Run
 from stepkeep.operations.plans import plan_for
@@ -21,8 +22,8 @@ MOST_SHOWN = 200
 
 
 def has_children(plan: Plan) -> bool:
-    """Whether runs of this plan start child runs."""
-    return any(step.definition.child is not UNSET for step in plan.steps)
+    """Whether runs of this plan start child runs, or may: calls of a flow are not in the plan."""
+    return any(step.definition.child is not UNSET or isinstance(step.growth, Flow) for step in plan.steps)
 
 
 async def family(transactor: Transactor, run: Run, plan: Plan, cost: dict[str, float]) -> dict[str, Any]:

@@ -14,7 +14,18 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.kernel.decision import Claimer
-from stepkeep.kernel.definition import Completion, Flow, Handler, OnExhausted, Retry, StepDefinition, Then, Undo
+from stepkeep.kernel.definition import (
+    Completion,
+    Flow,
+    Handler,
+    OnExhausted,
+    Retry,
+    StepDefinition,
+    SubWorkflow,
+    Then,
+    Undo,
+    UndoChild,
+)
 from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.events import (
     CancelRequested,
@@ -92,6 +103,19 @@ BEHIND = replace(
 )
 LISTS = ((), (ADDED_STEP,), (ADDED_STEP, BEHIND), (ADDED_STEP, replace(ADDED_STEP, name="other")))
 """Lists of steps that a handler adds: none, one, one behind the other, and both at once."""
+CHILD_CALL = replace(
+    CALL,
+    kind="child",
+    step=written_template(
+        StepDefinition(
+            name="a",
+            order=0,
+            child=SubWorkflow(workflow="x", version=1),
+            undo=Undo(executor=UndoChild(), retry=Retry(max_attempts=1, max_losses=1)),
+        )
+    ),
+)
+"""A call that starts a child."""
 PAUSABLE = (RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED)
 CHILD_ENDS = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK)
 STALE = (Completed(token=TOKEN), Failed(category=Category.TRANSIENT, error="no"), RulesPassed())
@@ -163,6 +187,7 @@ class Actions:
         self.plan = plan
         self.events = case.events
         self.pauses, self.decides, self.records = case.pauses, case.decides, case.records
+        self.call = CHILD_CALL if case.begets else CALL
         self.parks = {plan.numbers[name]: event for name, event in case.parks.items()}
         self._chained = Claimer(
             actor="w", worker=WORKER, lease=30, slots=1, queues=frozenset(range(1, 2 * plan.size + 2))
@@ -245,7 +270,7 @@ class Actions:
         if row.state is StepState.AWAITING_CHILDREN and row.note is not None and row.note.activation is not None:
             for ended in (*CHILD_ENDS, None):
                 yield Action(f"the child of {name} ends {ended}", By.WAIT, self._ended(no, row.note.activation, ended))
-            if self.plan.at(no).phase is Phase.UNDO:
+            if self.plan.of(row).phase is Phase.UNDO:
                 partial = replace(self._ended(no, row.note.activation, RunState.CANCELLED), partial=True)
                 yield Action(f"the rollback of {name} leaves something", By.WAIT, partial)
 
@@ -296,7 +321,7 @@ class Actions:
         settled = sum(other.state in STEP_TERMINAL for other in calls)
         for seen in {settled, max(settled - 1, 0)}:
             yield Suspended(seen=seen)
-            yield Suspended(calls=(CALL,), seen=seen)
+            yield Suspended(calls=(self.call,), seen=seen)
 
     # -- what must change nothing ------------------------------------------------------------------------------------
     def probes(self, state: State) -> Iterator[tuple[str, Event, frozenset[str]]]:

@@ -63,7 +63,7 @@ SOON = 10 * SECOND
 class Case(msgspec.Struct, frozen=True):
     """A definition to explore, and what its handlers may ask for: the messages that each step may wait for. With
     `pauses`, the run is paused and resumed wherever it can be. With `decides`, a person decides about stuck steps. With
-    `records`, handlers record a checkpoint."""
+    `records`, handlers record a checkpoint. With `begets`, flows start children."""
 
     name: str
     about: str
@@ -73,6 +73,7 @@ class Case(msgspec.Struct, frozen=True):
     pauses: bool = False
     decides: bool = False
     records: bool = False
+    begets: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -192,19 +193,12 @@ def _case(
     pauses: bool = False,
     decides: bool = False,
     records: bool = False,
+    begets: bool = False,
     **more: Any,
 ) -> Case:
     ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
-    return Case(
-        name,
-        about,
-        Definition(name=name, version=1, steps=ordered, **more),
-        parks or {},
-        idle,
-        pauses,
-        decides,
-        records,
-    )
+    definition = Definition(name=name, version=1, steps=ordered, **more)
+    return Case(name, about, definition, parks or {}, idle, pauses, decides, records, begets)
 
 
 def cases() -> tuple[Case, ...]:
@@ -358,6 +352,13 @@ def cases() -> tuple[Case, ...]:
             "a handler that adds up to two steps with hooks, with a deadline, and a step behind it",
             _work("a", growth=Then(max=2, deadline=SOON), **undoing),
             _work("b", Dependency(step="a", allow=ANY_END)),
+        ),
+        _case(
+            "flow children",
+            "a flow of up to two children, whose rollback rolls them back, and a step behind it",
+            _work("a", growth=Flow(max=2), **undoing),
+            _work("b", Dependency(step="a", allow=ANY_END), undo=ONCE, **undoing),
+            begets=True,
         ),
         _case(
             "choice",

@@ -24,6 +24,11 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         (Edit("worker.flows.replay:Flow.__init__", "self._reported = len(recorded)", "self._reported = 0"),),
     ),
     Mutant(
+        "flow-child-left-out",
+        "the engine takes the wait of a flow for that of a step with a child, and forgets the children of calls",
+        (Edit("kernel.child_runs:awaits_child", "draft.planned(step).starts_child", "step.no < draft.plan.size"),),
+    ),
+    Mutant(
         "checkpoint-without-fence",
         "a checkpoint is recorded under whichever claim it was made",
         (

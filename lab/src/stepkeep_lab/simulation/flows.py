@@ -7,7 +7,8 @@ The function is drawn from an argument of its step, so that every replay makes t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -28,20 +29,24 @@ FLOW = "flow"
 MOST_CALLS = 12
 CHECKPOINTS = 0.3
 """How likely a flow records a checkpoint at each place where it may."""
+CHILDREN = 0.5
+"""How likely a flow that may start a child does so."""
 FAILED = "failed"
 """What a flow returns in place of the result of a call that failed."""
 
 decode = msgspec.json.decode
 
 
-def with_flows(drawn: Definition, random: Random, share: float) -> Definition:
-    """The definition with some of its steps replaced by flows."""
+def with_flows(drawn: Definition, random: Random, share: float, plans: Sequence[Plan] = ()) -> Definition:
+    """The definition with some of its steps replaced by flows. Flows may start children of the plans before it."""
     if drawn.dialect != "native":
         return drawn
-    return replace(drawn, steps=tuple(_flow(step, random) if random.random() < share else step for step in drawn.steps))
+    children = [plan.definition.name for plan in plans if not plan.segments and not plan.children]
+    steps = [_flow(step, random, children) if random.random() < share else step for step in drawn.steps]
+    return replace(drawn, steps=tuple(steps))
 
 
-def _flow(step: StepDefinition, random: Random) -> StepDefinition:
+def _flow(step: StepDefinition, random: Random, children: Sequence[str]) -> StepDefinition:
     return StepDefinition(
         name=step.name,
         order=step.order,
@@ -50,15 +55,20 @@ def _flow(step: StepDefinition, random: Random) -> StepDefinition:
         condition=step.condition,
         executor=Handler(name=FLOW),
         growth=Flow(max=MOST_CALLS, deadline=random.choice((None, None, None, 30 * SECOND))),
-        inputs={"drawn": random.randrange(1000)},
+        inputs={
+            "drawn": (number := random.randrange(1000)),
+            "child": children[number % len(children)] if children else "",
+        },
         retry=PATIENT,
         timeout=30 * SECOND,
     )
 
 
-async def play(ctx: FlowContext, drawn: int, checkpoint: Callable[[str], Awaitable[None]]) -> list[Any]:
+async def play(
+    ctx: FlowContext, drawn: int, checkpoint: Callable[[str], Awaitable[None]], child: str = ""
+) -> list[Any]:
     """A few calls at once, then a few in a row, some of which are slept before or undone. Returns what each came to.
-    Some flows record checkpoints in between.
+    Some flows record checkpoints in between, or start a child.
 
     No two calls have the same arguments.
     """
@@ -84,6 +94,10 @@ async def play(ctx: FlowContext, drawn: int, checkpoint: Callable[[str], Awaitab
     told += await asyncio.gather(*(call(place) for place in range(at_once)))
     if random.random() < 0.3:
         await ctx.sleep("2s")
+    if child and apart.random() < CHILDREN:
+        with suppress(CallFailed):
+            deadline = apart.choice((None, None, "20s"))
+            await ctx.child(child, ctx.input, deadline=deadline, detached=apart.random() < 0.2)
     for place in range(at_once, at_once + random.randint(1, 3)):
         told.append(await call(place))
         if apart.random() < CHECKPOINTS:

@@ -54,8 +54,8 @@ def make_registry(stage: Stage) -> Registry:
         registry.register(HandlerSpec(name=name, function=act))
     registry.register(HandlerSpec(name=EXACT, function=act, transactional=True))
 
-    async def flow(ctx: FlowContext, drawn: int) -> list[Any]:
-        return await play(ctx, drawn, lambda name: _in_flow(stage, ctx, name))
+    async def flow(ctx: FlowContext, drawn: int, child: str = "") -> list[Any]:
+        return await play(ctx, drawn, lambda name: _in_flow(stage, ctx, name), child)
 
     registry.register(HandlerSpec(name=FLOW, function=flow))
     registry.register(HandlerSpec(name=PLANNER, function=plan))

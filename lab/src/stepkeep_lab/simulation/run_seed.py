@@ -187,7 +187,8 @@ class _Simulation:
                 chance = self._stage.random(f"families:{place}")
                 drawn = with_children(drawn, plans, chance, scenario.families)
             if scenario.flows and not scenario.letters:
-                drawn = with_flows(drawn, self._stage.random(f"flows:{place}"), scenario.flows)
+                children = plans if scenario.families else ()
+                drawn = with_flows(drawn, self._stage.random(f"flows:{place}"), scenario.flows, children)
             if scenario.planners and not scenario.letters:
                 drawn = with_then(drawn, self._stage.random(f"planners:{place}"), scenario.planners)
             if scenario.sinks:

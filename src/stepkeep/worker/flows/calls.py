@@ -153,4 +153,6 @@ class Templates:
     def _template(made: Workflow) -> Template:
         definition = made.definition()
         main, undo, _ = queue_specs(definition)
-        return Template(written_template(definition.steps[0]), main, undo)
+        step = definition.steps[0]
+        child = None if step.child is msgspec.UNSET else (step.child.workflow, step.child.version)
+        return Template(written_template(step), main, undo, child)

@@ -13,6 +13,7 @@ from typing import Any
 from stepkeep.definition.added import Template
 from stepkeep.definition.bounds import DEADLINE
 from stepkeep.definition.durations import format_duration
+from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Function
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.errors import InvalidInput
@@ -95,6 +96,23 @@ class FlowContext(Context):
         template = self._templates.of_wait(self.step_name, "approval", (), {"prompt": prompt, **options})
         return self._make("gate", "gate", {"prompt": prompt, **options}, template)
 
+    def child(
+        self,
+        workflow: str | Workflow,
+        input: Any = None,  # noqa: A002 - the word people use for it
+        /,
+        *,
+        version: int | None = None,
+        deadline: Duration | None = None,
+        detached: bool = False,
+    ) -> Awaitable[Any]:
+        """Start a run of another published workflow, and return its output.
+
+        The version is the one given, or the newest when the call is made. A child that does not succeed raises
+        CallFailed. A `detached` child is not waited for: the result is `{"run_id": ...}`.
+        """
+        return Options(self, {}).child(workflow, input, version=version, deadline=deadline, detached=detached)
+
     def once(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
         """Call a function in the flow itself, on the worker's loop, and record what it returned: a replay gets that.
 
@@ -165,6 +183,26 @@ class Options:
         name = function if isinstance(function, str) else context._templates.handler_name(function)
         given = _by_name(context, name, args, inputs)
         return self._call("step", name, given, template)
+
+    def child(
+        self,
+        workflow: str | Workflow,
+        input: Any = None,  # noqa: A002 - the word people use for it
+        /,
+        *,
+        version: int | None = None,
+        deadline: Duration | None = None,
+        detached: bool = False,
+    ) -> Awaitable[Any]:
+        """Start a run of another published workflow, as a step with these options, and return its output."""
+        context = self._context
+        name = workflow.name if isinstance(workflow, Workflow) else workflow
+        said = {"version": version, "deadline": deadline, "detached": detached or None}
+        given = {key: value for key, value in said.items() if value is not None}
+        template = context._templates.of_wait(context.step_name, "workflow", (name,), {**given, **self._options})
+        arguments = encode(input, what=f"the input of the child {name}")
+        recognised = encode({**given, "deadline": _text(deadline), "input": input}, what=f"the call of {name}")
+        return context._flow.call(Call("child", self._name or name, arguments, template, digest_of(recognised)))
 
     def _call(self, kind: str, name: str, given: Any, template: Template) -> Awaitable[Any]:
         arguments = encode(given, what=f"the arguments of {name}")
