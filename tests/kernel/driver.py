@@ -184,6 +184,7 @@ class World:
         people: Mapping[str, Authority] | None = None,
         continuation: Continuation | None = None,
         awaits_slot: bool = False,
+        now: int = 1_000 * SECOND,
         **settings: Any,
     ) -> None:
         ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
@@ -192,7 +193,7 @@ class World:
         self.given = given
         self.live, self.origin = live, Origin("ann", labels)
         self.watched = watched
-        self.now = 1_000 * SECOND
+        self.now = now
         self.rows: dict[int, Step] = {}
         self.attempts: dict[tuple[int, int], Attempt] = {}
         self.messages: dict[str, Message] = {}
