@@ -46,6 +46,7 @@ def test_a_planted_bug_is_caught(name: str) -> None:
         ("required-and-skipped", "stuck steps"),
         ("rollback-owns-nothing", "trees undone"),
         ("child-not-called-back", "trees undone"),
+        ("remote-wait-unfiltered", "remote workers"),
     ],
 )
 def test_a_planted_bug_is_caught_in_the_corner_that_was_made_for_it(name: str, corner: str) -> None:

@@ -131,6 +131,9 @@ class OutcomeBody(Body):
     event: str | None = Field(default=None, max_length=255)
     timeout_us: int | None = Field(default=None, ge=0, le=LARGEST)
     takes_timeouts: bool = True
+    where: str | None = Field(default=None, max_length=20_000)
+    count: int | None = Field(default=None, ge=1, le=LARGEST)
+    until: str | None = Field(default=None, max_length=20_000)
     reason: str | None = Field(default=None, max_length=20_000)
     cost: Any = None
     emit: list[Emitted] = Field(default=[], max_length=1000)

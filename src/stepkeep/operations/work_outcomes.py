@@ -30,7 +30,17 @@ from stepkeep.operations.proposed_steps import Proposed
 KINDS: dict[str, tuple[type[Outcome], dict[str, str]]] = {
     "completed": (Completed, {"output": "output", "token_sha256": "token"}),
     "then": (Proposed, {"steps": "steps", "output": "output"}),
-    "waiting": (Waiting, {"event": "event", "timeout_us": "timeout", "takes_timeouts": "takes_timeouts"}),
+    "waiting": (
+        Waiting,
+        {
+            "event": "event",
+            "timeout_us": "timeout",
+            "takes_timeouts": "takes_timeouts",
+            "where": "accepts",
+            "count": "count",
+            "until": "enough",
+        },
+    ),
     "failed": (
         Failed,
         {

@@ -58,6 +58,7 @@ class Fault(StrEnum):
     STEP_DECIDED = "step_decided"
     RUN_MIGRATED = "run_migrated"
     STAFF = "staff"
+    REQUEST_DOUBLED = "request_doubled"
 
 
 ON_THE_WAY = (

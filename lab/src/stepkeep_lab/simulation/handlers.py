@@ -39,8 +39,8 @@ holding: ContextVar[Job] = ContextVar("holding")
 SECOND = 1_000_000
 
 
-def make_registry(stage: Stage) -> Registry:
-    """The handlers that definitions name."""
+def make_registry(stage: Stage, *, remote: bool = False) -> Registry:
+    """The handlers that definitions name. A remote worker has none that need a database."""
 
     async def act(ctx: Context, value: Any = None, **_: Any) -> Any:
         return await Acting(stage, ctx, holding.get()).go(value)
@@ -52,6 +52,8 @@ def make_registry(stage: Stage) -> Registry:
     registry = Registry()
     for name in (*HANDLERS, "undo"):
         registry.register(HandlerSpec(name=name, function=act))
+    if remote:
+        return registry
     registry.register(HandlerSpec(name=EXACT, function=act, transactional=True))
 
     async def flow(ctx: FlowContext, drawn: int, child: str = "") -> list[Any]:

@@ -7,11 +7,16 @@ every accepted outcome must be what a handler returned, and no effect may be wit
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from stepkeep.errors import Refused
+from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import StepReported
+from stepkeep.operations.batch import Answer
 from stepkeep.operations.by_key import Sent
 from stepkeep.operations.people import token_hash
+from stepkeep.operations.transact import Claim
 from stepkeep.worker.answers import WaitFor
 
 Attempted = tuple[str, int, int]
@@ -75,6 +80,26 @@ class Ledger:
     def issue(self, run_id: str, no: int, token: str) -> None:
         self.tokens[token_hash(token)] = token
         self.token_of[run_id, no].append(token)
+
+    def replied(
+        self,
+        events: Sequence[StepReported],
+        replies: Sequence[Answer],
+        claims: Sequence[Claim],
+        claimer: Claimer | None,
+    ) -> None:
+        """A worker was told what became of its reports, and what it claimed with them."""
+        for event, reply in zip(events, replies, strict=True):
+            if isinstance(reply, Accepted):
+                self.believed(event)
+            elif isinstance(reply, Refused):
+                self.refusals[type(reply).__name__] += 1
+            else:
+                self.violation(f"a report broke: {type(reply).__name__}: {reply}")
+        if claims:
+            self.met["a claim chained to a report"] += 1
+        if claims and (claimer is None or len(claims) > claimer.slots):
+            self.violation(f"I13: {len(claims)} steps were chained for a worker without that much room")
 
     def believed(self, event: StepReported) -> None:
         self.accepted[event.run_id, event.no, event.fence].append(type(event.outcome).__name__)

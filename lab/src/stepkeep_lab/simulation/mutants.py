@@ -9,6 +9,7 @@ from stepkeep_lab.simulation.added_mutants import ADDED_MUTANTS
 from stepkeep_lab.simulation.family_mutants import FAMILY_MUTANTS
 from stepkeep_lab.simulation.flow_mutants import FLOW_MUTANTS
 from stepkeep_lab.simulation.mutation import Edit, Mutant
+from stepkeep_lab.simulation.remote_mutants import REMOTE_MUTANTS
 
 
 def _one(name: str, what: str, where: str, old: str, new: str) -> Mutant:
@@ -1280,5 +1281,6 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *FAMILY_MUTANTS,
     *FLOW_MUTANTS,
+    *REMOTE_MUTANTS,
     *ADDED_MUTANTS,
 )

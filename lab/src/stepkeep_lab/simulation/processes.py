@@ -12,13 +12,14 @@ from random import Random
 from typing import Any, TypeVar
 
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import Refused, StoreUnavailable
-from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.events import StepReported
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.by_key import KeySender
 from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.work_state import WorkState
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
@@ -31,6 +32,8 @@ from stepkeep_lab.simulation.receivers import ModelCalls
 from stepkeep_lab.simulation.stage import TENANT, Stage
 
 T = TypeVar("T")
+Parts = Callable[[Process], dict[str, Any]]
+"""Makes what a remote worker in this process has instead of a database."""
 
 
 class SimulatedRuntime(Runtime):
@@ -91,29 +94,20 @@ class WatchedTransactor(Transactor):
 
     async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
         replies, claims = await super().report(events, claimer)
-        for event, reply in zip(events, replies, strict=True):
-            if isinstance(reply, Accepted):
-                self._ledger.believed(event)
-            elif isinstance(reply, Refused):
-                self._ledger.refusals[type(reply).__name__] += 1
-            else:
-                self._ledger.violation(f"a report broke: {type(reply).__name__}: {reply}")
-        if claims:
-            self._ledger.met["a claim chained to a report"] += 1
-        if claims and (claimer is None or len(claims) > claimer.slots):
-            self._ledger.violation(f"I13: {len(claims)} steps were chained for a worker without that much room")
+        self._ledger.replied(events, replies, claims, claimer)
         return replies, claims
 
 
 class Workplace:
-    """A place where one worker process runs at a time. A killed one is followed by another."""
+    """A place where one worker process runs at a time. A killed one is followed by another. A place with `parts` has a
+    remote worker, which reaches no database."""
 
-    def __init__(self, stage: Stage, registry: Registry, place: int) -> None:
-        self._stage, self._registry, self._place = stage, registry, place
+    def __init__(self, stage: Stage, registry: Registry, place: int, parts: Parts | None = None) -> None:
+        self._stage, self._registry, self._place, self._parts = stage, registry, place, parts
         self._random = stage.random(f"workplace:{place}")
         self._generation = 0
         # The first place can run everything, so that nothing waits forever for a worker that does not exist.
-        gifted = place == 0 or self._random.random() < 0.4
+        gifted = place == 0 or (parts is None and self._random.random() < 0.4)
         self._capabilities = frozenset({CAPABILITY}) if gifted else frozenset[str]()
         self.process: Process | None = None
         self.worker: Worker | None = None
@@ -154,9 +148,9 @@ class Workplace:
         runtime = SimulatedRuntime(self._stage, random)
         runner = SimulatedRunner(self._stage, process, settings, self._capabilities)
         calls = ModelCalls(self._stage, process)
+        parts = {"transactor": WatchedTransactor(self._stage, process)} if self._parts is None else self._parts(process)
         worker = self.worker = Worker(
-            WatchedTransactor(self._stage, process),
-            self._registry,
+            registry=self._registry,
             app=process.name,
             tenant=TENANT,
             capabilities=self._capabilities,
@@ -164,6 +158,7 @@ class Workplace:
             runtime=runtime,
             runner=runner,
             calls=calls,
+            **parts,
         )
         calls.worker_id = lambda: worker.id
         runner.held = lambda: worker.held
@@ -199,6 +194,7 @@ class Server:
         self.transactor = Transactor(self._stage.store(process), monotonic=self._stage.loop.time)
         self.starter = Starter(self.transactor)
         self.key_sender = KeySender(self.transactor, self.starter)
+        self.work = WorkState()
 
     def _died(self) -> None:
         self.process = None
@@ -213,12 +209,17 @@ class Server:
         if self.process is None:
             raise StoreUnavailable("the server is not there")
         answer: asyncio.Future[T] = self._stage.loop.create_future()
+        self.accept(operation, answer)
+        return await answer
+
+    def accept(self, operation: Callable[[Server], Awaitable[T]], answer: asyncio.Future[T]) -> None:
+        """Have something done by the server, which answers here, unless it dies first."""
+        if self.process is None:
+            answer.set_exception(StoreUnavailable("the server is not there"))
+            return
         self._calls[answer] = None
+        answer.add_done_callback(lambda done: self._calls.pop(done, None))
         self._stage.loop.spawn(self.process, self._do(operation, answer))
-        try:
-            return await answer
-        finally:
-            self._calls.pop(answer, None)
 
     async def _do(self, operation: Callable[[Server], Awaitable[T]], answer: asyncio.Future[T]) -> None:
         try:

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
@@ -28,6 +30,7 @@ from stepkeep.operations.access import Acting
 from stepkeep.operations.publish import publish
 from stepkeep.operations.resources import set_pool
 from stepkeep.operations.transact import Transactor
+from stepkeep.worker.remote import membership
 from stepkeep_lab.simulation.added import with_then
 from stepkeep_lab.simulation.audit import Auditor
 from stepkeep_lab.simulation.definitions import correspondence, draw_definition, maybe
@@ -36,7 +39,7 @@ from stepkeep_lab.simulation.families import is_anything_left, with_children
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.flows import with_flows
 from stepkeep_lab.simulation.handlers import make_registry
-from stepkeep_lab.simulation.loop import Stalled
+from stepkeep_lab.simulation.loop import Process, Stalled
 from stepkeep_lab.simulation.migrated import other_versions
 from stepkeep_lab.simulation.people import People
 from stepkeep_lab.simulation.processes import Server, Workplace
@@ -131,6 +134,7 @@ class _Simulation:
         people = People(stage, server, plans)
         people.known = self._plans
         places = [Workplace(stage, registry, place) for place in range(scenario.workers)]
+        places += await self._remote_places(server)
         receivers = stage.receivers
         if receivers is not None:
             await receivers.add(Transactor(ModelStore(stage.database), monotonic=stage.loop.time))
@@ -169,6 +173,20 @@ class _Simulation:
         await Verdict(stage, self._plans).give()
         if receivers is not None:
             await receivers.check()
+
+    async def _remote_places(self, server: Server) -> list[Workplace]:
+        """Workers that reach the service alone. Their code is loaded only where there are any."""
+        stage, scenario = self._stage, self._scenario
+        if not scenario.remote:
+            return []
+        from stepkeep_lab.simulation.remote import give_key, remote_parts
+
+        key, registry = await give_key(stage), make_registry(stage, remote=True)
+
+        def parts(process: Process) -> dict[str, Any]:
+            return remote_parts(stage, server, process, key)
+
+        return [Workplace(stage, registry, scenario.workers + place, parts) for place in range(scenario.remote)]
 
     async def _publish(self) -> list[Plan]:
         transactor, scenario = (
@@ -329,6 +347,9 @@ def _determined(seed: int) -> Iterator[None]:
         stack.enter_context(patch.object(workers, "new_id", worker_id))
         stack.enter_context(patch.object(principals, "uuid7", lambda: next_hex("0ca1")))
         stack.enter_context(patch.object(secrets, "token_hex", lambda _: next_hex("0cee")))
+        stack.enter_context(patch.object(secrets, "token_urlsafe", lambda _: f"{next_hex('5ec2e7'):x<43}"))
+        stack.enter_context(patch.object(membership, "os", SimpleNamespace(getpid=lambda: 1)))
+        stack.enter_context(patch.object(membership, "socket", SimpleNamespace(gethostname=lambda: "remote")))
         yield
 
 

@@ -24,6 +24,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     `stuck` means that decisions about single steps are made only where a step may be decided about.
     `families` is which share of the steps starts a child run.
     `flows` is which share of the steps is a flow, whose calls are steps too.
+    `remote` is how many more workers there are that reach the service alone, and no database.
     `letters` is how many messages the first run is sent one by one before it may go on: each is a journal entry.
     """
 
@@ -87,6 +88,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     families: float = 0.0
     flows: float = 0.0
     planners: float = 0.0
+    remote: int = 0
     letters: int = 0
     long: bool = False
     sinks: int = 0
@@ -329,6 +331,23 @@ CORNERS: dict[str, dict[str, Any]] = {
         "long": False,
         "bias": ONLY_WORK | {"undo": 0.55, "rules": 0.0},
     },
+    # Nearly all work is done by workers without a database, whose requests arrive twice. Nothing else goes wrong.
+    "remote workers": {
+        **PLAIN,
+        "fail": 0.3,
+        "wait": 0.4,
+        "send": 1.0,
+        "duplicate": 0.4,
+        "steps": 4,
+        "runs": 12,
+        "workers": 1,
+        "remote": 3,
+        "concurrency": 4,
+        "work": 4.0,
+        "chaos": 40.0,
+        "long": False,
+        "bias": ONLY_WORK | {"exact": 0.0, "rules": 0.2},
+    },
     # The live policy changes every few seconds, while steps open and are retried.
     "live policy": {
         **PLAIN,
@@ -407,6 +426,7 @@ def draw(seed: int) -> Scenario:
             **_parents(seed),
             **_flows(seed),
             **_planners(seed),
+            **_remote(seed),
             **random.choice(THEMES),
             **_corner(seed),
         }
@@ -471,6 +491,12 @@ def _planners(seed: int) -> dict[str, Any]:
     """Steps whose handlers add steps. Drawn apart, like a corner."""
     random = Random(f"planners:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"planners": random.choice((0.2, 0.4, 0.7))} if random.random() < 0.2 else {}
+
+
+def _remote(seed: int) -> dict[str, Any]:
+    """Workers without a database. Drawn apart, like a corner."""
+    random = Random(f"remote:{seed}")  # noqa: S311 - chance that must come out the same again
+    return {"remote": random.randint(1, 3)} if random.random() < 0.15 else {}
 
 
 def _corner(seed: int) -> dict[str, Any]:

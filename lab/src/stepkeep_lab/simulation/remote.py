@@ -1,0 +1,298 @@
+"""Remote workers in the simulator: real workers whose requests reach the operations of the service, with faults.
+
+A request is JSON on its way there and back. It may be lost, answered into the void, late, or arrive twice, and the
+server may die meanwhile. The HTTP framework is left out: `SimulatedService` calls `RemoteWork` as the routes do.
+`processes.py` gives some workplaces such a worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.api.work_bodies import definition_json, reply_json, row_json, worker_json
+from stepkeep.errors import ConnectionLost, StepkeepError, StoreUnavailable
+from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.events import StepReported
+from stepkeep.network.service import ServerEvent, Service, ServiceAnswer
+from stepkeep.operations.access import Access, Credential, parse_key
+from stepkeep.operations.batch import Answer
+from stepkeep.operations.keys import create_key
+from stepkeep.operations.remote_work import RemoteWork, Report, Wanted
+from stepkeep.operations.transact import Claim
+from stepkeep.operations.work_outcomes import outcome_of
+from stepkeep.store.change import Lease, Renewed
+from stepkeep.store.principals import Principal, PrincipalKind
+from stepkeep.store.protocol import Notification
+from stepkeep.worker.remote.channel import Channel
+from stepkeep.worker.remote.membership import RemoteMembership
+from stepkeep.worker.remote.transactor import RemoteTransactor
+from stepkeep_lab.simulation.faults import Fault, FaultyWire
+from stepkeep_lab.simulation.stage import TENANT, Stage
+from stepkeep_lab.simulation.store import ModelStore
+
+if TYPE_CHECKING:
+    from stepkeep_lab.simulation.loop import Process
+    from stepkeep_lab.simulation.processes import Server
+
+OWNER = "carrier"
+"""The program to which the key of remote workers belongs."""
+
+REQUEST = "http"
+"""The name of a request among the statements to which something may happen."""
+
+SILENCE_SECONDS = 2.0
+
+
+async def give_key(stage: Stage) -> Credential:
+    """The key that remote workers use, made before anything goes wrong."""
+    tables, now = stage.database.tables.people, stage.database.clock()
+    tables.principals[TENANT, OWNER] = Principal(
+        tenant=TENANT,
+        name=OWNER,
+        kind=PrincipalKind.SERVICE,
+        display="",
+        folded=OWNER,
+        created_at=now,
+        created_by="root",
+    )
+    made = await create_key(
+        ModelStore(stage.database),
+        TENANT,
+        OWNER,
+        scopes=["work"],
+        expires_at=None,
+        expires_in=None,
+        acting={"actor": "root", "vouched_by": None, "key": None},
+    )
+    return parse_key(made["secret"])
+
+
+class ServiceWire(FaultyWire):
+    """The way of a remote worker to the service."""
+
+    def __init__(self, stage: Stage, process: Process, server: Server) -> None:
+        super().__init__(stage, process)
+        self._server = server
+        self._doubles = stage.random(f"doubles:{process.name}")
+
+    async def call(self, operation: Callable[[Server], Awaitable[bytes]]) -> bytes:
+        stage, answer = self._stage, self._stage.loop.create_future()
+        fate = self._fate(REQUEST)
+        if fate is Fault.CRASH_BEFORE:
+            stage.kill(self._process)
+        elif fate is Fault.REQUEST_LOST:
+            stage.later(self._latency(), self._break, answer, "the request was lost")
+        else:
+            stage.later(self._latency(), self._reach, operation, fate, answer)
+            if stage.chaos and self._doubles.random() < stage.scenario.duplicate:
+                stage.log.note(Fault.REQUEST_DOUBLED, self._process.name)
+                late = self._doubles.choice((0.0, 0.5, 5.0)) * self._doubles.random()
+                stage.later(late, self._reach, operation, None, None)
+        found: bytes = await answer
+        return found
+
+    def _reach(
+        self, operation: Callable[[Server], Awaitable[bytes]], fate: Fault | None, answer: asyncio.Future[bytes] | None
+    ) -> None:
+        """The request is at the server. Nobody waits for the answer to a copy."""
+        done = self._stage.loop.create_future()
+        done.add_done_callback(lambda done: self._answered(done, fate, answer))
+        self._server.accept(operation, done)
+
+    def _answered(self, done: asyncio.Future[bytes], fate: Fault | None, answer: asyncio.Future[bytes] | None) -> None:
+        problem = done.exception()
+        if problem is not None and not isinstance(problem, StepkeepError):
+            self._stage.ledger.violation(f"the service broke: {type(problem).__name__}: {problem}")
+            problem = StoreUnavailable("the service broke")
+        if answer is not None:
+            self._back(REQUEST, None if problem else done.result(), problem, fate, answer)
+
+    def _break(self, answer: asyncio.Future[bytes], why: str) -> None:
+        if not answer.done():
+            answer.set_exception(ConnectionLost(why))
+
+
+class SimulatedService(Service):
+    """What a remote worker knows of the service."""
+
+    def __init__(self, stage: Stage, server: Server, process: Process, key: Credential) -> None:
+        super().__init__("http://service.invalid", "")
+        self._stage, self._server, self._credential = stage, server, key
+        self._wire = ServiceWire(stage, process, server)
+
+    async def request(self, method: str, path: str, **options: Any) -> ServiceAnswer:
+        body = msgspec.json.encode(options.get("body"))
+        seconds: float = options.get("seconds") or 30.0
+        try:
+            async with asyncio.timeout(seconds):
+                found = await self._wire.call(partial(self._do, method, path, body))
+        except TimeoutError:
+            raise ConnectionLost(f"no answer within {seconds} seconds") from None
+        return ServiceAnswer(200, found, {})
+
+    @asynccontextmanager
+    async def events(self, path: str, **options: Any) -> AsyncIterator[AsyncIterator[ServerEvent]]:
+        server, process, worker_id = self._server, self._server.process, path.split("/")[3]
+        if process is None:
+            raise StoreUnavailable("the server is not there")
+        work = await self._work(server)
+        row = await work.listen(worker_id)
+        await work.queues()
+        waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+        def heard(notification: Notification) -> None:
+            told = work.notice(row, notification)
+            for late in () if told is None else self._wire.notification():
+                self._stage.later(late, waiting.put_nowait, told)
+
+        async def follow() -> AsyncIterator[ServerEvent]:
+            # Once it listens, anything may have happened before.
+            yield ServerEvent("notice", b'{"queues":null,"stopped":null}')
+            while server.process is process:
+                try:
+                    async with asyncio.timeout(SILENCE_SECONDS):
+                        told = await waiting.get()
+                except TimeoutError:
+                    continue
+                yield ServerEvent("notice", msgspec.json.encode(told))
+            raise ConnectionLost("the server went away")
+
+        unsubscribe = server.transactor.store.notifier.listen(heard)
+        try:
+            yield follow()
+        finally:
+            unsubscribe()
+
+    # -- at the service ----------------------------------------------------------------------------------------------
+    async def _work(self, server: Server) -> RemoteWork:
+        access = Access(server.transactor.store, TENANT, OWNER, self._credential, monotonic=self._stage.loop.time)
+        await access.open()
+        return RemoteWork(server.transactor, access, server.work, monotonic=self._stage.loop.time)
+
+    async def _do(self, method: str, path: str, sent: bytes, server: Server) -> bytes:
+        work, body = await self._work(server), msgspec.json.decode(sent)
+        parts = path.split("/")[2:]
+        if parts[0] == "workers":
+            told = await self._of_worker(work, method, parts[1:], body)
+        elif parts[0] == "definitions":
+            told = {"definition": definition_json(await work.definition(int(parts[1])))}
+        elif parts[0] == "network":
+            told = {"allow": await work.network()}
+        else:
+            queues = (await work.queues()).items()
+            told = {"queues": [{"number": number, **msgspec.to_builtins(spec)} for number, spec in queues]}
+        return msgspec.json.encode(told)
+
+    async def _of_worker(self, work: RemoteWork, method: str, parts: Sequence[str], body: Any) -> dict[str, Any]:
+        if not parts:
+            return {"worker": worker_json((await work.register(**body))[0])}
+        worker_id, what = parts[0], parts[1] if len(parts) > 1 else "leave"
+        if what == "heartbeat":
+            said = body or {}
+            row = await work.beat(worker_id, busy=said.get("busy"), report=said.get("report"))
+            return {"worker": worker_json(row)}
+        if what in ("drain", "leave"):
+            return {"worker": worker_json(await getattr(work, what)(worker_id))}
+        answer: dict[str, Any] = await getattr(self, f"_{what}")(work, worker_id, body)
+        return answer
+
+    async def _claim(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
+        wanted, request = _wanted(body), body["request_id"]
+        claims = await work.claim(worker_id, wanted, request=request, wait_seconds=0.0)
+        return {"claims": [row_json(claim, await work.opened(claim), wanted.lease_us) for claim in claims]}
+
+    async def _renew(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
+        leases = [Lease(TENANT, one["run_id"], one["no"], one["fence"], one["lease_us"]) for one in body["leases"]]
+        return {"renewed": [_named(one) for one in await work.renew(worker_id, leases)]}
+
+    async def _report(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
+        reports = [
+            Report(run_id=one["run_id"], no=one["no"], fence=one["fence"], outcome=outcome_of(one["outcome"]))
+            for one in body["reports"]
+        ]
+        wanted = None if body.get("claim") is None else _wanted(body["claim"])
+        replies, claims = await work.report(worker_id, reports, wanted, request=body["request_id"])
+        lease = None if wanted is None else wanted.lease_us
+        told = [row_json(claim, await work.opened(claim), lease) for claim in claims]
+        return {"replies": [reply_json(one) for one in replies], "claims": told}
+
+    async def _checkpoint(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
+        value = msgspec.json.encode(body.pop("value"))
+        return {"reply": reply_json(await work.checkpoint(worker_id, **body, value=value))}
+
+    async def _evidence(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
+        found = [
+            (one["run_id"], one["no"], one["fence"], msgspec.json.encode(one["evidence"])) for one in body["evidence"]
+        ]
+        return {"kept": await work.evidence(worker_id, found)}
+
+    async def _inputs(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
+        details = await work.details(worker_id, [one["run_id"] for one in body["runs"] if one.get("details")])
+        wants = [(one["run_id"], no) for one in body["runs"] for no in one.get("outputs", ())]
+        outputs = await work.outputs(worker_id, wants) if wants else {}
+        told = []
+        for one in body["runs"]:
+            run_id = one["run_id"]
+            found: dict[str, Any] = {"run_id": run_id}
+            if (detail := details.get(run_id)) is not None:
+                plain = msgspec.to_builtins(replace(detail, input=b""))
+                found["details"] = {**plain, "input": msgspec.Raw(detail.input)}
+            found["outputs"] = [_output(no, outputs.get((run_id, no))) for no in one.get("outputs", ())]
+            if one.get("states"):
+                found["steps"] = [msgspec.to_builtins(step) for step in await work.states(worker_id, run_id)]
+            told.append(found)
+        return {"runs": told}
+
+
+def _output(no: int, output: bytes | None) -> dict[str, Any]:
+    if output is None:
+        return {"no": no, "output": None, "absent": True}
+    return {"no": no, "output": msgspec.Raw(output)}
+
+
+def _named(one: Renewed) -> dict[str, Any]:
+    return {"run_id": one.run_id, "no": one.no, "fence": one.fence, "run_state": str(one.run_state)}
+
+
+def _wanted(body: Any) -> Wanted:
+    return Wanted(
+        slots=body["slots"],
+        queues=tuple(body["queues"]),
+        blocking=tuple(body["blocking"]),
+        blocking_slots=body["blocking_slots"],
+        lease_us=body["lease_us"],
+        after=body.get("after"),
+        run=body.get("run_id"),
+    )
+
+
+class WatchedRemote(RemoteTransactor):
+    """The real one, which also records the replies to its worker."""
+
+    def __init__(self, stage: Stage, channel: Channel) -> None:
+        super().__init__(channel, TENANT)
+        self._ledger = stage.ledger
+
+    async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
+        replies, claims = await super().report(events, claimer)
+        self._ledger.replied(events, replies, claims, claimer)
+        self._ledger.met["remote: a report that was accepted"] += sum(isinstance(one, Accepted) for one in replies)
+        return replies, claims
+
+
+def remote_parts(stage: Stage, server: Server, process: Process, key: Credential) -> dict[str, Any]:
+    """What a remote worker has instead of a database."""
+    channel = Channel(SimulatedService(stage, server, process, key))
+    transactor = WatchedRemote(stage, channel)
+    return {
+        "transactor": transactor,
+        "owner": OWNER,
+        "membership": partial(RemoteMembership, channel, transactor.remote.notifier),
+    }
