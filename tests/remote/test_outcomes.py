@@ -5,8 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Released, RulesFailed, TimedOut, Waiting
+from stepkeep.kernel.outcomes import (
+    Completed,
+    Emitted,
+    Failed,
+    Outcome,
+    Released,
+    RulesFailed,
+    TimedOut,
+    Waiting,
+)
 from stepkeep.kernel.states import Category, ErrorClass
+from stepkeep.operations.proposed_steps import Proposed
 from stepkeep.operations.work_outcomes import KINDS, outcome_json, outcome_of
 
 OUTCOMES: tuple[Outcome, ...] = (
@@ -14,6 +24,7 @@ OUTCOMES: tuple[Outcome, ...] = (
     Waiting(event="vote", timeout=5, takes_timeouts=False, accepts="message.yes", count=3),
     Waiting(event="vote", enough="size(messages) > 2"),
     Failed(error="no", category=Category.EXTERNAL, delay=7, final=True, unrun=True, error_class=ErrorClass.TRANSPORT),
+    Proposed(steps=b'[{"name":"a"}]', output=b"1"),
     TimedOut(error="late"),
     Released(reason="full"),
     RulesFailed(error="wrong"),

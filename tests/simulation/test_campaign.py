@@ -72,6 +72,13 @@ def test_a_campaign_ends_when_there_were_enough_runs_and_goes_on_where_it_left_o
     assert without_time(more) == without_time(run_campaign(more.seeds))
 
 
+def test_remote_workers_play_the_same_history_each_time() -> None:
+    scenario = with_changes(draw(5), CORNERS["remote workers"])
+    first = run_seed(scenario)
+    assert (first.violations, run_seed(scenario).digest) == ((), first.digest)
+    assert first.met["remote: a report that was accepted"] > 0
+
+
 TELL = "from stepkeep_lab.simulation.run_seed import run_seed; from stepkeep_lab.simulation.scenario import draw; "
 TELL += "print(run_seed(draw(0)).digest)"
 

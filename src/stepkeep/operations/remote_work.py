@@ -277,7 +277,7 @@ class RemoteWork:
         """Keep the evidence of attempts that this worker has ended; returns of how many."""
         row = await self._worker(worker_id)
         seal, kept = self._transactor.payloads.seal, []
-        for run_id in {one[0] for one in found}:
+        for run_id in sorted({one[0] for one in found}):
             ended = {
                 (attempt.no, attempt.fence)
                 for attempt in await self._store.read_attempts(self._tenant, validate.run_id(run_id))
@@ -535,7 +535,7 @@ class RemoteWork:
                 found |= {name} if held.worker == row.no else set()
             else:
                 unknown.append(name)
-        for run_id in {name[0] for name in unknown}:
+        for run_id in sorted({name[0] for name in unknown}):
             steps = await self._store.read_steps(self._tenant, validate.run_id(run_id))
             mine = {(run_id, step.no, step.fence) for step in steps if step.worker == row.no}
             found |= mine.intersection(unknown)

@@ -7,6 +7,7 @@ again from here only while this process lives; afterwards leases protect what it
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -37,13 +38,13 @@ class Held(NamedTuple):
 class WorkState:
     """One per process that serves."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.workers: OrderedDict[tuple[str, str], Worker] = OrderedDict()
         self.held: dict[Name, Held] = {}
         self._of_run: dict[tuple[str, str], set[Name]] = {}
         self.swept_at: dict[str, float] = {}
         self.queues: dict[str, tuple[float, dict[int, QueueSpec]]] = {}
-        self.pauses = PauseReader()
+        self.pauses = PauseReader(monotonic)
         self.unfit: dict[tuple[str, int, int], float] = {}
         """By tenant, worker and queue: until when the worker is offered no step of the queue, because it has rules."""
         self._answers: OrderedDict[tuple[str, int, str], tuple[float, asyncio.Future[Any]]] = OrderedDict()

@@ -194,7 +194,7 @@ class Server:
         self.transactor = Transactor(self._stage.store(process), monotonic=self._stage.loop.time)
         self.starter = Starter(self.transactor)
         self.key_sender = KeySender(self.transactor, self.starter)
-        self.work = WorkState()
+        self.work = WorkState(self._stage.loop.time)
 
     def _died(self) -> None:
         self.process = None
