@@ -38,7 +38,8 @@ def has_room_in_memory() -> bool:
 
 
 # SQLite waits for the disk with each commit. No test takes the machine down, so no test is the weaker for it in memory.
-if has_room_in_memory():
+IN_MEMORY = has_room_in_memory()
+if IN_MEMORY:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
@@ -98,7 +99,7 @@ def registered_before() -> Iterator[None]:
             del handlers[name]
 
 
-UNSYNCED = {"fsync": "off", "full_page_writes": "off"}
+UNSYNCED = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "256MB"}
 
 
 @pytest.fixture(scope="session")
@@ -112,9 +113,11 @@ def postgres_server(postgres_template: Callable[[str], None] | None) -> Iterator
     """A running PostgreSQL server.
 
     Each xdist worker has its own: it starts in half a second, and a test that restarts it disturbs no other. It does
-    not wait for the disk: a crash of the server loses nothing by that, and no test takes the machine down.
+    not wait for the disk: a crash of the server loses nothing by that, and no test takes the machine down. Its files
+    are in memory where there is room.
     """
-    with PostgresServer(template=postgres_template, settings=UNSYNCED) as server:
+    folder = MEMORY if IN_MEMORY else None
+    with PostgresServer(template=postgres_template, directory=folder, settings=UNSYNCED) as server:
         yield server
 
 
