@@ -46,6 +46,7 @@ def test_steps_that_share_a_resource_may_run_at_once(words: str) -> None:
 def test_two_holders_of_what_one_holds_alone_are_a_finding(words: str, second: str) -> None:
     world = two(second={"repo": second})
     world.claim("a", "b")
+    world.finish("a", "b")
     lines = log_in(words, world)
     shows = sum("resources" in (line["metadata"].get("detail") or {}) for line in lines) > 1
     assert shows == any("one of them holds it alone" in said for said in found_in(words, lines))

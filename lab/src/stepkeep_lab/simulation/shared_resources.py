@@ -41,7 +41,8 @@ def wrong_resources(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
 
 
 def _leave(held: Held, run_id: str, hop: Hop) -> None:
-    if str(hop.target) not in HELD_IN:
+    """A worker keeps a step only while its rules are to run. A lease that is lost then leaves the step in its state."""
+    if hop.trigger != "completed" or str(hop.target) not in HELD_IN:
         held.pop((run_id, hop.no), None)
 
 
