@@ -33,12 +33,15 @@ class Recorded:
         self.made: dict[Place, list[Any]] = defaultdict(list)
         self.given: dict[Place, Any] = {}
 
-    async def use(self, ctx: Context, no: int, fence: int, random: Random) -> None:
-        """Ask for a few checkpoints, as a handler would. `random` is the same for every attempt of the step."""
+    async def use(self, ctx: Context, no: int, fence: int, random: Random, pace: float) -> None:
+        """Ask for a few checkpoints, as a handler would. `random` is the same for every attempt of the step.
+
+        `pace` scales the time that their functions take: 0 where all handlers return at once.
+        """
         if random.random() >= SHARE:
             return
         for name in ("a", "b")[: random.randint(1, 2)]:
-            await self.one(ctx, (ctx.run_id, no, name), fence, random.choice((0.0, 0.0, 0.5, 3.0)))
+            await self.one(ctx, (ctx.run_id, no, name), fence, pace * random.choice((0.0, 0.0, 0.5, 3.0)))
 
     async def one(self, ctx: Context, place: Place, fence: int, seconds: float) -> None:
         """Ask for one checkpoint, whose function takes so long."""

@@ -98,7 +98,8 @@ class Acting:
         stage.act(self.place, ctx.idempotency_key)
         if ctx.connection is None:
             drawn = stage.random(f"checkpoints:{self.place[:2]}")
-            await stage.checkpoints.use(ctx, self.step.no, self.step.fence, drawn)
+            pace = 0.0 if scenario.alike else 1.0
+            await stage.checkpoints.use(ctx, self.step.no, self.step.fence, drawn, pace)
         if ctx.connection is not None:
             ctx.connection.execute(f"{ctx.run_id} {self.step.no} {self.step.fence}")
         if stage.chaos:
