@@ -54,11 +54,15 @@ async def charge(ctx: sk.Context, item: str, cents: int) -> dict[str, Any]:
 @sk.flow("buy", retry=PATIENT, registry=registry)
 async def buy(ctx: Any, items: list[str]) -> int:
     """Reserve all at once, then charge one after the other."""
+    ctx.emit("buying", len(items))
     reserved = await asyncio.gather(*(ctx.step(reserve, item) for item in items))
+    ctx.cost(tokens=100)
     total = 0
     for place, one in enumerate(reserved):
         paid = await ctx.step(charge, one["item"], cents=place + 1)
         total += paid["cents"]
+        ctx.emit("charged", place)
+        ctx.cost(tokens=1)
     return total
 
 

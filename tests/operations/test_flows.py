@@ -56,6 +56,17 @@ def run(database_url: str, flow: sk.Workflow, given: Any = None) -> sk.Result:
         return result
 
 
+def told(database_url: str, run_id: str) -> list[tuple[str, bytes]]:
+    """What a run has emitted, in order."""
+
+    async def read() -> list[tuple[str, bytes]]:
+        async with sk.AsyncEngine(database_url) as engine:
+            found = await engine.transactor.store.read_outbox("default", run_id)
+            return [(one.name, one.payload) for one in found]
+
+    return asyncio.run(read())
+
+
 def test_each_call_of_a_flow_is_a_step(database_url: str) -> None:
     @sk.flow
     async def totals(ctx: Any, numbers: list[int]) -> str:
@@ -159,6 +170,44 @@ def test_a_flow_comes_to_the_same_with_and_without_a_kept_coroutine(database_url
     assert len(starts) == (6 if kept == 0 else 1)
 
 
+@pytest.mark.parametrize("kept", [0, 1000])
+def test_events_and_costs_between_two_calls_are_recorded_once(database_url: str, kept: int) -> None:
+    """Each part reports 600 events, so that a replay which collected all of them would pass the bound of 1,000.
+
+    The fifth attempt fails: what it emitted is dropped and emitted again by the next one, and what it cost counts.
+    """
+    from stepkeep.worker.flows import keeper
+
+    attempts: list[int] = []
+
+    @sk.flow("flows.telling", retry=sk.Retry(max_attempts=3, initial="1ms"))
+    async def telling(ctx: Any) -> None:
+        for number in range(3):
+            for place in range(600):
+                ctx.emit("part", [number, place])
+            ctx.cost(tokens=10**number)
+            await ctx.step(double, number)
+        ctx.emit("both")
+        await asyncio.gather(ctx.step(double, 1), ctx.step(refuse, "no"), return_exceptions=True)
+        ctx.emit("end")
+        ctx.cost(usd=2)
+        attempts.append(ctx.attempt)
+        if ctx.attempt == 1:
+            raise ConnectionError("no answer")
+
+    default = keeper.FlowKeeper.__init__.__defaults__
+    try:
+        keeper.FlowKeeper.__init__.__defaults__ = (kept,)
+        result = run(database_url, telling)
+    finally:
+        keeper.FlowKeeper.__init__.__defaults__ = default
+    parts = [("part", b"[%d,%d]" % (number, place)) for number in range(3) for place in range(600)]
+    assert told(database_url, result.id) == [*parts, ("both", b"null"), ("end", b"null")]
+    assert attempts[-2:] == [1, 2]
+    with sk.Engine(database_url) as engine:
+        assert engine.show(result.id)["run"]["cost"] == {"tokens": 111, "usd": 4}
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -241,6 +290,8 @@ def test_a_flow_survives_the_death_of_its_worker_after_a_commit(
         assert (result.state, result.output) == ("succeeded", 3)
         certificate = engine.certify(started.run_id)
         assert certificate.ok, certificate
+        assert told(database_url, started.run_id) == [("buying", b"2"), ("charged", b"0"), ("charged", b"1")]
+        assert engine.show(started.run_id)["run"]["cost"] == {"tokens": 102}
     done = [line.split(" ", 1)[1] for line in ledger.read_text().splitlines()]
     assert sorted(set(done)) == ["charge a", "charge b", "pay a", "pay b", "reserve a", "reserve b"]
     # What was in flight when the worker died, at most both reservations, is done again under the same keys. What a

@@ -45,7 +45,9 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
         StepTrigger.CHILDREN_STARTED,
         due_at=grown.deadline,
         note=replace(
-            step.note or Note(), grown=replace(grown, count=count, code=outcome.code or grown.code), woken_by=None
+            step.note or Note(),
+            grown=replace(grown, count=count, code=outcome.code or grown.code, seen=outcome.seen),
+            woken_by=None,
         ),
     )
     if grown.deadline is not None and grown.deadline <= draft.now:
@@ -68,7 +70,8 @@ def calls_told(outcome: Suspended) -> list[dict[str, Any]]:
 
 def _fail(draft: Draft, step: Step, outcome: Suspended, said: str) -> Settled | None:
     category = Category.VALIDATION
-    draft.close_attempt(step, AttemptState.FAILED, outcome, category=category, error=said)
+    # As of every attempt that fails, its events are dropped with its result.
+    draft.close_attempt(step, AttemptState.FAILED, replace(outcome, emit=()), category=category, error=said)
     return fail_for_good(draft, step, FAILED, category, said, attempts=step.attempts + 1)
 
 

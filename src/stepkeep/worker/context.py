@@ -337,6 +337,30 @@ class Context:
         return f"Context(run={self.run_id}, step={self._own_name}, attempt={self.attempt})"
 
 
+def renew(
+    context: Context,
+    *,
+    attempt: int,
+    deadline: float,
+    deadline_at: int,
+    cancelled: Cancellation,
+    progressed: Callable[[], None] | None,
+    trace: str | None,
+    checkpoints: Checkpoints,
+) -> None:
+    """The worker goes on with a suspended flow in another attempt, which reports what is collected from here on."""
+    context.attempt, context.cancelled, context.trace = attempt, cancelled, trace
+    context.deadline, context.deadline_at = deadline, deadline_at
+    context._progressed, context._checkpoints, context._progress = progressed, checkpoints, None
+    clear_report(context)
+
+
+def clear_report(context: Context) -> None:
+    """Drop the costs and events that were collected, because they are on record."""
+    context._cost = context._spent = context._emitted = None
+    context._emitted_bytes = 0
+
+
 def _amount(name: str, given: object) -> float:
     """A number of another type, such as Decimal, as a plain number. Text is not accepted, even if it holds digits."""
     if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, SupportsFloat):

@@ -22,7 +22,7 @@ from stepkeep.kernel.rows import Details
 from stepkeep.kernel.states import Category, Phase, StepState
 from stepkeep.network.allowing import AllowList
 from stepkeep.worker.cancellation import Cancellation
-from stepkeep.worker.context import Context, Outputs, Woken
+from stepkeep.worker.context import Context, Outputs, Woken, renew
 from stepkeep.worker.once import Checkpoints, NoCheckpoints
 
 if TYPE_CHECKING:
@@ -294,6 +294,20 @@ class Job(msgspec.Struct, eq=False):
             checkpoints=self.checkpoints(),
         )
         return self.context
+
+    def renew_context(self, context: Context) -> None:
+        """Go on with the context of an earlier attempt, whose coroutine goes on here: all but the run is new."""
+        self.context = context
+        renew(
+            context,
+            attempt=self.claim.step.attempts + 1,
+            deadline=self.attempt_deadline,
+            deadline_at=self.claim.claimed_at + self.claim.planned.timeout,
+            cancelled=self.cancelled,
+            progressed=self.progressed,
+            trace=self.trace,
+            checkpoints=self.checkpoints(),
+        )
 
     def checkpoints(self) -> Checkpoints:
         """What this attempt records while it runs, and what earlier ones have recorded."""

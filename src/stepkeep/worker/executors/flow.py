@@ -63,21 +63,24 @@ class FlowExecutor:
 
         if flow is None:
             flow = await self._start(job, record)
+        else:
+            job.renew_context(flow.context)
         await flow.feed(job.recorded, planned.segment.first, record)
         if flow.is_done:
             return _plain(flow.result())
         job.asked = tuple(flow.new_calls())
         job.flow = flow
-        return Suspended(seen=flow.fed, code=flow.code)
+        context = flow.context
+        return Suspended(seen=flow.fed, code=flow.code, cost=context.spent, emit=context.emitted)
 
     async def _start(self, job: Job, record: Record) -> Flow:
         """Start the coroutine; what it is given first are the ends of calls that are on record."""
         claim, spec = job.claim, self.spec(job.claim.planned)
         note = claim.step.note
-        grown = None if note is None else note.grown
-        flow = Flow(claim.planned.name, code_of(spec.function), job.known, None if grown is None else grown.code)
         context = job.make_context(self._shared, FlowContext)
         assert isinstance(context, FlowContext)
+        grown = None if note is None else note.grown
+        flow = Flow(claim.planned.name, code_of(spec.function), context, job.known, grown)
         context.bind(flow, self._templates)
 
         def make() -> Coroutine[Any, Any, Any]:

@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.kernel.rows import Called
+from stepkeep.kernel.rows import Called, Grown
 from stepkeep.kernel.states import Category, StepState
+from stepkeep.worker.context import Context, clear_report
 from stepkeep.worker.flows.calls import Call, CallFailed, NonDeterministic, Recorded, title_of
 from stepkeep.worker.flows.loop import FlowLoop, refusal
 
@@ -41,13 +42,21 @@ class Inline(msgspec.Struct, frozen=True):
 class Flow:
     """The coroutine of one flow with everything that it has been given."""
 
-    def __init__(self, name: str, code: str, recorded: Sequence[Recorded], recorded_code: str | None) -> None:
-        self.name, self.code = name, code
+    def __init__(
+        self,
+        name: str,
+        code: str,
+        context: Context,
+        recorded: Sequence[Recorded] = (),
+        grown: Grown | None = None,
+    ) -> None:
+        self.name, self.code, self.context = name, code, context
         self._loop = FlowLoop()  # type: ignore[abstract]
         self._calls: list[Call] = []
         self._futures: list[asyncio.Future[Any]] = []
         self._known: list[Called] = [one.call for one in recorded]
-        self._recorded_code = recorded_code
+        self._recorded_code = None if grown is None else grown.code
+        self._told = None if grown is None else grown.seen
         self._task: asyncio.Task[Any] | None = None
         self._mismatch: NonDeterministic | None = None
         self._asked: deque[Inline] = deque()
@@ -126,10 +135,16 @@ class Flow:
                 # The function may have caught it: it must not go on from a call that was never made.
                 raise self._mismatch
             if not self._asked:
+                self._drop_told()
                 return
             asked = self._asked.popleft()
             if not asked.future.done():
                 await record(asked)
+
+    def _drop_told(self) -> None:
+        """Up to the last suspension on record, what it emits and costs was reported with that one or an earlier one."""
+        if self._told is not None and self.fed <= self._told:
+            clear_report(self.context)
 
     def _found_mismatch(self) -> None:
         recorded = tuple(title_of(one.kind, one.name, one.digest) for one in self._known)
