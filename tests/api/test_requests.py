@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -102,6 +104,31 @@ def test_a_body_is_counted_while_it_streams(database_url: str) -> None:
             assert sent <= 2 * MAX_BODY_BYTES
 
     on(database_url, act)
+
+
+@first_on("sqlite")
+def test_a_client_that_goes_away_in_its_body_is_one_quiet_line(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(stage: Stage) -> None:
+        key = await stage.key()
+        async with stage.serving() as client:
+            reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+            writer.write(
+                b"POST /runs HTTP/1.1\r\nHost: service\r\nContent-Type: application/json\r\nContent-Length: 500\r\n"
+                b"Authorization: Bearer " + key.encode() + b'\r\n\r\n{"workflow": '
+            )
+            await writer.drain()
+            writer.write_eof()
+            await reader.read()
+            writer.close()
+            assert (await client.get("/healthz")).json() == {"status": "ok"}
+
+    with caplog.at_level(logging.INFO, logger="stepkeep"):
+        on(database_url, act)
+    told = [one for one in caplog.records if "/runs" in one.getMessage()]
+    assert [one.getMessage().split()[:3] for one in told] == [["POST", "/runs", "408"]]
+    assert [one for one in caplog.records if one.levelno >= logging.WARNING or one.exc_info] == []
 
 
 @first_on("sqlite")

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from stepkeep.api.problems import HEADERS, MEDIA, TIMEOUT, TOO_LARGE, ApiError
 from stepkeep.errors import InvalidInput
@@ -69,6 +69,8 @@ class BoundedRequest(Request):
                     parts.append(part)
         except TimeoutError:
             raise ApiError(TIMEOUT, f"The body did not arrive within {BODY_SECONDS:.0f} s.") from None
+        except ClientDisconnect:  # nobody reads the answer; the line about the request has its status
+            raise ApiError(TIMEOUT, "The client went away before the whole body had arrived.") from None
         return b"".join(parts)
 
 
