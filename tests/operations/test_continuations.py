@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import stepkeep as sk
+from stepkeep.conformance.adoption import check_originals
 from stepkeep.engine import AsyncEngine
+from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.operations.continued import continues_of
 from stepkeep.operations.retention import Policy, prune
+from tests.suites import first_on
 
 DONE: list[tuple[str, str]] = []
 BROKEN: set[str] = set()
@@ -143,6 +147,40 @@ def test_a_retry_undoes_what_it_adopted_once_and_under_the_key_of_the_first_run(
         looked = await engine.continuations.preview(first, "fork", start="ship")
         assert (looked["adopted"], looked["steps"][0]["reason"]) == ([], "undone")
         await certified(engine, first, second)
+
+    on(database_url, do)
+
+
+@first_on("sqlite")
+def test_a_step_whose_elements_were_undone_runs_again(database_url: str) -> None:
+    flow = sk.Workflow("many", input=["items"], on_failure="compensate")
+    each = flow.step("each", book, map={"over": flow.input.items}, inputs={}, undo=unbook)
+    one = flow.switch("one", flow.case("only", book, undo=refund))
+    flow.step("ship", ship, after=[each, one], inputs={"said": "so", "amount": 1}, retry=sk.Retry(max_attempts=1))
+
+    async def do(engine: AsyncEngine) -> None:
+        BROKEN.add("ship")
+        first = (await engine.run(flow, {"items": [1, 2]})).run_id
+        assert (await engine.show(first))["run"]["state"] == "rolled_back"
+        BROKEN.clear()
+        assert sorted(did()) == ["book", "book", "book", "refund", "ship", "unbook", "unbook"]
+        for how, start in (("retry", None), ("rerun", "ship")):
+            looked = await engine.continuations.preview(first, how, start=start)
+            assert (looked["adopted"], looked["runs_again"]) == ([], ["each", "one", "ship"])
+        second = (await engine.continuations.retry(first)).run_id
+        assert (await engine.work_on(second)).state == "succeeded"
+        assert sorted(did()) == ["book", "book", "book", "ship"]
+        await certified(engine, first, second)
+        lines = [json.loads(line) for line in await engine.log(first)][1:-1]
+        digest = [line["metadata"]["digest"] for line in lines if line["metadata"].get("step") == "each"][-1]
+        forged = {"step": "each", "run": first, "fence": 0, "digest": digest, "undo": False}
+        assert list(check_originals([forged], {first: lines})) == [("each", f"run {first} undid elements of it")]
+        for part in ("each[0]", "undo:each[1]", "one[0]"):
+            with pytest.raises(InvalidInput, match=r"is repeated as a whole\. Name (each|one)"):
+                await engine.continuations.rerun(first, part)
+        for nothing in ("eac", "each[100000]", "check:run"):
+            with pytest.raises(NotFound, match="It has: each, one, ship"):
+                await engine.continuations.fork(first, nothing)
 
     on(database_url, do)
 

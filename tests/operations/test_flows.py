@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
+from stepkeep.errors import InvalidInput
 from tests.operations.flows_process import buy
 from tests.suites import short_and_all
 
@@ -224,6 +225,15 @@ def test_a_flow_that_awaits_anything_but_calls_fails_clearly(database_url: str, 
     result = run(database_url, odd)
     assert result.state == "failed"
     assert said in (result.error or "")
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "says"),
+    [((), {"name": "a"}, r"@flow\("), ((5,), {}, "a name or an `async def` function, not 5")],
+)
+def test_a_flow_says_how_it_takes_its_name(given: Any, named: Any, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        sk.flow(*given, **named)
 
 
 def test_a_function_that_is_no_handler_is_refused(database_url: str) -> None:

@@ -169,6 +169,8 @@ def _difference(item: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> 
         return f"its digest is {quoted(item.get('digest'))}, and run {item['run']} has {quoted(output)}"
     if item["undo"] and any(_undoes(line, name) for line in lines):
         return f"run {item['run']} undid it"
+    if any(_undoes_element(line, name) for line in lines):
+        return f"run {item['run']} undid elements of it"
     return None
 
 
@@ -186,3 +188,8 @@ def _ended_with(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[int, str
 
 def _undoes(line: Mapping[str, Any], name: str) -> bool:
     return bool(line["metadata"].get("step") == f"undo:{name}" and line["to_state"] == "succeeded")
+
+
+def _undoes_element(line: Mapping[str, Any], owner: str) -> bool:
+    name = line["metadata"].get("step") or ""
+    return name.startswith(f"undo:{owner}[") and line["to_state"] == "succeeded"

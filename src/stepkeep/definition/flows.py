@@ -75,6 +75,10 @@ def flow(
     ('buy', 1000)
     """
     into = registry_of(registry)
+    if "name" in head:
+        raise InvalidInput('flow takes its name without a keyword. Write `@flow("NAME")`.')
+    if not (target is None or callable(target) or isinstance(target, str)):
+        raise InvalidInput(f"flow takes a name or an `async def` function, not {arguments.shown(target)}.")
 
     def decorate(function: Function) -> FlowWorkflow:
         if not inspect.iscoroutinefunction(function):

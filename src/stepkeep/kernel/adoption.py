@@ -184,7 +184,7 @@ def _choice(
             return again(Why.FOLLOWS, edge.step)
     if row.state not in (StepState.SUCCEEDED, StepState.SKIPPED):
         return again(Why.NOT_FINISHED)
-    if name in undone or (undo is not None and has_begun(undo)):
+    if name in undone or (undo is not None and has_begun(undo)) or _are_undone(old, rows, no):
         return again(Why.UNDONE)
     if (reason := _decided_anew(row, old.steps[no], asked)) is not None:
         return again(reason)
@@ -219,6 +219,15 @@ def _have_effects(plan: Plan, rows: Mapping[int, Step], owner: int) -> bool:
     assert segment is not None
     elements = [row for no, row in rows.items() if segment.first <= no < segment.first + segment.width]
     return any(_had_effect(row, plan.at(row.no)) and not _is_undone(rows.get(plan.undo_no(row.no))) for row in elements)
+
+
+def _are_undone(plan: Plan, rows: Mapping[int, Step], owner: int) -> bool:
+    """Whether the undo of any element of this owner was tried; False for a step without elements."""
+    segment = plan.steps[owner].segment
+    if segment is None:
+        return False
+    undos = range(segment.first + segment.width, segment.first + 2 * segment.width)
+    return any(no in undos and has_begun(row) for no, row in rows.items())
 
 
 def has_begun(undo: Step) -> bool:

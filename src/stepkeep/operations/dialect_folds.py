@@ -20,6 +20,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.declared_hooks import Selection
 from stepkeep.operations.log import RunLog, lines_of
+from stepkeep.operations.plans import written_definition
 from stepkeep.operations.run_events import event_of
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import read_snapshot, view_of
@@ -160,7 +161,7 @@ async def _whole(
     run, name = record.run, plan.definition.dialect
     whole = await read_snapshot(transactor, run.id, tenant=run.tenant, with_messages=True)
     canonical = await view_of(transactor, whole, plan)
-    canonical["definition"] = msgspec.to_builtins(plan.definition)
+    canonical["definition"] = written_definition(plan, whole.steps)
     canonical["journal"] = lines_of(whole, plan)[1:-1]
     return canonical, lines_of(whole, plan, name)[1:-1]
 

@@ -160,6 +160,17 @@ def _told(choice: Choice, old: Plan, rows: Mapping[int, Step], new: Plan) -> dic
     }
 
 
+def _check_start(plan: Plan, start: str) -> None:
+    """Refuse a step that the definition does not have, and one that only its owner stands for."""
+    number = plan.number(start)
+    if number is None or number == 2 * plan.size:
+        known = ", ".join(step.name for step in plan.steps)
+        raise NotFound(f"{plan.definition.name} has no step {start}. It has: {known}.")
+    if number >= plan.size:
+        owner = plan.at(number).definition.name
+        raise InvalidInput(f"{start} is part of {owner}, which is repeated as a whole. Name {owner}.")
+
+
 # -- the earlier run -------------------------------------------------------------------------------------------------
 async def prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant: str, actor: str) -> Prepared:
     whole = await read_snapshot(transactor, run_id, tenant=tenant)
@@ -172,8 +183,8 @@ async def prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant
         if wanted.version is None
         else await find_plan(transactor, old.definition.name, wanted.version, tenant=tenant)
     )
-    if wanted.start is not None and plan.number(wanted.start) is None:
-        raise NotFound(f"{plan.definition.name} has no step {wanted.start}. It has: {', '.join(sorted(plan.numbers))}.")
+    if wanted.start is not None:
+        _check_start(plan, wanted.start)
     before = (await transactor.payloads.detail(whole.record.details)).input
     given = before if wanted.given is None else wanted.given
     asked = Asked(how=wanted.how, start=wanted.start, same_input=_is_same(before, given), actor=actor)

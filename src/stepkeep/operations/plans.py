@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from stepkeep.definition.compiled_policy import policies_of
 from stepkeep.definition.conditions import compile_condition, compile_facts, compile_length
@@ -14,7 +16,8 @@ from stepkeep.definition.message_tests import compile_test
 from stepkeep.errors import DefinitionChanged, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
 from stepkeep.kernel.plan import MessageTest, Plan, build_plan
-from stepkeep.kernel.rows import Run
+from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.states import Phase
 from stepkeep.operations import validate
 from stepkeep.operations.bounds_above import BoundsAbove
 from stepkeep.operations.live_policies import LivePolicies
@@ -141,6 +144,24 @@ async def plan_for(transactor: Transactor, run: Run) -> Plan:
     """The plan of a run that was read."""
     plan = transactor.plans.get(run.definition_id)
     return plan or transactor.plans.add(await stored_definition(transactor, run))
+
+
+def written_definition(plan: Plan, steps: Iterable[Step]) -> dict[str, Any]:
+    """The definition of a run as plain data, for the words of dialects.
+
+    A dialect knows steps only: the elements, calls and added steps of the run stand among the written ones and have
+    the effects. Their owners have none.
+    """
+    written: dict[str, Any] = msgspec.to_builtins(plan.definition)
+    told = [
+        one | ({} if planned.growth is None else {"effect": "read"})
+        for one, planned in zip(written["steps"], plan.steps, strict=True)
+    ]
+    for one in map(plan.of, steps):
+        if one.owner is not None and one.phase is Phase.MAIN:
+            own = {"name": one.name, "order": told[one.owner]["order"], "on_failure": one.on_failure.value}
+            told.append(msgspec.to_builtins(one.definition) | own)
+    return written | {"steps": told}
 
 
 async def stored_definition(transactor: Transactor, run: Run) -> StoredDefinition:

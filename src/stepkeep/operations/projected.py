@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from stepkeep.dialects.registry import dialect as dialect_named
 from stepkeep.errors import NotFound, Unreadable
 from stepkeep.operations.log import export_run, lines_of
-from stepkeep.operations.plans import plan_for
+from stepkeep.operations.plans import plan_for, written_definition
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import (
     list_runs,
@@ -34,7 +32,7 @@ async def describe_whole_as(transactor: Transactor, whole: WholeRun, dialect: st
     words = dialect_named(dialect).words
     plan = await plan_for(transactor, whole.record.run)
     canonical = await view_of(transactor, whole, plan)
-    canonical["definition"] = msgspec.to_builtins(plan.definition)
+    canonical["definition"] = written_definition(plan, whole.steps)
     canonical["journal"] = lines_of(whole, plan)[1:-1]
     return words.run(canonical, lines_of(whole, plan, dialect)[1:-1])
 

@@ -76,7 +76,7 @@ class Journal:
                 self.hashes[seq] = facts["hash"]
             if "step" in facts:
                 self._entered[facts["step"], line["to_state"]] = seq
-                if line["from_state"] in TRIED and line["trigger"] != "claimed":
+                if line["from_state"] in TRIED and line["trigger"] != "claimed" and "fence" in facts:
                     self._tried.setdefault((facts["step"], facts["fence"]), seq)
                     if facts.get("digest") is not None:
                         self._digests.setdefault((facts["step"], facts["fence"]), facts["digest"])
