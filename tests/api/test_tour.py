@@ -492,6 +492,8 @@ async def _remote_workers(tour: Tour) -> str:
     assert (read["details"]["input"], read["outputs"][0]["absent"]) == ({"name": "Far"}, True)
     kept = (await tour("POST", f"{at}/renew", {"leases": [{**name, "lease_us": 60_000_000}]}))["renewed"]
     assert kept == [{**name, "run_state": "running"}]
+    kept = await tour("POST", f"{at}/checkpoint", {**name, "name": "charge", "value": {"id": 7}})
+    assert kept["reply"]["state"] == "running"
     done = {"reports": [{**name, "outcome": {"kind": "completed", "output": "Hello"}}]}
     assert (await tour("POST", f"{at}/report", done))["replies"][0]["state"] == "succeeded"
     shown = {"evidence": [{**name, "evidence": {"log": ["INFO far away"]}}]}

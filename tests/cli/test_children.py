@@ -49,7 +49,8 @@ def test_the_check_refuses_what_means_nothing_at_such_a_step(cli: Cli, tmp_path:
     )
 
 
-def test_simulate_takes_a_child_as_one_step_that_may_fail_or_be_late(cli: Cli) -> None:
+def test_simulate_walks_a_child_and_its_ends_as_fates_of_its_step(cli: Cli) -> None:
     walked = cli("simulate", str(EXAMPLES / "order.yaml"))
-    assert "the child of ship fails, does not end in time" in walked.out
-    assert "ship starts ship, and the paths inside that workflow are not walked here." in walked.out
+    assert "the child of ship fails, is cancelled, does not end in time" in walked.out
+    assert "child ship v1, started by order.ship:" in walked.out
+    assert "child pack v1, started by ship.pack:" in walked.out
