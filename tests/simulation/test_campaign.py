@@ -156,6 +156,7 @@ def test_an_unknown_field_of_a_scenario_is_refused() -> None:
             (811646, "a rejected hold after a retry that the action dialect hides"),
             (900839, "a flow that is suspended after its deadline while another worker runs a call of it"),
             in_proof(1200022, "a resource of a step that lost its lease while its rules were to run"),
+            in_proof(1200155, "a child that outlasts the grace of a run whose stop the dialect hides"),
             in_proof(1200163, "a resource of a step that lost its lease, where the dialect hides that"),
             (900100, "calls that a late flow stops, where the dialect hides when their time began"),
             (900587, "a late flow that stops calls of a workstream"),

@@ -409,6 +409,9 @@ class Retelling:
         if hop.event == "cancel_requested" and hop.source == "awaiting_children":
             # A run that stopped unseen waits for its child, and a cancel ends that wait; the ground names the stop.
             self.run.stop_unseen()
+        elif hop.error == CHILD_IN_DOUBT:
+            # The grace period of a run that stopped unseen ended before its child did.
+            self.run.stop_unseen()
         elif step.leased or hop.event not in ("cancel_requested", "time_came"):
             # A worker's step is cancelled only in a run that stops already, for a reason that the dialect hid.
             self.run.stop_unseen()
