@@ -157,6 +157,8 @@ def test_an_unknown_field_of_a_scenario_is_refused() -> None:
             (900839, "a flow that is suspended after its deadline while another worker runs a call of it"),
             in_proof(1200022, "a resource of a step that lost its lease while its rules were to run"),
             in_proof(1200155, "a child that outlasts the grace of a run whose stop the dialect hides"),
+            in_proof(1300123, "a lease that runs out while its renewal waits in a line for the run"),
+            in_proof(1300169, "a step that a spent budget of a run above denies, which asks no policy"),
             in_proof(1200163, "a resource of a step that lost its lease, where the dialect hides that"),
             (900100, "calls that a late flow stops, where the dialect hides when their time began"),
             (900587, "a late flow that stops calls of a workstream"),

@@ -207,10 +207,14 @@ class Auditor:
         self._must(traced, f"{title}: cancelled in flight, and nothing says that its effect is in doubt")
 
     def _healthy_keep_their_leases(self, attempt: Attempt, title: str) -> None:
-        """I12: while nothing goes wrong anywhere, nobody loses a lease."""
+        """I12: while nothing goes wrong anywhere, nobody loses a lease. A renewal may wait in a line for its run."""
         if any(one.run_id == attempt.run_id for one in self._tables.quarantine):
             return
-        quiet = self._stage.loop.time() - self._stage.trouble_at
+        loop, locks = self._stage.loop, self._stage.database.locks
+        crowded_at = locks.crowded_at.get(("run", (attempt.tenant, attempt.run_id)))
+        if crowded_at is not None and attempt.started_at < self._stage.now() - (loop.time() - crowded_at) * SECOND:
+            return
+        quiet = loop.time() - self._stage.trouble_at
         if quiet > UNHEALTHY_FOR and attempt.started_at > self._stage.now() - (quiet - UNHEALTHY_FOR) * SECOND:
             self._ledger.violation(f"I12: {title}: lost by a worker to which nothing happened")
 

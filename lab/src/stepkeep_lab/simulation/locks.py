@@ -13,6 +13,8 @@ from collections.abc import Hashable
 from stepkeep.errors import Contended
 
 LOCK_TIMEOUT = 10.0
+LONG_WAIT = 1.0
+"""How long somebody waits for a row that many want at once (seconds)."""
 
 
 class Owner:
@@ -24,12 +26,16 @@ class Owner:
 
 
 class Locks:
-    """Who holds which row, or shares it, and who waits for it. `waits` and `deadlocks` count what happened."""
+    """Who holds which row, or shares it, and who waits for it. `waits` and `deadlocks` count what happened.
+
+    `crowded_at` is when somebody who had waited long for a row waited no longer.
+    """
 
     def __init__(self) -> None:
         self._holder: dict[Hashable, Owner] = {}
         self._sharers: dict[Hashable, list[Owner]] = {}
         self._queue: dict[Hashable, deque[tuple[Owner, asyncio.Future[None], bool]]] = {}
+        self.crowded_at: dict[Hashable, float] = {}
         self.waits = 0
         self.deadlocks = 0
         self.timeouts = 0
@@ -70,7 +76,7 @@ class Locks:
         loop = asyncio.get_running_loop()
         granted: asyncio.Future[None] = loop.create_future()
         self._queue.setdefault(key, deque()).append((owner, granted, is_shared))
-        owner.waits_for = key
+        owner.waits_for, began = key, loop.time()
         timer = loop.call_later(LOCK_TIMEOUT, self._give_up, granted)
         try:
             await granted
@@ -82,6 +88,8 @@ class Locks:
         finally:
             owner.waits_for = None
             timer.cancel()
+            if loop.time() - began >= LONG_WAIT:
+                self.crowded_at[key] = loop.time()
 
     def release(self, owner: Owner) -> None:
         """The transaction ended: each of its locks goes to the session that waits longest."""
