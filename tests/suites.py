@@ -34,6 +34,8 @@ def some(cases: Iterable[Any], nth: int, name: Callable[[Any], str] | None = Non
 
 
 def _case(case: Any, name: Callable[[Any], str] | None, marks: Any) -> Any:
+    if hasattr(case, "marks"):
+        return case  # a parameter set, such as one of `in_proof`
     values = case if isinstance(case, tuple) and not hasattr(case, "_fields") else (case,)
     return pytest.param(*values, id=name(case) if name else None, marks=marks)
 

@@ -12,8 +12,8 @@ import signal
 import threading
 import warnings
 import weakref
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -502,14 +502,19 @@ class Engine:
             raise InvalidInput(
                 "serve: signals arrive in the main thread only. Call serve there, or pass signals=False."
             )
-        try:
-            worker = self.start_worker(**options)
-        except StoreUnavailable:
-            if self._is_closed:
-                return  # closed before the worker had started
-            raise
-        with _stopping(worker) if signals else worker:
-            worker.wait()
+        with _StopSignals() if signals else nullcontext() as arriving:
+            try:
+                worker = self.start_worker(**options)
+            except StoreUnavailable:
+                if self._is_closed:
+                    return  # closed before the worker had started
+                raise
+            if arriving is None:
+                with worker:
+                    worker.wait()
+            else:
+                arriving.stop(worker)
+                worker.wait()
 
     def result(self, run_id: str) -> Result:
         """The current state of a run.
@@ -1063,19 +1068,37 @@ def _close_all() -> None:
 getattr(threading, "_register_atexit", atexit.register)(_close_all)
 
 
-@contextmanager
-def _stopping(worker: HostedWorker) -> Iterator[None]:
-    """Let SIGTERM and SIGINT stop the worker: the first one gently, the second at once."""
-    asked = 0
+class _StopSignals:
+    """Lets SIGTERM and SIGINT stop a worker: the first one gently, the second at once.
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked += 1
-        worker.ask_to_stop(None if asked == 1 else 0.0)
+    A handler of a step may already run before the worker is known here. A SIGTERM of that time is kept for the worker;
+    SIGINT and a second signal interrupt the start.
+    """
 
-    before = {which: signal.signal(which, stop) for which in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for which, handler in before.items():
+    def __init__(self) -> None:
+        self._asked = 0
+        self._worker: HostedWorker | None = None
+
+    def __enter__(self) -> _StopSignals:
+        self._before = {which: signal.signal(which, self._arrived) for which in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        for which, handler in self._before.items():
             signal.signal(which, handler)
+
+    def stop(self, worker: HostedWorker) -> None:
+        """From now on signals stop this worker, and one that has arrived does so at once."""
+        self._worker = worker
+        if self._asked:
+            self._tell(worker)
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        self._asked += 1
+        if self._worker is not None:
+            self._tell(self._worker)
+        elif number == signal.SIGINT or self._asked > 1:
+            raise KeyboardInterrupt
+
+    def _tell(self, worker: HostedWorker) -> None:
+        worker.ask_to_stop(None if self._asked == 1 else 0.0)
