@@ -8,6 +8,7 @@ import pytest
 from tests.kernel.driver import World, work
 
 from stepkeep.kernel.definition import SECOND, Approval, Flow, Handler, StepDefinition, Then, Undo
+from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.outcomes import Added, Completed, Failed, NewCall
 from stepkeep.kernel.plan import ADDED, written_template
 from stepkeep.kernel.rows import Edge
@@ -125,6 +126,18 @@ def test_a_step_that_may_be_skipped_is_borne_and_its_edges_decide() -> None:
     assert (world.state("plan[0]"), world.state("plan[1]"), world.state("plan[2]")) == (S.SKIPPED, S.SKIPPED, S.READY)
     world.finish("plan[2]")
     assert world.state("plan") is S.SUCCEEDED
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_a_step_that_a_person_skips_is_borne_whether_or_not_it_failed_before(has_failed: bool) -> None:
+    world = planner()
+    add(world, step("a"))
+    if has_failed:
+        world.claim("plan[0]")
+        world.report("plan[0]", Failed(category=Category.TRANSIENT, error="no"))
+        assert world.state("plan[0]") is S.RETRYING
+    world.decide_hold("plan[0]", HoldChoice.SKIP, reason="not needed")
+    assert (world.state("plan[0]"), world.state("plan")) == (S.SKIPPED, S.SUCCEEDED)
 
 
 def test_a_rollback_undoes_added_steps_last_completed_first() -> None:

@@ -170,6 +170,9 @@ def test_an_unknown_field_of_a_scenario_is_refused() -> None:
         in_proof(1200163, "a resource of a step that lost its lease, where the dialect hides that"),
         in_proof(1300123, "a lease that runs out while its renewal waits in a line for the run"),
         in_proof(1300169, "a step that a spent budget of a run above denies, which asks no policy"),
+        in_proof(1500086, "a list that ends when a person decides about one of its elements"),
+        in_proof(1500099, "a step that waited, and then added no steps, where the dialect hides both"),
+        in_proof(1500187, "an added step that a person skips after it failed"),
     ],
 )
 def test_a_true_log_that_a_judge_once_refused_gives_no_finding(seed: int, told: str) -> None:

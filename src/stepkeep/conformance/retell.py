@@ -300,9 +300,12 @@ class Retelling:
 
     def _other_ways(self, place: Place, line: Line) -> frozenset[str]:
         """How this step did not come to its rules: a decision completed it, or it has awaited steps that it added."""
-        if _is_completed_by_person(line):
+        asked = self.run.asked
+        if _is_completed_by_person(line) and asked.get("step", place.name) == place.name:
             return OTHER_WAYS
-        added = place.rule is not None and place.rule.is_then and place.no in self.run.elements.owners
+        grown = asked.get("plan_grown")
+        grows = place.no in self.run.elements.owners or (isinstance(grown, dict) and place.name in grown)
+        added = place.rule is not None and place.rule.is_then and grows
         return WITHOUT_ADDED if added and line.trigger == "rules_passed" else frozenset()
 
     def _leaves_its_child(self, step: Step, place: Place, line: Line) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import msgspec
+
 from stepkeep.kernel.definition import CompensateWhen, Effect, Flow, Map, Then
 from stepkeep.kernel.plan import Plan, template_of
 from stepkeep.kernel.rows import Run, Step, is_exhausted
@@ -98,6 +100,12 @@ def _calls_are_counted(segment: Segment, run: Run, rows: Rows) -> None:
         must(unsettled > 0 or owner.state is not StepState.AWAITING_CHILDREN, name, "{} awaits nothing", owner.no)
 
 
+def was_skipped_by_person(row: Step) -> bool:
+    """Whether the last decision on record about a step skips it."""
+    record = None if row.note is None or row.note.record is None else msgspec.json.decode(row.note.record)
+    return isinstance(record, dict) and record.get("decision") == "skipped"
+
+
 def _added_are_counted(segment: Segment, run: Run, rows: Rows) -> None:
     """I19: a step awaits the unsettled steps that its handler added, and each of these waits for those before it."""
     owner, name = rows[segment.owner], "I19 added steps are counted"
@@ -112,6 +120,7 @@ def _added_are_counted(segment: Segment, run: Run, rows: Rows) -> None:
     for row in added if owner.state is StepState.SUCCEEDED else ():
         call = None if row.note is None else row.note.call
         may_skip = call is None or row.category is None or template_of(call.step).on_failure is OnFailure.SKIP
+        may_skip |= was_skipped_by_person(row)
         borne = row.state is StepState.SUCCEEDED or (row.state is StepState.SKIPPED and may_skip)
         must(borne, name, "{} succeeded, and {} is {}", owner.no, row.no, row.state)
     unmet = dict.fromkeys([row.no for row in added], 0)
