@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.conformance.tree import TreeRun, judge_tree
+from stepkeep.evidence.verifier import Pack, verify
 from stepkeep.kernel.definition import Budget, Definition, Effect, Map, OnExceeded
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.rollback import rollback_preview
+from tests.evidence.test_pack import unzipped
 from tests.operations.test_child_rollback import BAD, HOOK, LEAF, ended, parent, sub
 from tests.operations.test_children import call, children, finish, flow, look_after
 from tests.workbench import SECOND, TENANT, Bench, on, task
@@ -266,6 +268,9 @@ def test_what_is_left_of_a_budget_bounds_the_runs_below(database_url: str, case:
         assert engine.certify(run).ok
         assert engine.certify(last).ok
         assert engine.replay_policy(last)["ok"]
+        report = verify(Pack(unzipped(engine.evidence(last))))
+    assert report.findings == []
+    assert any(f"what run {run} above had spent" in one for one in report.unchecked) is (case != "hold")
 
 
 def test_no_element_starts_a_child_once_the_budget_is_spent(database_url: str) -> None:

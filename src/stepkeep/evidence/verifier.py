@@ -586,6 +586,10 @@ class Policies:
             self.checks.wrong("verdict_missing", f"{said} is not in policy.jsonl")
         elif line.get("verdict") != record:
             self.checks.wrong("verdict_changed", f"policy.jsonl and the journal do not agree about {said}")
+        if record.get("by") == "parent":
+            self.above(said, record)
+            self.obeyed(entry, place, step, record, said)
+            return
         if self.pinned is not None and record.get("revision") != self.pinned:
             self.checks.wrong("verdict_wrong", f"{said} is by another revision than {self.pinned}, the pinned one")
         self.obeyed(entry, place, step, record, said)
@@ -597,6 +601,15 @@ class Policies:
         if (effect, rule) != (record.get("effect"), record.get("rule")):
             told = f"{record.get('effect')} by {record.get('rule')}"
             self.checks.wrong("verdict_wrong", f"{said} is {told}, but the rules say {effect} by {rule}")
+
+    def above(self, said: str, record: Doc) -> None:
+        """A spent budget of a run above denies a step of a child. What that run had spent is not in this pack."""
+        creators = [str(cause.get("actor")) for entry in self.checks.entries[:1] for cause in entry["causes"][:1]]
+        is_child = any(creator.startswith("parent:") for creator in creators)
+        is_budget = record.get("effect") == "deny" and str(record.get("rule")).startswith("budget:")
+        if not (is_child and is_budget and record.get("run")):
+            self.checks.wrong("verdict_wrong", f"{said} is by a run above, but that is no spent budget of a parent")
+        self.checks.could_not(f"{said}: what run {record.get('run')} above had spent is not in this pack")
 
     def obeyed(self, entry: Doc, place: int, step: str, record: Doc, said: str) -> None:
         """The step did what the verdict says: a denied one failed, a held one waits for people."""
