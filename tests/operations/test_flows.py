@@ -13,7 +13,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.errors import InvalidInput
 from tests.operations.flows_process import buy
-from tests.suites import short_and_all
+from tests.suites import first_on, short_and_all
 
 undone: list[str] = []
 
@@ -234,6 +234,18 @@ def test_a_flow_that_awaits_anything_but_calls_fails_clearly(database_url: str, 
 def test_a_flow_says_how_it_takes_its_name(given: Any, named: Any, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         sk.flow(*given, **named)
+
+
+@first_on("sqlite")
+def test_a_call_with_wrong_options_fails_at_once_without_a_place(database_url: str) -> None:
+    @sk.flow("wrong_options")
+    async def wrong(ctx: Any) -> None:
+        await ctx.child("leaf", deadline="soon", detached=7)
+
+    result = run(database_url, wrong)
+    assert result.state == "failed"
+    assert (result.error or "").startswith("the call is refused: `deadline`: 'soon' is not a duration.")
+    assert "calls.py" not in (result.error or "")
 
 
 def test_a_function_that_is_no_handler_is_refused(database_url: str) -> None:

@@ -533,13 +533,15 @@ def with_inferred(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     if not any("depends_on" in step for step in steps):
         return list(steps)
-    names = {str(step["name"]) for step in steps}
+    names = {str(step.get("name")) for step in steps}
     return [_inferred(step, names) for step in steps]
 
 
 def _inferred(step: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    own, known = step["name"], step.get("depends_on", [])
-    named = {edge.get("step") if isinstance(edge, dict) else edge for edge in known if isinstance(edge, dict | str)}
+    own, known = step.get("name"), step.get("depends_on", [])
+    if not isinstance(known, list):
+        return step  # the check of the steps says what is wrong with it
+    named = [edge.get("step") if isinstance(edge, dict) else edge for edge in known]
     # An undo runs after its step, and reads what that step could read. Schemas hold no expressions.
     unread = ("undo", "depends_on", "input_schema", "output_schema")
     read = steps_read([value for key, value in step.items() if key not in unread])

@@ -16,7 +16,7 @@ from stepkeep.definition.added import Template
 from stepkeep.definition.handlers import name_of
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Function, Registry
-from stepkeep.errors import InvalidInput
+from stepkeep.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.outcomes import NewCall
 from stepkeep.kernel.plan import queue_specs, written_template
 from stepkeep.kernel.rows import Called, Step
@@ -151,7 +151,11 @@ class Templates:
 
     @staticmethod
     def _template(made: Workflow) -> Template:
-        definition = made.definition()
+        try:
+            definition = made.definition()
+        except DefinitionError as problem:  # its place would be a line of this module
+            said = " ".join(f"{one.message} {one.hint}".strip() for one in problem.problems)
+            raise StepError(f"the call is refused: {said}", category=Category.VALIDATION, final=True) from None
         main, undo, _ = queue_specs(definition)
         step = definition.steps[0]
         child = None if step.child is msgspec.UNSET else (step.child.workflow, step.child.version)
