@@ -93,6 +93,7 @@ from stepkeep.operations.spans import find_spans
 from stepkeep.operations.start import Started, StartedHere, Starter, StartRequest, start_idle
 from stepkeep.operations.statistics import read_statistics
 from stepkeep.operations.status import list_workers, read_status
+from stepkeep.operations.successors import successor_of
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.triggers.firing import Firer
 from stepkeep.operations.triggers.manage import install
@@ -612,6 +613,8 @@ class AsyncEngine:
     ) -> Result:
         """Start a run and work on it here until it ends, or until only people or messages can change it.
 
+        If a flow continues as new, so does the work, and the result is that of the last run.
+
         A step that needs a capability runs here only if `capabilities` has it. `lacking` of the result has the others.
         """
         arguments.flag("run: check", check)
@@ -630,7 +633,7 @@ class AsyncEngine:
         if lacking_of(request.plan, has):
             started = await self._starter.start(request)
             await retention.require_kept(self.store, started, tenant=self.tenant)
-            result = await self._be_worker(started.run_id, capabilities=has)
+            result = await self._followed(await self._be_worker(started.run_id, capabilities=has), has)
             return result.raise_for_state() if check else result
         request = await self._starter.reduced(request)
 
@@ -642,7 +645,17 @@ class AsyncEngine:
             return begun
 
         result = await self._execute(begin, settled_states(until_blocked=True), capabilities=has)
+        result = await self._followed(result, has)
         return result.raise_for_state() if check else result
+
+    async def _followed(self, result: Result, capabilities: tuple[str, ...]) -> Result:
+        """The result of the last run of a flow that continued as new, each of which is executed here."""
+        while (following := await self._successor(result.run_id, result.output, starts=True)) is not None:
+            result = await self.work_on(following, capabilities=capabilities)
+        return result
+
+    async def _successor(self, run_id: str, output: Any, *, starts: bool = False) -> str | None:
+        return await successor_of(self.transactor, self.tenant, run_id, output, starts=starts)
 
     async def work_on(
         self,
@@ -715,16 +728,22 @@ class AsyncEngine:
     async def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
         """Wait until a run has ended (or, with `until_blocked`, is blocked). Any worker may run it.
 
-        A run that only sleeps is not blocked. After `seconds`, the current state is returned: check `finished`.
+        A run that only sleeps is not blocked. After `seconds`, the current state is returned: check `finished`. If a
+        flow continued as new, the result is that of the last run so far: its `run_id` is another one.
         """
         settled = settled_states(until_blocked=arguments.flag("until_blocked", until_blocked))
         if seconds is not None:
             seconds = arguments.number("wait: seconds", seconds, 0, LONGEST_WAIT)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                found = await self._waiting.until(self.tenant, validate.run_id(run_id), settled)
-                if found.state in RUN_TERMINAL:
-                    return Result(run_id=run_id, state=found.state, output=found.output, error=found.error)
+                while True:
+                    found = await self._waiting.until(self.tenant, validate.run_id(run_id), settled)
+                    if found.state not in RUN_TERMINAL:
+                        break
+                    following = await self._successor(run_id, found.output)
+                    if following is None:
+                        return Result(run_id=run_id, state=found.state, output=found.output, error=found.error)
+                    run_id = following
         return await self.result(run_id)
 
     def worker(self, *, concurrency: int = 16, app: str = "stepkeep", **options: Any) -> Worker:

@@ -63,7 +63,7 @@ from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesPassed
 from stepkeep.kernel.plan import ConditionView, Facts, Plan, build_plan, queue_specs
 from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.resources import unlimited_grants
-from stepkeep.kernel.rows import Attempt, Gate, Message, Origin, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.rows import Attempt, Child, Gate, Message, Origin, OutboxEntry, Run, Step, Vote
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
     STEP_WAITING,
@@ -198,6 +198,7 @@ class World:
         self.attempts: dict[tuple[int, int], Attempt] = {}
         self.messages: dict[str, Message] = {}
         self.outbox: list[OutboxEntry] = []
+        self.children: dict[str, Child] = {}
         self.gates: dict[tuple[int, int], Gate] = {}
         self.votes: dict[tuple[int, int, str], Vote] = {}
         self.owners: dict[int, str] = {}
@@ -376,6 +377,7 @@ class World:
         for message in (*decision.messages, *decision.consumed):
             self.messages[message.id] = message
         self.outbox += decision.outbox
+        self.children |= {child.child_id: child for child in decision.children}
         for gate in decision.opened:
             assert (gate.no, gate.activation) not in self.gates
             self.gates[gate.no, gate.activation] = gate

@@ -8,7 +8,8 @@ import pytest
 from tests.kernel.driver import World, work
 
 from stepkeep.errors import Conflict
-from stepkeep.kernel.definition import SECOND, Approval, Flow, Handler, StepDefinition, Undo, Wait
+from stepkeep.kernel.child_runs import is_child
+from stepkeep.kernel.definition import SECOND, Approval, Flow, Handler, StepDefinition, SubWorkflow, Undo, Wait
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, Failed, NewCall, Suspended
@@ -101,12 +102,41 @@ def test_a_flow_cannot_return_while_a_call_is_open() -> None:
 
 @pytest.mark.parametrize(
     ("calls", "said"),
-    [(6, "it makes more than 5 calls, as its definition allows"), (0, "it awaits nothing: all its calls have settled")],
+    [
+        (6, "it makes more than 5 calls, as its definition allows; end it before by ctx.continue_as_new"),
+        (0, "it awaits nothing: all its calls have settled"),
+    ],
 )
 def test_a_suspension_that_nothing_would_end_fails_the_flow(calls: int, said: str) -> None:
     world = flow()
     suspend(world, *(called() for _ in range(calls)))
     assert (world.run.state, world.row("flow").error) == (RunState.FAILED, said)
+
+
+@pytest.mark.parametrize("ends", ["succeeded", "failed", "cancelled"])
+def test_a_flow_continues_as_new_in_the_decision_that_ends_its_run_well(ends: str) -> None:
+    """What ends the run in another way before has no successor."""
+    world = World(work("flow", growth=Flow(max=5)))
+    again = SubWorkflow(workflow=world.plan.definition.name, version=1, detached=True)
+    template = written_template(StepDefinition(name="flow", order=0, child=again))
+    suspend(world, NewCall(kind="continue", name="again", digest="0", arguments=b"{}", step=template))
+    assert (world.state("flow"), world.state("flow[0]"), world.children) == (S.READY, S.SUCCEEDED, {})
+    if ends == "cancelled":
+        world.cancel()
+    elif ends == "failed":
+        world.claim("flow")
+        world.report("flow", Failed(category=Category.VALIDATION, error="no", final=True))
+    else:
+        world.finish("flow")
+    assert world.run.state == ends
+    found = list(world.children.values())
+    assert len(found) == (1 if ends == "succeeded" else 0)
+    if found:
+        [child] = found
+        note = world.row("flow[0]").note
+        assert note is not None
+        assert (child.child_id, is_child(child.child_id)) == (note.child, False)
+        assert (child.workflow, child.mode, child.todo) == (again.workflow, "detached", "start")
 
 
 def test_a_deadline_cancels_the_calls_and_fails_the_flow() -> None:

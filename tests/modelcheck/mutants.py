@@ -300,6 +300,10 @@ def _a_flow_may_return_before_its_calls(patch: Patch) -> None:
     patch.setitem(REPORTS, Completed, lambda draft, step, outcome: real(draft, replace(step, unmet=0), outcome))
 
 
+def _a_flow_continues_as_nothing(patch: Patch) -> None:
+    patch.setattr(rollup, "ask_for_successor", lambda draft: None)
+
+
 def _checkpoints_need_no_fence(patch: Patch) -> None:
     def record(draft: Draft, event: StepCheckpointed) -> Reply:
         return checkpoint(draft, replace(event, fence=draft.named(event.no).fence))
@@ -333,6 +337,9 @@ MUTANTS = (
     Mutant("a retry forgets checkpoints", "checkpoints", "a checkpoint stays", _a_retry_forgets_checkpoints),
     Mutant("a call that settles wakes nobody", "flow", "I18 calls are counted", _a_call_that_settles_wakes_nobody),
     Mutant("a flow may return before its calls", "flow", "I18 calls are counted", _a_flow_may_return_before_its_calls),
+    Mutant(
+        "a flow continues as nothing", "flow continues", "a flow continues as one run", _a_flow_continues_as_nothing
+    ),
     Mutant("steps that never ran are undone", "rules first", UNDO, _steps_that_never_ran_are_undone),
     Mutant("late claims are granted", "diamond", "a late claim meets the run's deadline", _late_claims_are_granted),
     Mutant("doubt is not told", "crowd", "no effect without a trace", _cancelled_in_flight_without_a_trace),

@@ -119,6 +119,10 @@ class RunDetail(RunSummary):
     continued_by: list[str] = Field(description="Runs that repeat or continue it, newest first.")
     parent: dict[str, Any] | None = Field(default=None, description="The run and step that started it as a child.")
     children: list[dict[str, Any]] | None = Field(default=None, description="Its child runs, with theirs.")
+    continued_as: dict[str, Any] | None = Field(
+        default=None, description="The run as which its flow continued as new: `run_id`, `state`, `error`."
+    )
+    continued_from: str | None = Field(default=None, description="The run whose flow continued as this one.")
     tree_cost: dict[str, float] | None = Field(default=None, description="What it and all runs below it cost.")
 
 

@@ -57,6 +57,7 @@ async def work_on(
     from stepkeep.cli.tokens import NotingRuntime, open_tokens
     from stepkeep.operations.own_run import OwnRun
     from stepkeep.operations.plans import plan_of
+    from stepkeep.operations.successors import successor_of
 
     plan = await plan_of(engine.transactor, engine.tenant, run_id)
     await require_handlers(engine, run_id, plan)
@@ -87,6 +88,12 @@ async def work_on(
             await asyncio.gather(watching, return_exceptions=True)
         await follower.look()
     view = await engine.show(run_id)
+    given = (engine.transactor, engine.tenant, run_id, view["run"]["output"])
+    if not interrupted.is_set() and (following := await successor_of(*given, starts=True)) is not None:
+        screen.note(f"run {run_id} continues as run {following}")
+        return await work_on(
+            engine, following, screen, concurrency=concurrency, serve_all=serve_all, capabilities=capabilities
+        )
     tokens = await open_tokens(engine, run_id, plan, runtime.tokens)
     for wait in view["run"]["waiting_for"]:
         if wait["step"] in tokens:

@@ -404,7 +404,7 @@ class AsyncClient:
         while True:
             left = LONGEST_WAIT if until is None else max(0.0, min(LONGEST_WAIT, until - time.monotonic()))
             told = await again(
-                lambda left=left: self.service.request(  # type: ignore[misc]
+                lambda left=left, run_id=run_id: self.service.request(  # type: ignore[misc]
                     "GET",
                     f"/runs/{_path(run_id)}/result",
                     query={"wait": left, "until_blocked": until_blocked},
@@ -412,6 +412,8 @@ class AsyncClient:
                 )
             )
             found = told.json()
+            # A flow may have continued as new.
+            run_id = found["run_id"]
             state = RunState(found["state"])
             if found["finished"]:
                 return Result(run_id=run_id, state=state, output=found["output"], error=found["error"])

@@ -17,6 +17,7 @@ from stepkeep.dialects import registry as dialects
 from stepkeep.errors import Conflict, DefinitionChanged
 from stepkeep.evidence.pack import Contents, Payload
 from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.journal import SealedEntry, open_entry
 from stepkeep.kernel.rows import Child, ChildState
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -44,7 +45,7 @@ class Collected:
     async def certificate(self) -> Certificate:
         """The judge's certificate: of the run, and of every run below it."""
         own, run = await self.own_certificate(), self.whole.record.run
-        links = await self._transactor.store.children.read_all(run.tenant, run.id)
+        links = await _children_of(self._transactor, run.tenant, run.id)
         if not links:
             return own
         return replace(own, tree=await _tree_of(self._transactor, self, links))
@@ -129,6 +130,11 @@ async def collect(transactor: Transactor, run_id: str, *, tenant: str) -> Collec
     return Collected(whole, await plans.stored_definition(transactor, whole.record.run), transactor)
 
 
+async def _children_of(transactor: Transactor, tenant: str, run_id: str) -> list[Child]:
+    """The links to the children of a run. A run as which a flow continued is no child, and is certified by itself."""
+    return [link for link in await transactor.store.children.read_all(tenant, run_id) if is_child(link.child_id)]
+
+
 async def _tree_of(transactor: Transactor, root: Collected, links: Sequence[Child]) -> TreeVerdict:
     """Certify every run below a run, and compare the journals of parents and children."""
     run = root.whole.record.run
@@ -158,7 +164,7 @@ async def _tree_of(transactor: Transactor, root: Collected, links: Sequence[Chil
                 undoes=link.undoes,
             )
         )
-        queue += [(below, child) for below in await transactor.store.children.read_all(run.tenant, link.child_id)]
+        queue += [(below, child) for below in await _children_of(transactor, run.tenant, link.child_id)]
     return judge_tree(found, logs, missing)
 
 

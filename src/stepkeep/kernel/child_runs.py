@@ -11,6 +11,7 @@ import hashlib
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo, Note, Recall, Step
@@ -18,10 +19,13 @@ from stepkeep.kernel.states import OnFailure, Phase, StepState
 from stepkeep.kernel.tables import StepTrigger
 
 VERSION = "8"
-"""The version of the UUID of a child; runs that are started have another."""
+"""The version of the UUID of a child; runs that are started have another, and so have successors of flows."""
+
+CONTINUE = "continue"
+"""The kind of the call by which a flow continues as new. Its run is no child: nothing waits for it or bounds it."""
 
 
-def child_run_id(at: int, tenant: str, run_id: str, no: int, activation: int) -> str:
+def child_run_id(at: int, tenant: str, run_id: str, no: int, activation: int, version: int = int(VERSION)) -> str:
     """The id of a child: a UUID of version 8, in the order of time, from its parent, step and activation.
 
     >>> child_run_id(0, "t", "r", 1, 2)
@@ -29,7 +33,7 @@ def child_run_id(at: int, tenant: str, run_id: str, no: int, activation: int) ->
     """
     drawn = hashlib.sha256(f"{tenant}\x00{run_id}\x00{no}\x00{activation}".encode()).digest()
     raw = bytearray((at // 1000).to_bytes(6, "big") + drawn[:10])
-    raw[6] = 0x80 | (raw[6] & 0x0F)
+    raw[6] = version << 4 | (raw[6] & 0x0F)
     raw[8] = 0x80 | (raw[8] & 0x3F)
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
@@ -49,12 +53,14 @@ def open_child(draft: Draft, step: Step, of: int | None) -> bool:
     child = draft.planned(step).definition.child
     assert child is not msgspec.UNSET
     is_detached = child.detached is True
+    continues = step.note is not None and step.note.call is not None and step.note.call.kind == CONTINUE
+    version = 7 if continues else int(VERSION)
     asked = Child(
         tenant=step.tenant,
         run_id=step.run_id,
         no=step.no,
         activation=draft.seq,
-        child_id=child_run_id(draft.now, step.tenant, step.run_id, step.no, draft.seq),
+        child_id=child_run_id(draft.now, step.tenant, step.run_id, step.no, draft.seq, version),
         workflow=child.workflow,
         version=child.version,
         mode=ChildMode.DETACHED if is_detached else ChildMode.AWAITED,
@@ -63,7 +69,8 @@ def open_child(draft: Draft, step: Step, of: int | None) -> bool:
         todo=ChildTodo.START,
         todo_at=draft.now,
     )
-    draft.children.append(asked)
+    if not continues:
+        draft.children.append(asked)
     note = replace(step.note or Note(), activation=draft.seq, child=asked.child_id)
     due_at = None if is_detached or child.deadline is None else draft.now + child.deadline
     waiting = draft.move(step, StepTrigger.CHILDREN_STARTED, of=of, due_at=due_at, note=note)
@@ -73,6 +80,44 @@ def open_child(draft: Draft, step: Step, of: int | None) -> bool:
     told = draft.move(waiting, StepTrigger.CHILDREN_SUCCEEDED, note=replace(note, output=output))
     draft.move(told, StepTrigger.RULES_PASSED, digest=payload_digest(output.encode()))
     return True
+
+
+def ask_for_successor(draft: Draft) -> None:
+    """The run has succeeded: ask for the run as which its flow continues, if it does.
+
+    In the decision that ends the run, so that a run which is cancelled or fails before has no successor.
+    """
+    for segment in draft.plan.segments:
+        if not isinstance(draft.plan.steps[segment.owner].growth, Flow):
+            continue
+        draft.require((segment.owner,))
+        owner = draft.step(segment.owner)
+        grown = None if owner.note is None else owner.note.grown
+        if grown is None or not grown.continues or owner.state is not StepState.SUCCEEDED:
+            continue
+        no = segment.element(grown.count - 1)
+        draft.require((no,))
+        call = draft.step(no)
+        assert call.note is not None
+        if call.state is not StepState.SUCCEEDED or call.note.child is None or call.note.activation is None:
+            continue
+        definition = draft.plan.definition
+        draft.children.append(
+            Child(
+                tenant=call.tenant,
+                run_id=call.run_id,
+                no=no,
+                activation=call.note.activation,
+                child_id=call.note.child,
+                workflow=definition.name,
+                version=definition.version,
+                mode=ChildMode.DETACHED,
+                state=ChildState.REQUESTED,
+                requested_at=draft.now,
+                todo=ChildTodo.START,
+                todo_at=draft.now,
+            )
+        )
 
 
 def begin_hook(draft: Draft, hook: Step, of: int | None = None) -> None:

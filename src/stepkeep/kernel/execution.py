@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, Fenced, InvalidInput
 from stepkeep.kernel.added import add_rows, await_added, is_stopping, misfit_of_added, open_added, owner_of
+from stepkeep.kernel.child_runs import ask_for_successor
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.draft import Draft
@@ -361,6 +362,7 @@ def pass_run(draft: Draft) -> None:
     """The run-level rules hold."""
     if draft.state is RunState.VALIDATING:
         draft.move_run(RunTrigger.RULES_PASSED)
+        ask_for_successor(draft)
 
 
 def _rules_failed(draft: Draft, step: Step, outcome: RulesFailed) -> Settled | None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.kernel.child_runs import CONTINUE
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.elements import owner_due
@@ -32,7 +33,8 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     grown = Grown(count=0, deadline=limit) if known is None else known
     count = grown.count + len(outcome.calls)
     if count > growth.max:
-        return _fail(draft, step, outcome, f"it makes more than {growth.max} calls, as its definition allows")
+        said = f"it makes more than {growth.max} calls, as its definition allows; end it before by ctx.continue_as_new"
+        return _fail(draft, step, outcome, said)
     if not outcome.calls and not step.unmet and outcome.seen >= grown.count:
         return _fail(draft, step, outcome, "it awaits nothing: all its calls have settled")
     draft.close_attempt(step, AttemptState.WAITED, outcome)
@@ -46,7 +48,13 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
         due_at=grown.deadline,
         note=replace(
             step.note or Note(),
-            grown=replace(grown, count=count, code=outcome.code or grown.code, seen=outcome.seen),
+            grown=replace(
+                grown,
+                count=count,
+                code=outcome.code or grown.code,
+                seen=outcome.seen,
+                continues=grown.continues or any(call.kind == CONTINUE for call in outcome.calls),
+            ),
             woken_by=None,
         ),
     )

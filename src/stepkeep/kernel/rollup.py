@@ -6,7 +6,7 @@ A stopping run goes on when none of its steps is leased or waits for a child run
 
 from __future__ import annotations
 
-from stepkeep.kernel.child_runs import has_children_out
+from stepkeep.kernel.child_runs import ask_for_successor, has_children_out
 from stepkeep.kernel.compensation import finish_rollback, finish_stopping
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.rows import Step
@@ -37,6 +37,7 @@ def _all_settled(draft: Draft) -> None:
     check = draft.plan.check
     if check is None:
         draft.move_run(RunTrigger.RULES_PASSED)
+        ask_for_successor(draft)
         return
     run = draft.snapshot.run
     step = Step(tenant=run.tenant, run_id=run.id, no=check.no, queue=check.queue, priority=run.priority)

@@ -157,7 +157,8 @@ class Grown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     `deadline` is the moment by which all must have ended. `category` and `error` are those of the last failure. Once it
     `stops`, no further element begins, and the owner fails when the elements that workers hold have settled. `case` is
     the place of the case that a choice took. `code` is a digest of the code of the flow that made the last calls, and
-    `seen` is how many ends of calls it had been given: its events and costs up to there are on record.
+    `seen` is how many ends of calls it had been given: its events and costs up to there are on record. A flow that
+    `continues` as new does so by the last of its calls.
     """
 
     count: int
@@ -169,6 +170,7 @@ class Grown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     case: int | None = None
     code: str | None = None
     seen: int | None = None
+    continues: bool = False
 
 
 class Edge(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stepkeep.definition.conditions import CompiledTemplate, compile_inputs
 from stepkeep.definition.elements import ElementTemplate
 from stepkeep.errors import Conflict, ExpressionError, InvalidInput, NotFound, Refused, StepkeepError, StoreError
-from stepkeep.kernel.child_runs import is_child
+from stepkeep.kernel.child_runs import CONTINUE, is_child
 from stepkeep.kernel.decision import asked_names
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.events import CancelRequested, ChildEnded
@@ -40,12 +40,15 @@ LIMIT = 100
 PUT_OFF_US = 30_000_000
 """When something is tried again that failed for another reason than the child itself."""
 
+PARENT = "parent:"
+"""How the name of an actor begins that is a run."""
+
 log = logging.getLogger(__name__)
 
 
 def actor_of(child: Child) -> str:
     """The actor of what a parent causes in its child."""
-    return f"parent:{child.run_id}"
+    return f"{PARENT}{child.run_id}"
 
 
 class ChildSweep:
@@ -85,6 +88,11 @@ class ChildSweep:
             generation = [child.child_id for child in children if child.state is ChildState.STARTED]
             found += [(run[0], one) for one in generation]
         return tuple(found)
+
+    async def begin(self, child: Child) -> None:
+        """Start this one now, if it is still to be started."""
+        if child.todo is ChildTodo.START:
+            await self._look_after(child)
 
     async def _look_after(self, child: Child) -> None:
         assert child.todo is not None
@@ -134,6 +142,10 @@ class ChildSweep:
         parent = await plan_for(transactor, record.run)
         given = await self._given(child, parent, details)
         asked = [details.created_by, *asked_names(details.asked_before)]
+        continues = not is_child(child.child_id)
+        if continues:
+            # A chain has no end: the runs before this one are no people, and would be one more each time.
+            asked = [name for name in asked if not name.startswith(PARENT)]
         return await self._starter.reduced(
             StartRequest(
                 plan=plan,
@@ -141,7 +153,9 @@ class ChildSweep:
                 actor=actor_of(child),
                 input=msgspec.json.encode(given),
                 run_id=child.child_id,
-                operation="child",
+                operation=CONTINUE if continues else "child",
+                business_key=details.business_key if continues else None,
+                labels=details.labels if continues else None,
                 correlation_id=details.correlation_id,
                 priority=record.run.priority,
                 asked_before=msgspec.json.encode(sorted(set(asked))),
@@ -177,7 +191,8 @@ class ChildSweep:
     async def _arguments(self, child: Child) -> Any:
         """The input of a child that a flow has called. Its generation is counted, because a flow may call itself."""
         transactor, tenant = self._transactor, child.tenant
-        generation, above = 2, child.run_id
+        # A successor of the flow begins a tree of its own: a chain of them may go on for ever.
+        generation, above = 2, child.run_id if is_child(child.child_id) else ""
         while is_child(above) and (link := await transactor.store.children.read_link(tenant, above)) is not None:
             generation, above = generation + 1, link.run_id
         if generation > MAX_DEPTH:

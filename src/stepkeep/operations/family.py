@@ -27,13 +27,24 @@ def has_children(plan: Plan) -> bool:
 
 
 async def family(transactor: Transactor, run: Run, plan: Plan, cost: dict[str, float]) -> dict[str, Any]:
-    """The parts of a run's view about its tree: `parent`, `children` and `tree_cost`; empty without either."""
+    """The parts of a run's view about its tree: `parent`, `children` and `tree_cost`; empty without either.
+
+    A run as which a flow continued is in no tree: `continued_as` and `continued_from` name it.
+    """
     shown: dict[str, Any] = {}
-    if is_child(run.id) and (link := await transactor.store.children.read_link(run.tenant, run.id)) is not None:
+    may_continue = any(isinstance(step.growth, Flow) for step in plan.steps)
+    link = None
+    if is_child(run.id) or may_continue:
+        link = await transactor.store.children.read_link(run.tenant, run.id)
+    if link is not None and not is_child(run.id):
+        shown["continued_from"] = link.run_id
+    elif link is not None:
         shown["parent"] = {"run_id": link.run_id, "no": link.no, "activation": link.activation, "mode": link.mode}
     if has_children(plan):
         tree = _Tree(transactor)
         shown["children"] = await tree.below(run, plan)
+        if (successor := tree.successors.get(run.id)) is not None:
+            shown["continued_as"] = await _successor(transactor, successor)
         shown["tree_cost"] = _sum([cost, *tree.costs])
         if tree.left_off:
             shown["children_left_off"] = tree.left_off
@@ -47,12 +58,13 @@ class _Tree:
         self._transactor = transactor
         self.costs: list[dict[str, float]] = []
         self.left_off = 0
+        self.successors: dict[str, Child] = {}
+        """The runs as which flows have continued, by the run of the flow. They are no children."""
 
     async def below(self, run: Run, plan: Plan) -> list[dict[str, Any]]:
-        return [
-            await self._described(child, plan)
-            for child in await self._transactor.store.children.read_all(run.tenant, run.id)
-        ]
+        links = await self._transactor.store.children.read_all(run.tenant, run.id)
+        self.successors |= {link.run_id: link for link in links if not is_child(link.child_id)}
+        return [await self._described(child, plan) for child in links if is_child(child.child_id)]
 
     async def _described(self, child: Child, plan: Plan) -> dict[str, Any]:
         shown: dict[str, Any] = {
@@ -80,6 +92,13 @@ class _Tree:
         below = await plan_for(self._transactor, record.run)
         shown |= {"state": record.run.state, "error": record.run.error, "cost": cost}
         return shown | {"children": await self.below(record.run, below) if has_children(below) else []}
+
+
+async def _successor(transactor: Transactor, link: Child) -> dict[str, Any]:
+    record = await transactor.store.read_run(link.tenant, link.child_id)
+    if record is None:
+        return {"run_id": link.child_id, "state": link.state, "error": link.error}
+    return {"run_id": link.child_id, "state": record.run.state, "error": record.run.error}
 
 
 def _sum(costs: list[dict[str, float]]) -> dict[str, float]:

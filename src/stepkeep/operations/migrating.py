@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, ConnectionLost, NotFound, Unreadable
 from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.draft import Missing
 from stepkeep.kernel.events import CancelRequested
@@ -206,7 +207,7 @@ async def _reasons(transactor: Transactor, found: Prepared) -> list[str]:
         said.insert(0, f"it is a run of version {found.old.definition.version} already")
     if (overdue := late(found.continuation.began_at, found.plan, await transactor.store.now())) is not None:
         said.append(overdue)
-    if await transactor.store.children.read_link(run.tenant, run.id) is not None:
+    if is_child(run.id) and await transactor.store.children.read_link(run.tenant, run.id) is not None:
         said.append("another run has started it and waits for its end: migrate that one, or let this one end")
     return list(dict.fromkeys(said))
 

@@ -56,12 +56,17 @@ async def read_results(
 
 
 async def only_sleeps(transactor: Transactor, key: RunKey, status: RunStatus) -> bool:
-    """Whether a run is blocked by sleeps alone: time moves it, and no person or message is waited for."""
+    """Whether a run is blocked by sleeps alone: time moves it, and no person or message is waited for. True as well of
+    one that is not blocked any more."""
     if status.state is not RunState.BLOCKED:
         return False
     plan = (await _plans(transactor, {status.definition_id})).get(status.definition_id)
     waits = [] if plan is None else await sleepers(transactor, plan, *key)
-    return bool(waits) and all(waits)
+    if waits:
+        return all(waits)
+    # Its steps were read after its state: it may have moved on, and is not blocked any more.
+    now = (await transactor.store.read_states([key])).get(key)
+    return now is not None and now.state is not RunState.BLOCKED
 
 
 async def _told(

@@ -27,6 +27,7 @@ from stepkeep.errors import (
     StoreUnavailable,
 )
 from stepkeep.kernel.adoption import Continuation, GoingOn
+from stepkeep.kernel.child_runs import CONTINUE
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Reply
 from stepkeep.kernel.draft import Missing
@@ -286,8 +287,8 @@ class Starter:
         request = accept(request)
         definition = request.plan.definition
         undoes = request.continuation is not None and request.continuation.how is GoingOn.ROLLBACK
-        if not undoes:
-            # What a withdrawn version did can still be undone.
+        if not undoes and request.operation != CONTINUE:
+            # What a withdrawn version did can still be undone, and its runs go on.
             await self.withdrawals.refuse(request.tenant, definition.name, definition.version)
         request = self._traced(request)
         if request.takes_slot and not undoes:

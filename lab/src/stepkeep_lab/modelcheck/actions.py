@@ -116,6 +116,14 @@ CHILD_CALL = replace(
     ),
 )
 """A call that starts a child."""
+CONTINUING_CALL = replace(
+    CALL,
+    kind="continue",
+    step=written_template(
+        StepDefinition(name="a", order=0, child=SubWorkflow(workflow="x", version=1, detached=True)),
+    ),
+)
+"""The call by which a flow continues as new."""
 PAUSABLE = (RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED)
 CHILD_ENDS = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK)
 STALE = (Completed(token=TOKEN), Failed(category=Category.TRANSIENT, error="no"), RulesPassed())
@@ -187,7 +195,7 @@ class Actions:
         self.plan = plan
         self.events = case.events
         self.pauses, self.decides, self.records = case.pauses, case.decides, case.records
-        self.call = CHILD_CALL if case.begets else CALL
+        self.call = CHILD_CALL if case.begets else CONTINUING_CALL if case.continues else CALL
         self.parks = {plan.numbers[name]: event for name, event in case.parks.items()}
         self._chained = Claimer(
             actor="w", worker=WORKER, lease=30, slots=1, queues=frozenset(range(1, 2 * plan.size + 2))

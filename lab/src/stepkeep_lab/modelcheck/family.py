@@ -63,7 +63,8 @@ SOON = 10 * SECOND
 class Case(msgspec.Struct, frozen=True):
     """A definition to explore, and what its handlers may ask for: the messages that each step may wait for. With
     `pauses`, the run is paused and resumed wherever it can be. With `decides`, a person decides about stuck steps. With
-    `records`, handlers record a checkpoint. With `begets`, flows start children."""
+    `records`, handlers record a checkpoint. With `begets`, flows start children; with `continues`, they continue as
+    new."""
 
     name: str
     about: str
@@ -74,6 +75,7 @@ class Case(msgspec.Struct, frozen=True):
     decides: bool = False
     records: bool = False
     begets: bool = False
+    continues: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -194,11 +196,12 @@ def _case(
     decides: bool = False,
     records: bool = False,
     begets: bool = False,
+    continues: bool = False,
     **more: Any,
 ) -> Case:
     ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
     definition = Definition(name=name, version=1, steps=ordered, **more)
-    return Case(name, about, definition, parks or {}, idle, pauses, decides, records, begets)
+    return Case(name, about, definition, parks or {}, idle, pauses, decides, records, begets, continues)
 
 
 def cases() -> tuple[Case, ...]:
@@ -359,6 +362,12 @@ def cases() -> tuple[Case, ...]:
             _work("a", growth=Flow(max=2), **undoing),
             _work("b", Dependency(step="a", allow=ANY_END), undo=ONCE, **undoing),
             begets=True,
+        ),
+        _case(
+            "flow continues",
+            "a flow of one call, by which it continues as new",
+            _work("a", growth=Flow(max=1), retry=TWICE, **undoing),
+            continues=True,
         ),
         _case(
             "choice",

@@ -48,6 +48,7 @@ def between(plan: Plan, state: State, action: Action, decision: Decision) -> lis
     _effects_leave_a_trace(plan, state, action, decision)
     _no_child_is_forgotten(plan, state, action, decision)
     _hooks_end_as_their_rollbacks(plan, action, decision)
+    _successors_begin_with_the_end(state, decision)
     fold = JournalFold.at(plan, state.run, state.rows)
     arrows = fold.take(open_entry(entry.body))
     rows = {**state.rows, **{row.no: row for row in (*decision.changed, *decision.added)}}
@@ -121,6 +122,20 @@ def _no_child_is_forgotten(plan: Plan, state: State, action: Action, decision: D
             "step {} did not call its child back",
             row.no,
         )
+
+
+def _successors_begin_with_the_end(state: State, decision: Decision) -> None:
+    """The decision by which a run succeeds asks for the run as which its flow continues, and no other does."""
+    rows = {**state.rows, **{row.no: row for row in (*decision.changed, *decision.added)}}
+    continuing = {
+        row.no
+        for row in rows.values()
+        if row.note is not None and row.note.call is not None and row.note.call.kind == "continue"
+    }
+    asked = [child.no for child in decision.children if child.no in continuing]
+    due = [no for no in continuing if rows[no].state is StepState.SUCCEEDED]
+    expected = due if decision.run.state is RunState.SUCCEEDED else []
+    must(asked == expected, "a flow continues as one run", "{} are asked for, and {} are due", asked, expected)
 
 
 def _hooks_end_as_their_rollbacks(plan: Plan, action: Action, decision: Decision) -> None:

@@ -99,6 +99,10 @@ def tree_lines(run: Mapping[str, Any]) -> list[str]:
     lines: list[str] = []
     if (parent := run.get("parent")) is not None:
         lines += ["", f"child of run {parent['run_id']}" + (", detached" if parent["mode"] == "detached" else "")]
+    if (before := run.get("continued_from")) is not None:
+        lines += ["", f"continued from run {before}"]
+    if (after := run.get("continued_as")) is not None:
+        lines += ["", f"continued as run {after['run_id']}, {look(after['state']).words}"]
     if run.get("children"):
         lines += ["", "child runs:", *_below(run["children"], "  ")]
         if run.get("children_left_off"):

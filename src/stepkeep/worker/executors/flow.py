@@ -81,7 +81,7 @@ class FlowExecutor:
         assert isinstance(context, FlowContext)
         grown = None if note is None else note.grown
         flow = Flow(claim.planned.name, code_of(spec.function), context, job.known, grown)
-        context.bind(flow, self._templates)
+        context.bind(flow, self._templates, claim.plan.definition)
 
         def make() -> Coroutine[Any, Any, Any]:
             inputs = job.prepared.render(job)

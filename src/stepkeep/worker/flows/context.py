@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
+
+from msgspec.json import decode
 
 from stepkeep.definition.added import Template
 from stepkeep.definition.bounds import DEADLINE
@@ -16,7 +18,10 @@ from stepkeep.definition.durations import format_duration
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Function
 from stepkeep.definition.retry import Duration, microseconds
+from stepkeep.definition.run_input import check_input
 from stepkeep.errors import InvalidInput
+from stepkeep.kernel.child_runs import CONTINUE
+from stepkeep.kernel.definition import Definition
 from stepkeep.worker.context import Context
 from stepkeep.worker.flows.calls import Call, CallFailed, Templates, digest_of
 from stepkeep.worker.flows.replay import Flow
@@ -37,14 +42,14 @@ class _StepMethod:
 class FlowContext(Context):
     """What a flow is given: a context whose calls are steps. `step_name` is the name of its own step."""
 
-    __slots__ = ("_flow", "_templates", "step_name")
+    __slots__ = ("_definition", "_flow", "_templates", "step_name")
 
     step_name: str
     step = _StepMethod()
 
-    def bind(self, flow: Flow, templates: Templates) -> None:
+    def bind(self, flow: Flow, templates: Templates, definition: Definition) -> None:
         """Give it what it makes calls with."""
-        self._flow, self._templates = flow, templates
+        self._flow, self._templates, self._definition = flow, templates, definition
 
     @property
     def _own_name(self) -> str:
@@ -112,6 +117,24 @@ class FlowContext(Context):
         CallFailed. A `detached` child is not waited for: the result is `{"run_id": ...}`.
         """
         return Options(self, {}).child(workflow, input, version=version, deadline=deadline, detached=detached)
+
+    def continue_as_new(self, input: Any = None) -> NoReturn:  # noqa: A002 - the word people use for it
+        """End this flow, and start a run of the same workflow and version with this input in its place.
+
+        It does not return. Calls that are under way are awaited first. The run succeeds with the output
+        `{"continued_as": RUN}`, and the new one starts with the transaction that ends it.
+        """
+        given, definition = {} if input is None else input, self._definition
+        if len(definition.steps) > 1:
+            raise InvalidInput(
+                f"ctx.continue_as_new: the flow {self.step_name} is one of {len(definition.steps)} steps. Only a flow "
+                "that is its whole workflow can continue as new; start the flow by a step with `workflow`."
+            )
+        arguments = encode(given, what="the input of ctx.continue_as_new")
+        check_input(definition, decode(arguments))
+        options = {"version": definition.version, "detached": True}
+        template = self._templates.of_wait(self.step_name, "workflow", (definition.name,), options)
+        self._flow.end_by(Call(CONTINUE, definition.name, arguments, template, digest_of(arguments)))
 
     def once(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
         """Call a function in the flow itself, on the worker's loop, and record what it returned: a replay gets that.

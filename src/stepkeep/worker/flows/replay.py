@@ -12,7 +12,7 @@ import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -39,6 +39,10 @@ class Inline(msgspec.Struct, frozen=True):
     future: asyncio.Future[Any]
 
 
+class Continued(BaseException):
+    """Ends the function of a flow that continues as new. No error: a flow that handles errors lets it pass."""
+
+
 class Flow:
     """The coroutine of one flow with everything that it has been given."""
 
@@ -61,6 +65,8 @@ class Flow:
         self._mismatch: NonDeterministic | None = None
         self._asked: deque[Inline] = deque()
         self._reported = len(recorded)
+        self._ending: Call | None = None
+        self._continued: asyncio.Future[Any] | None = None
         self.fed = 0
         """How many ends of calls it has been given."""
 
@@ -93,6 +99,11 @@ class Flow:
         self._futures.append(future)
         return future
 
+    def end_by(self, call: Call) -> NoReturn:
+        """The flow continues as new: its function ends here, and the call is made when all others have ended."""
+        self._ending = self._ending or call
+        raise Continued
+
     def inline(self, name: str, call: Callable[[], Any]) -> asyncio.Future[Any]:
         """The flow asks for a checkpoint. Its value is given when nothing else is ready, in the order of asking, so
         that a replay takes the same way whether the value is on record or not."""
@@ -111,9 +122,21 @@ class Flow:
         return self._task is not None and self._task.done() and self.open == 0
 
     def result(self) -> Any:
-        """What the function returned; raises what it raised."""
+        """What the function returned, or the run as which it continues; raises what it raised."""
         assert self._task is not None
+        if self._continued is not None:
+            return {"continued_as": self._continued.result()["run_id"]}
+        if self._ending is not None:
+            raise refusal("goes on after ctx.continue_as_new, which ends it. Let the exception that ends it pass")
         return self._task.result()
+
+    def _continue(self) -> None:
+        """Make the call by which it continues as new, once its function and all its calls have ended."""
+        task, ending = self._task, self._ending
+        if ending is None or self._continued is not None or task is None or not task.done() or self.open:
+            return
+        if not task.cancelled() and isinstance(task.exception(), Continued):
+            self._continued = self.call(ending)
 
     def new_calls(self) -> list[Call]:
         """The calls that are not on record, each once."""
@@ -136,6 +159,7 @@ class Flow:
                 raise self._mismatch
             if not self._asked:
                 self._drop_told()
+                self._continue()
                 return
             asked = self._asked.popleft()
             if not asked.future.done():
