@@ -15,7 +15,7 @@ from stepkeep.errors import StepkeepError
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.views import describe_run, result_output, sleepers
+from stepkeep.operations.views import describe_run, may_sleep, result_output, sleepers
 from stepkeep.store.change import RunKey
 from stepkeep.store.records import RunStatus
 
@@ -61,8 +61,9 @@ async def only_sleeps(transactor: Transactor, key: RunKey, status: RunStatus) ->
     if status.state is not RunState.BLOCKED:
         return False
     plan = (await _plans(transactor, {status.definition_id})).get(status.definition_id)
-    waits = [] if plan is None else await sleepers(transactor, plan, *key)
-    if waits:
+    if plan is None or not may_sleep(plan):
+        return False
+    if waits := await sleepers(transactor, plan, *key):
         return all(waits)
     # Its steps were read after its state: it may have moved on, and is not blocked any more.
     now = (await transactor.store.read_states([key])).get(key)

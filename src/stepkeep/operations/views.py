@@ -162,12 +162,18 @@ async def is_asleep(transactor: Transactor, run: Run) -> bool:
 
 async def sleepers(transactor: Transactor, plan: Plan, tenant: str, run_id: str) -> list[bool]:
     """For each step of a blocked run that waits, whether it goes on by itself; empty if its plan has no such step."""
-    waits = any(planned.sleeps or isinstance(planned.growth, Loop | Flow) for planned in plan.steps)
-    if not plan.children and not waits:
+    if not may_sleep(plan):
         return []
     waiting = [step for step in await transactor.store.read_steps(tenant, run_id) if step.state in STEP_WAITING]
     # A flow waits for its calls, and for nothing else.
     return [is_sleep(plan, step) for step in waiting if not isinstance(plan.of(step).growth, Flow)]
+
+
+def may_sleep(plan: Plan) -> bool:
+    """Whether a run of this plan may be blocked and go on by itself."""
+    return bool(plan.children) or any(
+        planned.sleeps or isinstance(planned.growth, Loop | Flow) for planned in plan.steps
+    )
 
 
 def is_sleep(plan: Plan, step: Step) -> bool:
