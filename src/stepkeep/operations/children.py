@@ -191,7 +191,7 @@ class ChildSweep:
     async def _arguments(self, child: Child) -> Any:
         """The input of a child that a flow has called. Its generation is counted, because a flow may call itself."""
         transactor, tenant = self._transactor, child.tenant
-        # A successor of the flow begins a tree of its own: a chain of them may go on for ever.
+        # A successor of the flow begins a tree of its own: the length of a chain has no limit.
         generation, above = 2, child.run_id if is_child(child.child_id) else ""
         while is_child(above) and (link := await transactor.store.children.read_link(tenant, above)) is not None:
             generation, above = generation + 1, link.run_id

@@ -12,7 +12,7 @@ INPUT = {"payload": KILOBYTE}
 
 
 def chain(steps: int, slots: int | None = None) -> Workflow:
-    """`steps` no-ops, one after the other; with `slots`, at most so many runs at a time."""
+    """`steps` no-ops, one after the other; with `slots`, at most this number of runs at a time."""
     name = f"chain-{steps}" if slots is None else f"chain-{steps}-slots"
     made = Workflow(name, version=1, timeout="1h", slots=slots)
     for number in range(steps):

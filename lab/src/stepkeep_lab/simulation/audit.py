@@ -207,7 +207,7 @@ class Auditor:
         self._must(traced, f"{title}: cancelled in flight, and nothing says that its effect is in doubt")
 
     def _healthy_keep_their_leases(self, attempt: Attempt, title: str) -> None:
-        """I12: while nothing goes wrong anywhere, nobody loses a lease. A renewal may wait in a line for its run."""
+        """I12: while no fault is injected, no worker loses a lease. A renewal may wait in a line for its run."""
         if any(one.run_id == attempt.run_id for one in self._tables.quarantine):
             return
         loop, locks = self._stage.loop, self._stage.database.locks

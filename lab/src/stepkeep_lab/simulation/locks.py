@@ -14,7 +14,7 @@ from stepkeep.errors import Contended
 
 LOCK_TIMEOUT = 10.0
 LONG_WAIT = 1.0
-"""How long somebody waits for a row that many want at once (seconds)."""
+"""How long a transaction waits for a row that many others want (seconds)."""
 
 
 class Owner:
