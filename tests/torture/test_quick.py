@@ -40,7 +40,6 @@ def test_a_worker_stopped_past_its_lease_is_never_believed(store: str) -> None:
     assert found.total("late writes accepted") == 0
 
 
-@pytest.mark.proof
 def test_a_line_cut_around_commit_neither_loses_nor_doubles() -> None:
     found = campaign("commit-cuts", "postgres", 3)
     assert found.total("cut before COMMIT") > 0
