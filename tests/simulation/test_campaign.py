@@ -173,6 +173,8 @@ def test_an_unknown_field_of_a_scenario_is_refused() -> None:
         in_proof(1500086, "a list that ends when a person decides about one of its elements"),
         in_proof(1500099, "a step that waited, and then added no steps, where the dialect hides both"),
         in_proof(1500187, "an added step that a person skips after it failed"),
+        in_proof(2000217, "the rollback of a child that adopts only some of the steps that a handler added"),
+        in_proof(2000831, "the rollback of a child that keeps why an effect remains"),
     ],
 )
 def test_a_true_log_that_a_judge_once_refused_gives_no_finding(seed: int, told: str) -> None:

@@ -97,7 +97,7 @@ async def _continuation(transactor: Transactor, whole: WholeRun, plan: Plan) -> 
                 digest=payload_digest(output) if before.adopted is None else reference.digest,
                 skipped=row.state is not StepState.SUCCEEDED,
                 owned=row.no in undone or (row.no in remains and why is None),
-                remains=why,
+                remains=None if why is None else why.value,
             ),
         )
         kept = read_reference(output)
