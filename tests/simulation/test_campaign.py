@@ -174,6 +174,7 @@ def test_an_unknown_field_of_a_scenario_is_refused() -> None:
         in_proof(1500099, "a step that waited, and then added no steps, where the dialect hides both"),
         in_proof(1500187, "an added step that a person skips after it failed"),
         in_proof(2000217, "the rollback of a child that adopts only some of the steps that a handler added"),
+        in_proof(2001743, "a decision about an adopted gate that is made again"),
         in_proof(2000831, "the rollback of a child that keeps why an effect remains"),
     ],
 )

@@ -258,13 +258,13 @@ class Verdict:
         is_judged = step.note is not None and step.note.permit is not None
         if "counted" in record or "votes" in kept or (is_judged and "decision" in record):
             # One of several decisions about the gate, or about what several rules hold: the journal keeps all.
-            self._must(self._is_journaled(record, run), f"{title}, and the journal lacks it")
+            self._must(self._is_journaled(record, run, step), f"{title}, and the journal lacks it")
             return
         if plan.of(step).definition.completion is Completion.MANUAL and "decision" in record:
             return
         if "decision" in record and kept.get("decision") != record["decision"]:
             # A later decision about the same step takes its place in the row; the journal keeps both.
-            self._must(self._is_journaled(record, run), f"{title}, and the journal lacks it")
+            self._must(self._is_journaled(record, run, step), f"{title}, and the journal lacks it")
             return
         for word in ("decision", "outcome", "by"):
             if word in record:
@@ -274,11 +274,14 @@ class Verdict:
         entries = self._tables.journal[TENANT, run.id].values()
         return any(cause.event == event for sealed in entries for cause in open_entry(sealed.body).causes)
 
-    def _is_journaled(self, record: dict[str, Any], run: Run) -> bool:
+    def _is_journaled(self, record: dict[str, Any], run: Run, step: Step) -> bool:
+        """A decision about an adopted gate, made again, is in the journal of the run that it was adopted from."""
         wanted = (record["step"], record["decision"], record["by"])
+        adopted = None if step.note is None else step.note.adopted
         causes = (
             cause
-            for sealed in self._tables.journal[TENANT, run.id].values()
+            for run_id in (run.id, *(() if adopted is None else (adopted.run,)))
+            for sealed in self._tables.journal[TENANT, run_id].values()
             for cause in open_entry(sealed.body).causes
         )
         return any(
