@@ -32,6 +32,41 @@ def test_a_choice_is_checked_rehearsed_run_and_shown(cli: Cli, tmp_path: Path) -
     assert cli("certify", run_id).status == 0
 
 
+CHILDREN = """\
+workflow: payout
+timeout: 1h
+steps:
+  - name: pay
+    switch:
+      - {name: checked, if: "${{ input.amount > 1000 }}", workflow: {name: checked-payout, deadline: 10m}}
+      - {name: card, command: [echo, card], effect: read, timeout: 5s}
+"""
+CHECKED = """\
+workflow: checked-payout
+timeout: 1h
+steps:
+  - {name: bank, command: [echo, bank], effect: read, timeout: 5s}
+"""
+
+
+def test_a_case_that_is_a_child_is_checked_published_run_and_shown(cli: Cli, tmp_path: Path) -> None:
+    for name, text in (("payout", CHILDREN), ("checked-payout", CHECKED)):
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    file = str(tmp_path / "payout.yaml")
+    assert "no problems" in cli("check", file).out
+    assert "the child of pay[0] fails" in cli("simulate", file).out
+    assert "is not published" in cli("publish", file).err
+    assert cli("publish", str(tmp_path / "checked-payout.yaml")).status == 0
+    ran = cli("run", file, "--input", '{"amount": 5000}', "--json")
+    assert ran.status == 0
+    assert [(step["name"], step["kind"]) for step in ran.json["steps"]] == [("pay", "switch"), ("pay[0]", "workflow")]
+    run_id = ran.json["run"]["id"]
+    shown = cli("show", run_id).out
+    assert "took checked" in shown
+    assert "checked-payout" in shown
+    assert cli("certify", run_id).status == 0
+
+
 def test_a_choice_without_a_default_is_told_of(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "payout.yaml"
     file.write_text(TEXT.rpartition("      - {name: card")[0], encoding="utf-8")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import yaml
+from jsonschema_rs import validator_for
 
 import stepkeep as sk
 from stepkeep.definition.native import check_text
-from stepkeep.kernel.definition import Effect, Switch
+from stepkeep.definition.schema import native_schema
+from stepkeep.errors import InvalidInput
+from stepkeep.kernel.definition import Effect, Handler, Switch, UndoChild
 
 TEXT = """
 workflow: payout
@@ -50,6 +54,14 @@ def test_cases_are_built_like_steps() -> None:
         ("[{name: a}]", "does not say what to do"),
         ("[{name: a, wait: paid}]", "`wait` means nothing for a case"),
         ("[{name: a, uses: x.y, depends_on: [s]}]", "`depends_on` means nothing for a case"),
+        ("[{name: a, uses: x.y, flow: {max_calls: 3}}]", "`flow` means nothing for a case"),
+        ("[{name: a, uses: x.y, then: {max_steps: 3}}]", "`then` means nothing for a case"),
+        ("[{name: a, workflow: x, timeout: 3s}]", "`timeout` means nothing for `workflow`"),
+        ("[{name: a, workflow: x, map: '${{ input }}'}]", "`map` means nothing for a case"),
+        ("[{name: a, workflow: {name: x, detached: true}}]", "Case `a` waits for its child"),
+        ("[{name: a, workflow: x, uses: x.y}]", "both `uses` and `workflow`"),
+        ("[{name: a, workflow: {name: x, version: 0}}]", "`version` must be at least 1"),
+        ("[{name: a, workflow: x, with: {n: '${{ steps.later.output }}'}}]", "later"),
         ("[{name: a, switch: [{name: b, uses: x.y}]}]", "`switch` means nothing for a case"),
         ("[{name: a, uses: x.y, command: [ls]}]", "both `uses` and `command`"),
         ("[{name: a, if: 'steps.later.output', uses: x.y}]", "later"),
@@ -77,6 +89,7 @@ def test_a_wrong_switch_is_refused_with_its_place(switch: str, says: str) -> Non
         ),
         ("[{name: a, if: 'false', uses: x.y}, {name: b, uses: x.y}]", "Case `a` is never taken"),
         ("[{name: a, uses: x.y, effect: write}]", "changes something and has no `undo`"),
+        ("[{name: a, workflow: x}]", "`workflow` of step `s` has no `deadline`"),
     ],
 )
 def test_a_doubtful_switch_is_advised_against(switch: str, says: str) -> None:
@@ -101,3 +114,72 @@ def test_a_workflow_in_python_makes_the_same_definition() -> None:
     assert [case.name for case in growth.cases] == ["transfer", "card"]
     assert growth.cases[0].step.retry.max_attempts == 2
     assert growth.cases[1].step.inputs == {"amount": "${{ input.amount }}"}
+
+
+CHILDREN = """
+workflow: payout
+timeout: 3d
+on_failure: compensate
+steps:
+  - name: pay
+    switch:
+      - name: checked
+        if: "${{ input.amount > 1000 }}"
+        workflow: {name: checked-payout, version: 2, deadline: 2d}
+        with: {amount: "${{ input.amount }}"}
+      - {name: plain, workflow: {name: payout-by-card, deadline: 1h}, undo: bank.back}
+"""
+
+
+def test_a_case_may_be_a_child_in_yaml_and_in_python() -> None:
+    report = check_text(CHILDREN, "w.yaml")
+    assert report.problems == ()
+    assert report.warnings == (), "each child has a deadline"
+    assert report.definition is not None
+    pay = report.definition.steps[0]
+    assert isinstance(pay.growth, Switch)
+    checked, plain = [case.step for case in pay.growth.cases]
+    assert (checked.child.workflow, checked.child.version, checked.executor) == ("checked-payout", 2, None)
+    assert checked.undo is not None
+    assert isinstance(checked.undo.executor, UndoChild)
+    assert plain.undo is not None
+    assert plain.undo.executor == Handler(name="bank.back")
+
+    flow = sk.Workflow("payout", timeout="3d", on_failure="compensate")
+    flow.switch(
+        "pay",
+        flow.case(
+            "checked",
+            workflow="checked-payout",
+            version=2,
+            deadline="2d",
+            inputs={"amount": flow.input.amount},
+            if_=flow.input.amount > 1000,
+        ),
+        flow.case("plain", workflow="payout-by-card", deadline="1h", undo="bank.back"),
+    )
+    assert flow.definition().steps[0].growth == pay.growth
+
+
+@pytest.mark.parametrize(
+    ("handler", "options", "says"),
+    [
+        ((), {}, "has neither"),
+        (("x.y",), {"workflow": "x"}, "has both"),
+        (("x.y",), {"deadline": "1h"}, "deadline of case a means nothing without workflow="),
+    ],
+)
+def test_a_case_in_python_is_a_handler_or_a_workflow(
+    handler: tuple[str, ...], options: dict[str, str], says: str
+) -> None:
+    flow = sk.Workflow("w")
+    with pytest.raises(InvalidInput, match=says):
+        flow.case("a", *handler, **options)  # type: ignore[arg-type]
+
+
+def test_the_published_schema_knows_a_step_with_a_switch() -> None:
+    """An editor that follows the schema accepts what the engine accepts."""
+    data = yaml.safe_load(CHILDREN)
+    assert validator_for(native_schema()).is_valid(data)
+    data["steps"][0]["uses"] = "x.y"
+    assert not validator_for(native_schema()).is_valid(data)

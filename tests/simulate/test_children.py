@@ -105,6 +105,44 @@ def test_maps_and_loops_of_children_are_walked_with_two_elements(growth: str) ->
     assert found["pay fails for good, then the rollback of a child fails in undo:ship[0]"] == "failed partial"
 
 
+CHOICE = """
+    workflow: parent
+    timeout: 1h
+    on_failure: compensate
+    steps:
+      - name: ship
+        switch:
+          - {name: far, if: "${{ input.far }}", workflow: {name: leaf, deadline: 10m}}
+          - {name: near, workflow: {name: calm, deadline: 10m}}
+      - {name: pay, uses: x.pay, timeout: 5s, effect: read}
+"""
+CALM = "workflow: calm\ntimeout: 5m\nsteps:\n  - {name: nap, sleep: 1m}\n"
+
+
+def test_each_case_with_a_child_has_the_ends_of_its_own_workflow() -> None:
+    report = walked(CHOICE, LEAF, CALM)
+    assert {one.report.definition.name: one.started_by for one in report.children} == {
+        "leaf": ("parent.ship[0]",),
+        "calm": ("parent.ship[1]",),
+    }
+    found = paths(report)
+    assert found["the child of ship[0] is rolled back"] == "failed none"
+    assert found["ship takes near, then the child of ship[1] is cancelled"] == "failed none"
+    assert "ship takes near, then the child of ship[1] is rolled back" not in found
+    assert found["pay fails for good"] == "rolled_back complete"
+    assert found["pay fails for good, then the rollback of a child fails in undo:ship[0]"] == "failed partial"
+    assert report.serious == ()
+
+
+def test_what_the_child_of_a_case_cannot_undo_is_told_of_its_step() -> None:
+    leaf = LEAF.replace("undo: {uses: x.unbook}", "effect: write")
+    [finding] = [one for one in walked(CHOICE, leaf, CALM).serious if one.kind is Kind.UNCOMPENSATED]
+    assert (finding.step, "child of ship[0] leaves what book did" in finding.message) == ("ship", True)
+    assert not any("ship takes near" in path for path in finding.paths)
+    [said] = reasons(walked(CHOICE, LEAF))
+    assert "ship[1] starts calm" in said
+
+
 def test_three_generations_are_walked_each_once() -> None:
     top = """
         workflow: top

@@ -46,6 +46,7 @@ def test_a_planted_bug_is_caught(name: str) -> None:
         ("required-and-skipped", "stuck steps"),
         ("rollback-owns-nothing", "trees undone"),
         ("child-not-called-back", "trees undone"),
+        ("chosen-child-kept", "trees undone"),
         ("remote-wait-unfiltered", "remote workers"),
     ],
 )

@@ -38,6 +38,7 @@ def lint(written: WorkflowBlock, definition: Definition, ancestry: Ancestry) -> 
         *_run_without_timeout(written),
         *_step_without_timeout(written, definition),
         *_wait_without_deadline(definition),
+        *_child_without_deadline(definition),
         *_many_steps(definition),
         *_deadline_beyond_timeout(definition),
         *_write_without_undo(definition),
@@ -97,16 +98,21 @@ def _wait_without_deadline(definition: Definition) -> Iterator[Finding]:
             if waiting is not None and waiting.deadline is None and not is_asleep:
                 said = f"`{key}` of step `{step.name}` has no `deadline`: it may wait forever."
                 yield Finding(_at(number, key), said, "Add one, for example `deadline: 24h`.", key=True)
+        if step.completion == "manual" and step.completion_deadline is None:
+            said = f"The manual completion of step `{step.name}` has no `deadline`: it may wait forever."
+            hint = "Write `completion: {mode: manual, deadline: 24h}`."
+            yield Finding(_at(number, "completion"), said, hint, key=True)
+
+
+def _child_without_deadline(definition: Definition) -> Iterator[Finding]:
+    """Guideline 1, for child runs."""
+    for at, step in _work(definition):
         child = step.child
         is_bounded = step.growth is not UNSET and step.growth.deadline is not None
         if child is not UNSET and child.detached is not True and child.deadline is None and not is_bounded:
             said = f"`workflow` of step `{step.name}` has no `deadline`: it may wait forever."
             hint = f"Write `workflow: {{name: {child.workflow}, deadline: 1h}}`."
-            yield Finding(_at(number, "workflow"), said, hint, key=True)
-        if step.completion == "manual" and step.completion_deadline is None:
-            said = f"The manual completion of step `{step.name}` has no `deadline`: it may wait forever."
-            hint = "Write `completion: {mode: manual, deadline: 24h}`."
-            yield Finding(_at(number, "completion"), said, hint, key=True)
+            yield Finding((*at, "workflow"), said, hint, key=True)
 
 
 def _many_steps(definition: Definition) -> Iterator[Finding]:

@@ -406,8 +406,34 @@ class Workflow:
         block = {"name": workflow, **{key: value for key, value in given.items() if value is not None}}
         return self._add(name, {"workflow": block}, options)
 
-    def case(self, name: str, handler: Function | str, /, **options: Unpack[CaseOptions]) -> Mapping[str, Any]:
-        """One case of a choice: a handler, and the condition `if_=` under which it is taken. See `switch`."""
+    def case(
+        self,
+        name: str,
+        handler: Function | str | None = None,
+        /,
+        *,
+        workflow: str | None = None,
+        version: int | None = None,
+        deadline: Duration | None = None,
+        **options: Unpack[CaseOptions],
+    ) -> Mapping[str, Any]:
+        """One case of a choice: a handler, and the condition `if_=` under which it is taken. See `switch`.
+
+        With `workflow=` instead of a handler, the case is a run of that published workflow, as in `workflow`.
+
+        >>> flow = Workflow("payout")
+        >>> checked = flow.case("checked", workflow="checked-payout", deadline="2d", if_=flow.input.amount > 1000)
+        """
+        given = {"version": version, "deadline": deadline}
+        said = {key: value for key, value in given.items() if value is not None}
+        if (handler is None) == (workflow is None):
+            found = "neither" if handler is None else "both"
+            raise InvalidInput(f"case {name} takes either a handler or workflow=, and has {found}.")
+        if workflow is not None:
+            return self._block(name, {"workflow": {"name": workflow, **said}}, options)
+        if said:
+            raise InvalidInput(f"{', '.join(said)} of case {name} means nothing without workflow=.")
+        assert handler is not None
         uses = handler if isinstance(handler, str) else name_of(handler, self.registry)
         return self._block(name, {"uses": uses}, options)
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from stepkeep.definition.written import WorkflowBlock
 
 _WORK = ("uses", "command", "http", "agent")
-_KINDS = {"StepBlock": (*_WORK, "approval", "wait", "sleep", "workflow"), "UndoBlock": _WORK}
+_KINDS = {"StepBlock": (*_WORK, "approval", "wait", "sleep", "workflow", "switch"), "UndoBlock": _WORK}
 
 
 def native_schema() -> dict[str, Any]:

@@ -18,7 +18,8 @@ _NOT_FOR_CASES = {
     "sleep": "Put a `sleep` step before or behind it, with the same condition in its `if`.",
     "map": "Put a step with `map` behind it, with the same condition in its `if`.",
     "repeat": "Put a step with `repeat` behind it, with the same condition in its `if`.",
-    "workflow": "Put a step with `workflow` behind it, with the same condition in its `if`.",
+    "flow": "Make the flow a workflow of its own, and name it with `workflow`.",
+    "then": "Put a step with `then` behind it, with the same condition in its `if`.",
     "switch": "Add its cases to this `switch`.",
     "depends_on": "Write it at the step: all its cases begin after the same steps.",
     "on_failure": "Write it at the step: the failure of a case is that of the step.",
@@ -50,6 +51,10 @@ def check_cases(step: StepBlock, path: Path) -> Iterator[Finding]:
         for key in _written(case):
             if key in _NOT_FOR_CASES:
                 yield Finding((*at, key), f"`{key}` means nothing for a case.", _NOT_FOR_CASES[key], key=True)
+        if case.workflow is not None and case.workflow.detached:
+            said = f"Case `{case.name}` waits for its child: the output of the step is that of its case."
+            hint = "Remove `detached`, or start the detached run inside the workflow of the case."
+            yield Finding((*at, "workflow", "detached"), said, hint, key=True)
 
 
 def _written(case: StepBlock) -> Collection[str]:

@@ -37,6 +37,7 @@ from stepkeep.kernel.definition import (
     Undo,
     UndoChild,
     Worked,
+    templates_of,
 )
 from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Called, Step
@@ -582,7 +583,7 @@ def build_plan(
         results=tuple(step.no for step in steps if not step.dependents),
         children=tuple(step.no for step in steps if _awaits_child(step.definition)),
         has_child_elements=any(step.segment is not None and _awaits_child(step.definition) for step in steps),
-        undoes_children=has_flows or any(undo.undoes_child for undo in undos.values()),
+        undoes_children=has_flows or any(_rolls_child_back(step) for step in ordered),
         policies=compile_policies(definition),
         compile_test=compile_test,
         segments=segments,
@@ -650,8 +651,15 @@ def _unknown_call(owner: PlannedStep, segment: Segment, no: int) -> PlannedStep:
 
 
 def _awaits_child(step: StepDefinition) -> bool:
-    """Whether a step, or one of its elements, waits for a child run. A call of a flow may."""
-    return isinstance(step.growth, Flow) or (step.child is not msgspec.UNSET and step.child.detached is not True)
+    """Whether a step, one of its elements or one of its cases waits for a child run. A call of a flow may."""
+    awaited = [one.child is not msgspec.UNSET and one.child.detached is not True for one in templates_of(step)]
+    return isinstance(step.growth, Flow) or any(awaited)
+
+
+def _rolls_child_back(step: StepDefinition) -> bool:
+    """Whether an undo step of this step, of an element or of a case rolls a child run back."""
+    undos = [one.undo for one in templates_of(step)]
+    return any(undo is not None and isinstance(undo.executor, UndoChild) for undo in undos)
 
 
 def _length(step: StepDefinition, definition: Definition, compile_length: CompileLength) -> SleepLength | None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.definition import Definition, Loop, Map, StepDefinition, Switch
+from stepkeep.kernel.definition import Case, Definition, Loop, Map, StepDefinition, Switch
 
 MEANING = (
     *("executor", "inputs", "condition", "approval", "hold", "wait", "rules", "pre", "completion"),
@@ -99,9 +99,14 @@ def _elements(step: StepDefinition) -> Any:
         case Loop() as growth:
             return (growth.until, growth.as_long_as)
         case Switch() as growth:
-            return growth.cases
+            return [_case(case) for case in growth.cases]
         case growth:
             return type(growth)
+
+
+def _case(case: Case) -> Any:
+    """A case, but for the version and the deadline of the child that it starts."""
+    return case.name, case.when, replace(case.step, child=_MISSING), _child(case.step)
 
 
 def _child(step: StepDefinition) -> Any:

@@ -318,11 +318,11 @@ def _completion(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
 def _elements(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     if planned.growth is None:
         return _children(scene, step, planned)
-    if is_sleep(scene.plan, step):
-        return _asleep(scene, step, planned)
     told, ends = element_counts(step), waits_until(scene.run, step)
     if (case := case_taken(step, planned)) is not None:
         said = f"{planned.name} took {case}, and waits for it"
+    elif is_sleep(scene.plan, step):
+        return _asleep(scene, step, planned)
     else:
         said = f"{planned.name} waits for its elements: {told['settled']} of {told['elements']} have settled"
         said += f", {told['failed']} of them failed" if told["failed"] else ""

@@ -23,7 +23,8 @@ MOST_SHOWN = 200
 
 def has_children(plan: Plan) -> bool:
     """Whether runs of this plan start child runs, or may: calls of a flow are not in the plan."""
-    return any(step.definition.child is not UNSET or isinstance(step.growth, Flow) for step in plan.steps)
+    has_flows = any(isinstance(step.growth, Flow) for step in plan.steps)
+    return has_flows or any(step.child is not UNSET for step in plan.definition.work)
 
 
 async def family(transactor: Transactor, run: Run, plan: Plan, cost: dict[str, float]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stepkeep.definition.conditions import render_output
 from stepkeep.errors import ExpressionError, InvalidInput, NotFound, PayloadSealed, Unreadable
 from stepkeep.kernel.decision import asked_names
-from stepkeep.kernel.definition import Flow, Loop, Switch
+from stepkeep.kernel.definition import Case, Flow, Loop, Switch
 from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan, PlannedStep
@@ -181,7 +181,8 @@ def is_sleep(plan: Plan, step: Step) -> bool:
     child run."""
     planned = plan.of(step)
     if step.state is StepState.AWAITING_CHILDREN:
-        if planned.definition.child is not UNSET:
+        case = _case_of(step, planned)
+        if (planned.definition if case is None else case.step).child is not UNSET:
             return True
         return isinstance(planned.growth, Loop) and step.unmet == 0
     return step.state is StepState.AWAITING_EVENT and planned.sleeps
@@ -423,10 +424,15 @@ def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
 
 def case_taken(owner: Step, planned: PlannedStep) -> str | None:
     """The name of the case that a choice took; None for every other step, and before it took one."""
+    case = _case_of(owner, planned)
+    return None if case is None else case.name
+
+
+def _case_of(owner: Step, planned: PlannedStep) -> Case | None:
     grown, growth = None if owner.note is None else owner.note.grown, planned.growth
     if not isinstance(growth, Switch) or grown is None or grown.case is None:
         return None
-    return growth.cases[grown.case].name
+    return growth.cases[grown.case]
 
 
 def element_counts(owner: Step) -> dict[str, int]:

@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from stepkeep.kernel.definition import Definition, SubWorkflow
+from stepkeep.kernel.definition import Definition, SubWorkflow, templates_of
+from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.segments import element_name
 
 Find = Callable[[SubWorkflow], Definition | None]
 """The definition of a child; None if there is none to be found."""
@@ -40,8 +42,20 @@ UNKNOWN = ChildEnds()
 
 
 def children_of(definition: Definition) -> dict[str, SubWorkflow]:
-    """The workflows that the steps of a definition start, by the name of the step."""
-    return {step.name: step.child for step in definition.steps if step.child is not msgspec.UNSET}
+    """The workflows that the steps of a definition start, by the name of the step; of a case, that of its element."""
+    found: dict[str, SubWorkflow] = {}
+    for step in definition.steps:
+        for place, one in enumerate(templates_of(step)):
+            if one.child is not msgspec.UNSET:
+                found[step.name if one is step else element_name(step.name, place)] = one.child
+    return found
+
+
+def child_key(planned: PlannedStep) -> str:
+    """The name that `children_of` has for a step: elements of a map or a loop have that of their owner."""
+    definition = planned.definition
+    is_case = planned.index is not None and definition.growth is msgspec.UNSET
+    return element_name(definition.name, planned.index or 0) if is_case else definition.name
 
 
 NOT_FOUND = "it was not found beside this definition, in its program or in a database"

@@ -13,6 +13,7 @@ import msgspec
 
 from stepkeep.kernel.definition import Effect
 from stepkeep.kernel.states import STEP_WAITING, Phase, Rollback, RunState, StepState
+from stepkeep.simulate.children import child_key
 from stepkeep.simulate.fates import Deviation, Fate
 from stepkeep.simulate.world import World
 
@@ -21,6 +22,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """The end of one path. `states` has the main steps in plan order; `elapsed` is in microseconds of the virtual
     clock.
 
+    `children_undone` names the steps whose children were rolled back, as `children_of` does.
     `ended` is False when only a person or a message could change the run; `waits` then names the steps.
     """
 
@@ -31,6 +33,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool
     elapsed: int
     undone: tuple[str, ...] = ()
+    children_undone: tuple[str, ...] = ()
     hooks_failed: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     irreversible: tuple[str, ...] = ()
@@ -79,6 +82,9 @@ def ending_of(world: World) -> Ending:
         ended=world.over,
         elapsed=world.now,
         undone=_once(plan.of(row).definition.name for row in hooks if row.state is StepState.SUCCEEDED),
+        children_undone=_once(
+            child_key(plan.of(row)) for row in hooks if row.state is StepState.SUCCEEDED and plan.of(row).undoes_child
+        ),
         hooks_failed=_once(plan.of(row).definition.name for row in hooks if row.state is StepState.FAILED),
         left=_once(left),
         irreversible=_once(irreversible),

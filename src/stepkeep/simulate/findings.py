@@ -16,8 +16,9 @@ from stepkeep.definition.durations import format_duration
 from stepkeep.definition.lint import skip_cascades
 from stepkeep.kernel.definition import CompensateWhen, Completion, Definition, Flow, StepDefinition, Then
 from stepkeep.kernel.plan import laid_out
+from stepkeep.kernel.segments import read_element_name
 from stepkeep.kernel.states import OnFailure, RunState, StepState
-from stepkeep.simulate.children import ChildEnds
+from stepkeep.simulate.children import ChildEnds, children_of
 from stepkeep.simulate.endings import Ending
 from stepkeep.simulate.fates import Fate
 from stepkeep.simulate.world import WALKED
@@ -213,11 +214,18 @@ def _left_by_children(endings: Sequence[Ending], children: Mapping[str, ChildEnd
     for name, ends in children.items():
         if not ends.leaves:
             continue
-        paths = [one.path for one in endings if name in one.undone and not _was_wished(one) and not one.hooks_failed]
+        after = [one for one in endings if name in one.children_undone]
+        paths = [one.path for one in after if not _was_wished(one) and not one.hooks_failed]
         if paths:
             said = f"The rollback of the child of {name} leaves what {_named(ends.leaves)} did there: it has no `undo`."
             hint = "Give it an `undo` in that workflow, or say `effect: read` or `effect: irreversible` there."
-            yield _finding(Kind.UNCOMPENSATED, name, said, hint, paths)
+            yield _finding(Kind.UNCOMPENSATED, _step_of(name), said, hint, paths)
+
+
+def _step_of(name: str) -> str:
+    """The step that is written, of the name of a step or of a case."""
+    named = read_element_name(name)
+    return name if named is None else named[1]
 
 
 def _not_walked(definition: Definition, unwalked: Mapping[str, str]) -> Iterator[Finding]:
@@ -230,9 +238,10 @@ def _not_walked(definition: Definition, unwalked: Mapping[str, str]) -> Iterator
         if isinstance(step.growth, Then):
             said = f"{step.name} adds steps that are known only while it runs: {WALKED} in a row stand for them here."
             yield _finding(Kind.NOT_WALKED, step.name, said, "Test the handler, and what its steps do when they fail.")
-        if step.child is not msgspec.UNSET and step.name in unwalked:
-            said = f"{step.name} starts {step.child.workflow}, whose own paths are not walked: {unwalked[step.name]}."
-            yield _finding(Kind.NOT_WALKED, step.name, said, "Simulate that workflow by itself.")
+    for name, child in children_of(definition).items():
+        if name in unwalked:
+            said = f"{name} starts {child.workflow}, whose own paths are not walked: {unwalked[name]}."
+            yield _finding(Kind.NOT_WALKED, _step_of(name), said, "Simulate that workflow by itself.")
 
 
 def _named(names: Sequence[str]) -> str:

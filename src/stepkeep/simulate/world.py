@@ -38,7 +38,7 @@ from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.segments import Segment
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, AttemptState, RunState, StepState
 from stepkeep.kernel.stopping import is_in_doubt
-from stepkeep.simulate.children import UNKNOWN, ChildEnds
+from stepkeep.simulate.children import UNKNOWN, ChildEnds, child_key
 from stepkeep.simulate.fates import Deviation, Fate, Part, Place, case_place
 
 TENANT, RUN_ID, WORKER = "simulate", "simulate", 1
@@ -55,12 +55,13 @@ def without_jitter(definition: Definition) -> Definition:
     def undone(undo: Undo | None) -> Undo | None:
         return None if undo is None else replace(undo, retry=replace(undo.retry, jitter=0.0))
 
-    return replace(
-        definition,
-        steps=tuple(
-            replace(step, retry=replace(step.retry, jitter=0.0), undo=undone(step.undo)) for step in definition.steps
-        ),
-    )
+    def calm(step: StepDefinition) -> StepDefinition:
+        growth = step.growth
+        if isinstance(growth, Switch):
+            growth = replace(growth, cases=tuple([replace(case, step=calm(case.step)) for case in growth.cases]))
+        return replace(step, retry=replace(step.retry, jitter=0.0), undo=undone(step.undo), growth=growth)
+
+    return replace(definition, steps=tuple([calm(step) for step in definition.steps]))
 
 
 def _without_moments(definition: Definition) -> Definition:
@@ -138,7 +139,7 @@ class Stage:
 
     def ends_of(self, planned: PlannedStep) -> ChildEnds:
         """How the child of this step may end, as far as its workflow is known."""
-        return self.children.get(planned.definition.name, UNKNOWN)
+        return self.children.get(child_key(planned), UNKNOWN)
 
     def fate(self, place: Place) -> Fate:
         """What the path that asks has here; it goes well where none does."""

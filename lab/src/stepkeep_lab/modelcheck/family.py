@@ -417,6 +417,27 @@ def cases() -> tuple[Case, ...]:
             on_failure=OnFailure.COMPENSATE,
         ),
         _case(
+            "chosen children",
+            "a choice between two children, one that is rolled back and one with a hook and a deadline",
+            _work("a", **tolerant),
+            StepDefinition(
+                name="b",
+                order=0,
+                depends_on=(Dependency(step="a", allow=ANY_END),),
+                growth=Switch(
+                    max=2,
+                    cases=(
+                        ChoiceCase(name="first", when="", step=_child("b", deadline=None, undo=UndoChild())),
+                        ChoiceCase(name="second", when="", step=_child("b", undo=ONCE)),
+                    ),
+                ),
+                **undoing,
+            ),
+            _work("c", "b", **undoing),
+            on_failure=OnFailure.COMPENSATE,
+            pauses=True,
+        ),
+        _case(
             "pauses",
             "paused and resumed everywhere: a held root, a handler that waits, a gate, rules, a hook, a timeout",
             _work("a", retry=TWICE, undo=ONCE, hold=Approval(deadline=SOON), **undoing),

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.definition import (
     SECOND,
+    Case,
     Definition,
     Effect,
     Handler,
@@ -21,12 +22,14 @@ from stepkeep.kernel.definition import (
     Retry,
     StepDefinition,
     SubWorkflow,
+    Switch,
     Undo,
     UndoChild,
 )
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Child, ChildMode, ChildState, Note, Step
 from stepkeep.kernel.states import RUN_TERMINAL, Phase, Rollback, RunState, StepState
+from stepkeep_lab.simulation.definitions import HANDLERS
 from stepkeep_lab.simulation.tables import Tables
 
 DEEPEST = 2
@@ -34,6 +37,9 @@ DEEPEST = 2
 
 GROWN = 0.25
 """The share of steps with a child that start one for each element of a map or a loop."""
+
+CHOSEN = 0.4
+"""The share of the other steps with a child that start it as a case of a choice."""
 
 MOST_RUNS = 120
 """How many runs a tree with such steps may come to; a larger one would take most of the time of a campaign."""
@@ -46,7 +52,33 @@ def with_children(drawn: Definition, plans: Sequence[Plan], random: Random, shar
         return drawn
     steps = [_child(step, random.choice(targets), random) if random.random() < share else step for step in drawn.steps]
     many = replace(drawn, steps=tuple(_grown(step, random) for step in steps))
-    return many if _size(many, plans) < MOST_RUNS else replace(drawn, steps=tuple(steps))
+    found = many if _size(many, plans) < MOST_RUNS else replace(drawn, steps=tuple(steps))
+    # Drawn last: what was drawn before there were such choices stays as it was.
+    return replace(found, steps=tuple(_choosing(step, random) for step in found.steps))
+
+
+def _choosing(step: StepDefinition, random: Random) -> StepDefinition:
+    """The same step, or a choice with its child as a case: beside one that a handler undoes, or a plain handler."""
+    child = step.child
+    if child is msgspec.UNSET or child.detached is True or step.growth or random.random() > CHOSEN:
+        return step
+    case = replace(step, depends_on=(), condition=None)
+    by_hand = Undo(executor=Handler(name="undo"), retry=Retry(max_attempts=3, initial=SECOND))
+    others = (
+        replace(case, undo=None if random.random() < 0.5 else by_hand),
+        replace(case, child=msgspec.UNSET, executor=Handler(name=random.choice(HANDLERS)), undo=by_hand),
+    )
+    variants = (case, random.choice(others))
+    conditions = random.choice((("true", "true"), ("false", "true"), ("false", None), (None,), ("false",)))
+    cases = tuple(Case(name=f"c{place}", when=when, step=variants[place]) for place, when in enumerate(conditions))
+    return StepDefinition(
+        name=step.name,
+        order=step.order,
+        depends_on=step.depends_on,
+        condition=step.condition,
+        on_failure=step.on_failure,
+        growth=Switch(max=len(cases), cases=cases),
+    )
 
 
 def _grown(step: StepDefinition, random: Random) -> StepDefinition:
@@ -71,7 +103,7 @@ def _size(definition: Definition, plans: Sequence[Plan]) -> int:
     """How many runs a run of this definition may come to."""
     by_name = {plan.definition.name: plan.definition for plan in plans}
     size = 1
-    for step in definition.steps:
+    for step in definition.work:
         if step.child is not msgspec.UNSET:
             size += (step.growth.max if step.growth else 1) * _size(by_name[step.child.workflow], plans)
     return size
@@ -79,7 +111,7 @@ def _size(definition: Definition, plans: Sequence[Plan]) -> int:
 
 def _depth(definition: Definition, plans: Sequence[Plan]) -> int:
     by_name = {plan.definition.name: plan.definition for plan in plans}
-    below = [by_name[step.child.workflow] for step in definition.steps if step.child is not msgspec.UNSET]
+    below = [by_name[step.child.workflow] for step in definition.work if step.child is not msgspec.UNSET]
     return max((1 + _depth(one, plans) for one in below), default=0)
 
 

@@ -54,4 +54,20 @@ FAMILY_MUTANTS: tuple[Mutant, ...] = (
         "a run that stops does not wait for the children of its elements",
         (Edit("kernel.child_runs:has_children_out", "draft.plan.has_child_elements", "False"),),
     ),
+    Mutant(
+        "chosen-child-fenced-by-none",
+        "a run that stops does not wait for the child of the case that a choice took",
+        (Edit("kernel.plan:_awaits_child", "templates_of(step)", "(step,)"),),
+    ),
+    Mutant(
+        "chosen-child-kept",
+        "a rollback does not undo the child of the case that a choice took",
+        (
+            Edit(
+                "kernel.plan:_as_case",
+                "definition=case,",
+                "definition=replace(case, undo=case.executor and case.undo),",
+            ),
+        ),
+    ),
 )
