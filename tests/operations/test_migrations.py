@@ -11,6 +11,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, NotFound
+from stepkeep.operations import migrating
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.jobs import JobSweep
 from stepkeep.operations.plans import plan_of
@@ -203,6 +204,26 @@ def test_of_several_migrations_at_once_one_wins(database_url: str) -> None:
         told = await asyncio.gather(*(engine.migrations.migrate(old, 2) for _ in range(5)))
         assert len({one["new_run_id"] for one in told}) == 1
         assert sorted(one["created"] for one in told) == [False] * 4 + [True]
+
+    on(database_url, do)
+
+
+def test_a_migration_that_another_one_overtakes_answers_as_that_one(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        old = await blocked(engine)
+        await engine.publish(shop(2, added=True))
+        examine, first = migrating._examine, list[dict[str, Any]]()
+
+        async def overtaken(*given: Any) -> Any:
+            monkeypatch.setattr(migrating, "_examine", examine)
+            first.append(await engine.migrations.migrate(old, 2))
+            return await examine(*given)
+
+        monkeypatch.setattr(migrating, "_examine", overtaken)
+        told = await engine.migrations.migrate(old, 2)
+        assert (told["created"], told["new_run_id"]) == (False, first[0]["new_run_id"])
 
     on(database_url, do)
 

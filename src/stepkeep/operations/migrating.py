@@ -67,6 +67,9 @@ async def migrate(
             return before
         found = await _examine(transactor, run_id, to, tenant, acting["actor"])
         if reasons := await _reasons(transactor, found):
+            # It was read after the first look: another migration may have ended it in between.
+            if (before := await _migrated_before(transactor, run_id, to, tenant)) is not None:
+                return before
             named = f"run {run_id} cannot be migrated to version {to}"
             raise Conflict(f"{named}: {reasons[0]}.", {"reasons": reasons})
         request = await request_for(transactor, found, Wanted(how=GoingOn.MIGRATE), tenant=tenant, acting=acting)
