@@ -113,7 +113,7 @@ def test_a_suspension_that_nothing_would_end_fails_the_flow(calls: int, said: st
     assert (world.run.state, world.row("flow").error) == (RunState.FAILED, said)
 
 
-@pytest.mark.parametrize("ends", ["succeeded", "failed", "cancelled"])
+@pytest.mark.parametrize("ends", ["succeeded", "failed", "cancelled", "completed by hand"])
 def test_a_flow_continues_as_new_in_the_decision_that_ends_its_run_well(ends: str) -> None:
     """What ends the run in another way before has no successor."""
     world = World(work("flow", growth=Flow(max=5)))
@@ -126,9 +126,13 @@ def test_a_flow_continues_as_new_in_the_decision_that_ends_its_run_well(ends: st
     elif ends == "failed":
         world.claim("flow")
         world.report("flow", Failed(category=Category.VALIDATION, error="no", final=True))
+    elif ends == "completed by hand":
+        world.claim("flow")
+        world.report("flow", Failed(category=Category.TRANSIENT, error="no"))
+        world.decide_hold("flow", HoldChoice.COMPLETE, reason="done", output=b"1")
     else:
         world.finish("flow")
-    assert world.run.state == ends
+    assert world.run.state == ("succeeded" if ends == "completed by hand" else ends)
     found = list(world.children.values())
     assert len(found) == (1 if ends == "succeeded" else 0)
     if found:

@@ -120,6 +120,9 @@ def _complete(draft: Draft, step: Step, note: Note, output: bytes | None) -> Set
     """The step succeeds with what the person gave, if its rules hold."""
     digest = payload_digest(output)
     note = replace(note, output=None if output is None else output.decode())
+    if note.grown is not None and note.grown.continues:
+        # The output is that of the person, and names no successor.
+        note = replace(note, grown=replace(note.grown, continues=False))
     if draft.planned(step).has_rules:
         note = replace(note, checked=step.fence)
         draft.make_ready(step, StepTrigger.OPERATOR_COMPLETED, digest=digest, note=note)

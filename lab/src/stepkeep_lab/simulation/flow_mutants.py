@@ -29,6 +29,61 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         (Edit("kernel.child_runs:awaits_child", "draft.planned(step).starts_child", "step.no < draft.plan.size"),),
     ),
     Mutant(
+        "successor-asked-too-early",
+        "a flow that continues as new has its successor before its run has succeeded",
+        (
+            Edit("kernel.child_runs:open_child", "if not continues:", "if True:"),
+            Edit("kernel.child_runs:ask_for_successor", "not grown.continues", "True"),
+        ),
+    ),
+    Mutant(
+        "successor-forgotten-after-rules",
+        "a run with rules of its own does not ask for the run as which its flow continues",
+        (Edit("kernel.execution:pass_run", "ask_for_successor(draft)", "pass"),),
+    ),
+    Mutant(
+        "successor-with-a-part-of-its-input",
+        "a run as which a flow continues lacks a part of the input that the flow gave",
+        (
+            Edit(
+                "operations.children:ChildSweep._request",
+                "input=msgspec.json.encode(given)",
+                "input=msgspec.json.encode({**given, 'told': None} if continues else given)",
+            ),
+        ),
+    ),
+    Mutant(
+        "successor-lost-in-a-crash",
+        "the link of a successor says that it has started before the transaction that starts it",
+        (
+            Edit(
+                "operations.children:ChildSweep._start",
+                "await self._transactor.run(",
+                "begun = replace(child, state=ChildState.STARTED, todo=None, todo_at=None)\n"
+                "        is_child(child.child_id) or await self._save(begun, ChildTodo.START)\n"
+                "        await self._transactor.run(",
+            ),
+            Edit(
+                "operations.children:ChildSweep._start",
+                "lambda: _FirstOfChild(child, request, self._starter, self._transactor.plans), None",
+                "lambda: _FirstOfChild(child, request, self._starter, self._transactor.plans) "
+                "if is_child(child.child_id) else StartBatch([request], self._starter.template, self._starter.live), "
+                "None",
+            ),
+        ),
+    ),
+    Mutant(
+        "successor-refused-for-its-key",
+        "a successor whose business key is taken for a while never starts",
+        (
+            Edit(
+                "operations.children:ChildSweep._start",
+                "except Conflict:",
+                "except Conflict as problem:\n        await self._refuse(child, str(problem))",
+            ),
+        ),
+    ),
+    Mutant(
         "checkpoint-without-fence",
         "a checkpoint is recorded under whichever claim it was made",
         (

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from contextvars import Context as Variables
 from contextvars import ContextVar
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -31,6 +32,7 @@ from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.flows import FLOW, play
 from stepkeep_lab.simulation.gathering import draw_takes, fits
 from stepkeep_lab.simulation.loop import Process, SimulationOver, current
+from stepkeep_lab.simulation.successors import go_on
 
 if TYPE_CHECKING:
     from stepkeep_lab.simulation.stage import Stage
@@ -56,8 +58,12 @@ def make_registry(stage: Stage, *, remote: bool = False) -> Registry:
         return registry
     registry.register(HandlerSpec(name=EXACT, function=act, transactional=True))
 
-    async def flow(ctx: FlowContext, drawn: int, child: str = "") -> list[Any]:
-        return await play(ctx, drawn, lambda name: _in_flow(stage, ctx, name), child)
+    async def flow(ctx: FlowContext, drawn: int, child: str = "", lasts: int = 0) -> list[Any]:
+        turn = ctx.input["n"] if lasts else 0
+        told = await play(ctx, drawn + turn, lambda name: _in_flow(stage, ctx, name), child)
+        if turn < lasts:
+            go_on(ctx, stage.ledger, told, Random(drawn + turn))  # noqa: S311 - chance that must come out the same again
+        return told
 
     registry.register(HandlerSpec(name=FLOW, function=flow))
     registry.register(HandlerSpec(name=PLANNER, function=plan))

@@ -65,6 +65,8 @@ class Ledger:
         self.sent: dict[tuple[str, str], str] = {}
         self.by_key: list[tuple[str, str, Sent]] = []
         self.waits: dict[tuple[str, int], list[WaitFor]] = defaultdict(list)
+        self.continued: dict[str, Any] = {}
+        """The input with which the flow of a run continued as new, or would have."""
         self.drops: set[str] = set()
         self.dropped: set[tuple[str, str]] = set()
         self.saved_at: dict[tuple[str, str], int] = {}

@@ -143,7 +143,7 @@ class Workplace:
             relay_seconds=0.5 if scenario.sinks else 0.0,
             jobs_seconds=0.0,
             slots_seconds=1.0,
-            children_seconds=random.choice((0.5, 2.0)) if scenario.families else 0.0,
+            children_seconds=random.choice((0.5, 2.0)) if scenario.families or scenario.continued else 0.0,
         )
         runtime = SimulatedRuntime(self._stage, random)
         runner = SimulatedRunner(self._stage, process, settings, self._capabilities)

@@ -49,6 +49,7 @@ from stepkeep_lab.simulation.shared_resources import POOLS
 from stepkeep_lab.simulation.staff import Staff
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.store import ModelStore
+from stepkeep_lab.simulation.successors import with_successors
 from stepkeep_lab.simulation.verdict import Verdict
 
 RUNS_OF_EACH = 2
@@ -209,6 +210,9 @@ class _Simulation:
                 drawn = with_flows(drawn, self._stage.random(f"flows:{place}"), scenario.flows, children)
             if scenario.planners and not scenario.letters:
                 drawn = with_then(drawn, self._stage.random(f"planners:{place}"), scenario.planners)
+            if scenario.continued and not scenario.letters:
+                chance = self._stage.random(f"continued:{place}")
+                drawn = with_successors(drawn, chance, scenario.continued, plans if scenario.families else ())
             if scenario.sinks:
                 drawn = with_hooks(drawn)
             plan = await publish(transactor, drawn, tenant=TENANT, actor="ann")

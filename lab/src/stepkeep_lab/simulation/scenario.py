@@ -24,6 +24,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     `stuck` means that decisions about single steps are made only where a step may be decided about.
     `families` is which share of the steps starts a child run.
     `flows` is which share of the steps is a flow, whose calls are steps too.
+    `continued` is which share of the workflows is a flow that continues as new.
     `remote` is how many more workers there are that reach the service alone, and no database.
     `letters` is how many messages the first run is sent one by one before it may go on: each is a journal entry.
     """
@@ -88,6 +89,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     families: float = 0.0
     flows: float = 0.0
     planners: float = 0.0
+    continued: float = 0.0
     remote: int = 0
     letters: int = 0
     long: bool = False
@@ -331,6 +333,26 @@ CORNERS: dict[str, dict[str, Any]] = {
         "long": False,
         "bias": ONLY_WORK | {"undo": 0.55, "rules": 0.0},
     },
+    # Flows continue as new again and again, while processes end, answers are lost and people cancel.
+    "chains broken": {
+        **PLAIN,
+        "request_lost": 0.03,
+        "reply_lost": 0.04,
+        "crash_before": 0.004,
+        "crash_after": 0.004,
+        "kill": 0.15,
+        "fail": 0.1,
+        "cancel": 0.25,
+        "continued": 0.8,
+        "steps": 3,
+        "runs": 16,
+        "workers": 3,
+        "concurrency": 4,
+        "work": 0.3,
+        "chaos": 40.0,
+        "long": False,
+        "bias": ONLY_WORK | {"undo": 0.55},
+    },
     # Nearly all work is done by workers without a database, whose requests arrive twice. Nothing else goes wrong.
     "remote workers": {
         **PLAIN,
@@ -426,6 +448,7 @@ def draw(seed: int) -> Scenario:
             **_parents(seed),
             **_flows(seed),
             **_planners(seed),
+            **_continued(seed),
             **_remote(seed),
             **random.choice(THEMES),
             **_corner(seed),
@@ -491,6 +514,12 @@ def _planners(seed: int) -> dict[str, Any]:
     """Steps whose handlers add steps. Drawn apart, like a corner."""
     random = Random(f"planners:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"planners": random.choice((0.2, 0.4, 0.7))} if random.random() < 0.2 else {}
+
+
+def _continued(seed: int) -> dict[str, Any]:
+    """Workflows that continue as new. Drawn apart, like a corner."""
+    random = Random(f"continued:{seed}")  # noqa: S311 - chance that must come out the same again
+    return {"continued": random.choice((0.2, 0.4))} if random.random() < 0.15 else {}
 
 
 def _remote(seed: int) -> dict[str, Any]:

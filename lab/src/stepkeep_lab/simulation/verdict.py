@@ -40,6 +40,7 @@ from stepkeep_lab.simulation.shared_resources import wrong_resources
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.standing import Standing
 from stepkeep_lab.simulation.store import ModelStore
+from stepkeep_lab.simulation.successors import asked_before, is_successor, wrong_successors
 from stepkeep_lab.simulation.tables import Tables
 
 decode = msgspec.json.decode
@@ -96,6 +97,8 @@ class Verdict:
         for said in wrong_families(self._tables, self._plans):
             self._ledger.violation(said)
         for said in wrong_flows(self._tables, self._plans):
+            self._ledger.violation(said)
+        for said in wrong_successors(self._tables, self._plans, self._ledger):
             self._ledger.violation(said)
         for said in self._stage.checkpoints.wrong(self._tables):
             self._ledger.violation(said)
@@ -308,14 +311,17 @@ class Verdict:
             self._must(known == asked, f"run {key[1]} was asked for by {sorted(asked)}, but knows {sorted(known)}")
 
     def _requesters(self, key: tuple[str, str]) -> set[str]:
-        """Everyone who asked for a run, for a run that it repeats, or for its parent."""
+        """Everyone who asked for a run, for a run that it repeats or continues, or for its parent."""
         details = self._tables.details.get(key)
         if details is None:
             return set()
         asked, link = {details.created_by}, self._tables.children.link_of(*key)
         if details.rerun_of is not None:
             asked |= self._requesters((key[0], details.rerun_of))
-        return asked if link is None else asked | self._requesters((key[0], link.run_id))
+        if link is None:
+            return asked
+        before = self._requesters((key[0], link.run_id))
+        return asked | (asked_before(before) if is_successor(link) else before)
 
     def _tokens_open_one_door(self) -> None:
         """A step that was completed by hand was completed with its own token."""
