@@ -11,12 +11,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain as joined
 from typing import Any
 
 import msgspec
 
 from stepkeep.conformance.adoption import check_originals, references_in
+from stepkeep.conformance.chain import ChainVerdict
 from stepkeep.conformance.digests import Payloads, compare_payloads
 from stepkeep.conformance.history import PHASES
 from stepkeep.conformance.machines import Machines
@@ -114,10 +115,12 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     dialects: tuple[DialectVerdict, ...]
     adopted: AdoptionVerdict | None = None
     tree: TreeVerdict | None = None
+    chain: ChainVerdict | None = None
 
     @property
     def ok(self) -> bool:
-        stored_ok = all(one is None or one.ok for one in (self.definition, self.payloads, self.adopted, self.tree))
+        parts = (self.definition, self.payloads, self.adopted, self.tree, self.chain)
+        stored_ok = all(one is None or one.ok for one in parts)
         return stored_ok and not self.canonical and all(one.ok for one in self.dialects)
 
     def as_json(self) -> dict[str, Any]:
@@ -127,6 +130,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
             view["ok"] = one.ok
         if self.tree is not None:
             plain["tree"]["ok"] = self.tree.ok
+        if self.chain is not None:
+            plain["chain"]["ok"] = self.chain.ok
         return {"verdict": "conforms" if self.ok else "does not conform", "ok": self.ok, **plain}
 
     def page(self) -> str:
@@ -364,6 +369,14 @@ def _tree(tree: TreeVerdict) -> Iterator[str]:
     yield ""
 
 
+def _chain(chain: ChainVerdict) -> Iterator[str]:
+    named = [f"it continues run {chain.before}"] if chain.before is not None else []
+    named += [f"it continues as run {chain.after}"] if chain.after is not None else []
+    gone = f" No longer kept: {', '.join(chain.missing)}." if chain.missing else ""
+    yield f"Chain: {', and '.join(named) or 'none'}. Compared with {chain.compared} of them.{gone}"
+    yield ""
+
+
 # -- for people ------------------------------------------------------------------------------------------------------
 def _page(one: Certificate) -> Iterator[str]:
     verdict = "conforms" if one.ok else "DOES NOT CONFORM"
@@ -390,6 +403,8 @@ def _page(one: Certificate) -> Iterator[str]:
         yield ""
     if one.tree is not None:
         yield from _tree(one.tree)
+    if one.chain is not None:
+        yield from _chain(one.chain)
     yield ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in one.counts.items()) + "."
     yield ""
     yield "| log | ends as | lines | extensions | invariants | findings | last hash |"
@@ -402,9 +417,9 @@ def _page(one: Certificate) -> Iterator[str]:
             f"| {view.dialect} | {view.state} | {view.lines:,} | {view.extensions} | {asked} "
             f"| {len(view.findings)} | `{view.chain[:16]}…` |"
         )
-    verdicts = (one.definition, one.payloads, one.adopted, one.tree)
+    verdicts = (one.definition, one.payloads, one.adopted, one.tree, one.chain)
     stored = [verdict.findings for verdict in verdicts if verdict is not None]
-    for finding in chain.from_iterable(stored):
+    for finding in joined.from_iterable(stored):
         yield f"\n- {finding.code}: {finding.message}"
     for name, findings in [("canonical", one.canonical), *((view.dialect, view.findings) for view in one.dialects)]:
         for finding in findings:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.conformance.chain import CONTINUE, digest_of_named, successor_id
 from stepkeep.conformance.contract import Contract, Place, StepRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import Code, quoted
@@ -43,6 +44,10 @@ class Flow:
         self.is_suspended = False
         self.entry = (0, 0)
         """The last entry in which a call was planned, and the place of its first call."""
+        self.continues: int | None = None
+        """The place of the call by which it continues as new."""
+        self.successor: str | None = None
+        """The run as which it continues, once that call has opened."""
 
 
 class Flows:
@@ -115,7 +120,39 @@ class Flows:
             yield Code.CAUSE, "it is planned, but its cause does not say what was called: metadata.detail.plan_grown"
         else:
             self._contract.places.learn_call(place, rule)
+            yield from self._continues(place, flow, told[at], rule)
         flow.planned += 1
+
+    def _continues(self, place: Place, flow: Flow, call: Mapping[str, Any], rule: StepRule) -> Iterator[Problem]:
+        """A call by which the flow continues as new is its last one, and starts the workflow of its own run."""
+        if flow.continues is not None:
+            yield Code.CHAIN, "it is planned, but the flow has continued as new, which ends it"
+        if call.get("kind") != CONTINUE:
+            return
+        flow.continues, own = place.index, self._contract.document
+        if not self._derives and flow.settled < flow.planned:
+            yield Code.CHAIN, f"the flow continues as new, and {flow.planned - flow.settled} of its calls are under way"
+        if self._contract.size > 1:
+            yield Code.CHAIN, f"the flow continues as new, and is one of {self._contract.size} steps"
+        if rule.child is None or (rule.child.workflow, rule.child.version) != (own.name, own.version):
+            said = f"{own.name}, version {own.version}"
+            yield Code.CHAIN, f"the flow continues as another workflow or version than {said}"
+        elif not rule.child.detached:
+            yield Code.CHAIN, "the flow continues as new, and would wait for its successor"
+
+    def called(self, place: Place, line: Line) -> Iterator[Problem]:
+        """A hop of a call. That of a successor has an id which follows from the run, the call and its entry."""
+        flow = self.owner_of(place)
+        if flow is None or flow.continues is None or place.index != flow.continues:
+            return
+        if line.trigger == "children_started":
+            flow.successor = successor_id(line.at, line.tenant, line.owner, line.no, line.seq)
+            return
+        # The output of the flow itself may be sealed; the certificate compares it.
+        expected = None if flow.successor is None or self._derives else digest_of_named("run_id", flow.successor)
+        if line.trigger == "rules_passed" and expected not in (None, line.digest):
+            said = f"metadata.digest is {line.digest}, which is not that of run {flow.successor}"
+            yield Code.CHAIN, f"{said}: the id of a successor follows from the run and the call"
 
     def _first(self, flow: Flow, line: Line, place: Place) -> int:
         """The place of the first call of this entry, where a dialect hides that the flow was suspended."""

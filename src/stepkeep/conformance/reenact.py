@@ -363,6 +363,7 @@ class Reenactment:
     def _grow(self, place: Place, line: Line) -> Iterator[tuple[Code, str]]:
         """What a hop of an owner says about its elements."""
         yield from self.flows.moved(place, line, self.verdicts)
+        yield from self.flows.called(place, line)
         if place.rule is None or not (place.rule.owns or place.rule.is_then) or place.phase != "main":
             return
         if line.trigger == "children_started":

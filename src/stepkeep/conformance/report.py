@@ -76,6 +76,8 @@ class Code(StrEnum):
     """a step is taken from an earlier run that did not finish it like that, or that this run does not name"""
     CHILD = "child"
     """what the journals of a parent and its child say of each other differs"""
+    CHAIN = "chain"
+    """what the journals of a run and of the run as which its flow continued say of each other differs"""
     DEPENDENCY = "dependency"
     """a step opens, is skipped or stays pending against its dependencies"""
     INVARIANT = "invariant"

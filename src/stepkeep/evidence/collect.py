@@ -11,19 +11,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.conformance.certificate import Certificate, Published, certify, documents_of, findings_of
+from stepkeep.conformance.chain import ChainVerdict, Neighbour, continued_in, judge_chain, predecessor_in
 from stepkeep.conformance.digests import Payloads
 from stepkeep.conformance.tree import TreeRun, TreeVerdict, judge_tree
 from stepkeep.dialects import registry as dialects
-from stepkeep.errors import Conflict, DefinitionChanged
+from stepkeep.errors import Conflict, DefinitionChanged, PayloadSealed, Unreadable
 from stepkeep.evidence.pack import Contents, Payload
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.child_runs import is_child
+from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.journal import SealedEntry, open_entry
-from stepkeep.kernel.rows import Child, ChildState
+from stepkeep.kernel.rows import Child, ChildState, Run
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import plans, views
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, lines_of, stored_payloads
+from stepkeep.operations.payloads import Payloads as StoredPayloads
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.change import StoredDefinition, StoredPolicy
 from stepkeep.store.records import WholeRun
@@ -43,12 +46,34 @@ class Collected:
         return Payloads(input=given, attempts=attempts, steps=steps, checkpoints=checkpoints)
 
     async def certificate(self) -> Certificate:
-        """The judge's certificate: of the run, and of every run below it."""
+        """The judge's certificate: of the run, of every run below it, and of its place in a chain."""
         own, run = await self.own_certificate(), self.whole.record.run
-        links = await _children_of(self._transactor, run.tenant, run.id)
-        if not links:
-            return own
-        return replace(own, tree=await _tree_of(self._transactor, self, links))
+        links = await self._transactor.store.children.read_all(run.tenant, run.id)
+        below = [link for link in links if is_child(link.child_id)]
+        asked = next((link for link in links if not is_child(link.child_id)), None)
+        own = replace(own, chain=await _chain_of(self._transactor, self, asked))
+        return replace(own, tree=await _tree_of(self._transactor, self, below)) if below else own
+
+    async def in_chain(self) -> Neighbour:
+        """The run as the judge of a chain reads it."""
+        whole, values = self.whole, self._transactor.payloads
+        run = whole.record.run
+        lines = documents_of(await self.log())
+        then = continued_in(lines)
+        output = None
+        if then is not None:
+            states = {step.no: step for step in whole.steps}
+            plan = await plans.plan_for(self._transactor, run)
+            owner = states[plan.numbers[then.step]]
+            output = next(
+                (one.output for one in whole.attempts if (one.no, one.fence) == (owner.no, owner.fence)), None
+            )
+        return Neighbour(
+            run=run.id,
+            lines=lines,
+            input=await _opened(values, run, whole.record.details.input),
+            output=None if output is None else await _opened(values, run, output),
+        )
 
     async def log(self) -> list[bytes]:
         """The canonical log, in names where the definition is known."""
@@ -133,6 +158,39 @@ async def collect(transactor: Transactor, run_id: str, *, tenant: str) -> Collec
 async def _children_of(transactor: Transactor, tenant: str, run_id: str) -> list[Child]:
     """The links to the children of a run. A run as which a flow continued is no child, and is certified by itself."""
     return [link for link in await transactor.store.children.read_all(tenant, run_id) if is_child(link.child_id)]
+
+
+async def _opened(values: StoredPayloads, run: Run, payload: bytes) -> bytes | None:
+    """A payload as the user gave it; None if this process cannot read it."""
+    try:
+        return await values.value(run.tenant, run.id, payload)
+    except (PayloadSealed, Unreadable):
+        return None
+
+
+async def _chain_of(transactor: Transactor, one: Collected, asked: Child | None) -> ChainVerdict | None:
+    """Compare a run with the runs before and after it, if its flow continued as new or it continues one."""
+    try:
+        plan = await plans.plan_for(transactor, one.whole.record.run)
+    except DefinitionChanged:
+        return None  # its log has no names, and its certificate says so
+    if not any(isinstance(step.growth, Flow) for step in plan.steps):
+        return None
+    own, store, tenant = await one.in_chain(), transactor.store, one.whole.record.run.tenant
+    then = continued_in(own.lines)
+    if asked is None and then is not None:
+        asked = await store.children.read_link(tenant, then.run)
+    begun = asked if asked is not None and asked.state is not ChildState.REQUESTED else None
+    beside = (predecessor_in(own.run, own.lines), None if begun is None else begun.child_id)
+    found = list[Neighbour | None]()
+    for run_id in beside:
+        kept = run_id is not None and await store.read_run(tenant, run_id) is not None
+        neighbour = await collect(transactor, run_id, tenant=tenant) if kept and run_id is not None else None
+        found.append(None if neighbour is None else await neighbour.in_chain())
+    wanted = (beside[0], None if then is None or (asked is not None and begun is None) else then.run)
+    missing = [run_id for run_id, kept in zip(wanted, found, strict=True) if run_id is not None and kept is None]
+    before, after = found
+    return judge_chain(own, before, after, asked=None if asked is None else asked.child_id, missing=missing)
 
 
 async def _tree_of(transactor: Transactor, root: Collected, links: Sequence[Child]) -> TreeVerdict:

@@ -212,6 +212,48 @@ def check_payloads(checks: Checks) -> None:
     checks.did(f"{len(lines)} payloads against their digests in the journal")
 
 
+def check_continued(checks: Checks) -> None:
+    """A flow that continued as new names the run that follows from its journal. Other runs are not in the pack."""
+    run = str(checks.pack.manifest["run"])
+    for cause in checks.entries[0].get("causes", ()) if checks.entries else ():
+        earlier = str(cause.get("actor", "")).removeprefix("parent:")
+        if cause.get("event") == "run_created" and earlier != cause.get("actor") and run[14:15] == "7":
+            checks.could_not(f"that run {earlier} continues as this one: its journal is not in this pack")
+    for entry in checks.entries:
+        for owner in continuing(entry):
+            opened = [one["no"] for one in entry["hops"] if one["trigger"] == "children_started" and one["no"] > 0]
+            call = next((no for no in opened if no > 2 * len(checks.pack.json("definition.json")["steps"])), None)
+            if call is None:
+                continue  # the flow ended before the call could open
+            named = successor_of(entry, call)
+            told = [one.get("digest") for one in entry["hops"] if one["no"] == call and "digest" in one]
+            if told != [sha256(f'{{"run_id":"{named}"}}'.encode())]:
+                checks.wrong("successor_wrong", f"entry {entry['seq']}: the flow {owner} continues as another run")
+            for line in checks.pack.lines("payloads.jsonl"):
+                text = str(line.get("text", ""))
+                is_output = line.get("no") == 0 and line.get("fence") and not text.startswith('{"$stepkeep.')
+                if is_output and text != f'{{"continued_as":"{named}"}}':
+                    checks.wrong("successor_wrong", f"{payload_name(line)} names another run than {named}")
+            checks.did(f"that the flow {owner} continues as run {named}, by its journal")
+            checks.could_not(f"run {named}, which goes on in the place of this one: it is not in this pack")
+
+
+def continuing(entry: Doc) -> Iterator[str]:
+    """The flows that continue as new in an entry of the journal."""
+    for cause in entry.get("causes", ()):
+        for owner, record in ((cause.get("detail") or {}).get("plan_grown") or {}).items():
+            if any(call.get("kind") == "continue" for call in record.get("calls") or ()):
+                yield str(owner)
+
+
+def successor_of(entry: Doc, no: int) -> str:
+    """The id of a successor: the moment of the call, and a hash of the run, the call and its entry."""
+    place = "\0".join((entry["tenant"], entry["run_id"], str(no), str(entry["seq"])))
+    drawn, moment = sha256(place.encode()), f"{entry['at'] // 1000:012x}"
+    variant = f"{int(drawn[4], 16) & 3 | 8:x}"
+    return f"{moment[:8]}-{moment[8:]}-7{drawn[1:4]}-{variant}{drawn[5:8]}-{drawn[8:20]}"
+
+
 def check_certificate(checks: Checks) -> None:
     """The certificate speaks for the head of this journal and has no finding. Its own judgement is not repeated."""
     certificate = checks.pack.json("certificate.json")
@@ -918,6 +960,7 @@ CHECKS: tuple[Callable[[Checks], None], ...] = (
     check_definition,
     check_arrows,
     check_payloads,
+    check_continued,
     check_shown,
     check_people,
     check_policies,
