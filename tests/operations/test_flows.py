@@ -12,6 +12,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.errors import InvalidInput
+from stepkeep.testing import Workbench
 from tests.operations.flows_process import buy
 from tests.suites import first_on, short_and_all
 
@@ -320,3 +321,28 @@ def test_a_flow_survives_the_death_of_its_worker_after_a_commit(
     # charge had recorded before is not.
     assert len(done) <= 8
     assert [line for line in done if line.startswith("pay")] == ["pay a", "pay b"]
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_a_call_that_a_person_skips_gives_none_whether_or_not_it_failed_before(has_failed: bool) -> None:
+    registry = sk.Registry()
+
+    @sk.step("ask", registry=registry)
+    def ask(ctx: sk.Context) -> Any:
+        if has_failed and ctx.attempt == 1:
+            raise ConnectionError("no route")
+        return sk.wait_for("answer", timeout="1h")
+
+    @sk.flow("asking", registry=registry)
+    async def asking(ctx: sk.FlowContext) -> dict[str, Any]:
+        return {"answer": await ctx.step("ask")}
+
+    with Workbench(handlers=registry) as bench:
+        run = bench.run(asking, {})
+        run.assert_step("asking[0]", "awaiting_event")
+        run.decide("asking[0]", "skip", reason="not needed")
+        run.assert_succeeded({"answer": None})
+        skipped = run.step("asking[0]")
+        assert (skipped["state"], skipped["category"]) == ("skipped", None)
+        assert skipped["error"] == ("ConnectionError: no route" if has_failed else None)
+        assert bench.call(bench.engine.certify(run.id)).ok

@@ -17,7 +17,6 @@ from stepkeep.errors import ExpressionError
 from stepkeep.kernel.child_runs import awaits_child, open_child, recall
 from stepkeep.kernel.definition import Flow, Loop, Map, Switch, Then, Worked
 from stepkeep.kernel.draft import Draft
-from stepkeep.kernel.eligibility import record_of
 from stepkeep.kernel.failure import CHILDREN, DEADLINE, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.plan import PlannedStep
@@ -215,11 +214,8 @@ def _case_ended(draft: Draft, owner: Step, grown: Grown, news: Settled) -> Settl
 # -- steps that a handler added ----------------------------------------------------------------------------------------
 def _is_borne(draft: Draft, element: PlannedStep) -> bool:
     """Whether an added step that did not succeed does not fail its owner: it may be skipped, it never began, or a
-    person skipped it, whatever became of its attempts before."""
-    row = draft.step(element.no)
-    if element.definition.on_failure is OnFailure.SKIP or row.category is None:
-        return True
-    return row.state is StepState.SKIPPED and record_of(row).get("decision") == "skipped"
+    person skipped it."""
+    return element.definition.on_failure is OnFailure.SKIP or draft.step(element.no).category is None
 
 
 def _added_ended(draft: Draft, owner: Step, grown: Grown) -> Settled | None:
