@@ -102,8 +102,8 @@ def _act(draft: Draft, step: Step, note: Note, event: HoldDecided, holds: bool) 
     if event.choice is COMPLETE:
         return _complete(draft, step, note, event.output)
     if event.choice is SKIP:
-        # A skip is no failure, whatever became of the attempts before: only what failed has a category. The error stays,
-        # because it may say that an effect is in doubt.
+        # A skip is no failure, whatever became of the attempts before, and only a failure has a category. The error
+        # stays, because it may say that an effect is in doubt.
         draft.move(step, StepTrigger.OPERATOR_SKIPPED, note=note, category=None)
         return Settled(step.no, StepState.SKIPPED)
     if event.choice is FAIL:
