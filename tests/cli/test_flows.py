@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -306,6 +307,19 @@ def test_a_failed_run_is_retried_and_a_finished_one_forked(cli: Cli) -> None:
     assert f"run {done} executed it" in cli("explain", forked["run"]["id"], first).out
     assert cli("rerun", done, "--from", first, "--app", HANDLERS, "--json").status == 0
     assert cli("rerun", done, "--dry-run").status == 2
+
+
+def test_a_preview_prints_the_command_that_does_what_was_previewed(cli: Cli) -> None:
+    done = cli("run", "flow.yaml", "--app", HANDLERS, "--input", '{"n": 1}', "--json").json
+    run, first = done["run"]["id"], done["steps"][0]["name"]
+    asked = ["--input", '{"n": 2}', "--key", "k 1", "--by", "ada"]
+    for how, option, version in (("fork", "--at", ["--version", "1"]), ("rerun", "--from", [])):
+        looked = cli(how, run, option, first, *asked[:2], *version, *asked[2:], "--dry-run").out
+        [command] = [line.removeprefix("Do it: ") for line in looked.splitlines() if line.startswith("Do it: ")]
+        words = ["stepkeep", how, run, option, first, *asked[:2], *version, *asked[2:]]
+        assert shlex.split(command) == words
+    made = cli(*shlex.split(command)[1:], "--no-wait", "--json").json["run"]
+    assert (made["input"], made["created_by"]) == ({"n": 2}, "ada")
 
 
 def test_runs_are_listed_filtered_and_paged(cli: Cli) -> None:

@@ -27,11 +27,21 @@ def test_a_live_run_is_migrated_after_a_look(cli: Cli, home: Path) -> None:
     assert (looked.status, "can go on under version 2" in looked.out, "added: more" in looked.out) == (0, True, True)
     all_of = cli("migrate", "--all", "asked", "--to", "2", "--dry-run")
     assert "1 of 1 live runs could go on under version 2" in all_of.out
+    assert f"Do it: stepkeep migrate {run} --to 2\n" in looked.out
+    assert (
+        "Do it: stepkeep migrate --all asked --of 1 --to 2 --reason 'more is told'\n"
+        in cli("migrate", "--all", "asked", "--to", "2", "--of", "1", "--reason", "more is told", "--dry-run").out
+    )
     done = cli("migrate", run, "--to", "2", "--reason", "more is told", "--json").json["migration"]
     assert (done["run_id"], done["version"], done["created"]) == (run, 2, True)
     assert cli("show", run, "--json").json["run"]["continued_by"] == [done["new_run_id"]]
     again = cli("migrate", run, "--to", "2")
     assert (again.status, "it was migrated before" in again.out) == (0, True)
+    file = f"sqlite:///{home / '.stepkeep' / 'stepkeep.db'}"
+    assert (
+        f"look at it with: stepkeep show {done['new_run_id']} --db {file}"
+        in cli("migrate", run, "--to", "2", "--db", file).out
+    )
     all_done = cli("migrate", "--all", "asked", "--to", "2")
     assert ("migrates 0 live runs to version 2" in all_done.out, "stepkeep jobs show" in all_done.out) == (True, True)
 
@@ -43,7 +53,7 @@ def test_a_run_that_stays_is_told_with_its_reasons(cli: Cli, home: Path) -> None
     assert cli("publish", "two.yaml").status == 0
     assert cli("send", run, "note").status == 0
     looked = cli("migrate", run, "--to", "2", "--dry-run")
-    assert (looked.status, "1 of its messages" in looked.out) == (1, True)
+    assert (looked.status, "1 of its messages" in looked.out, "Do it" in looked.out) == (1, True, False)
     refused = cli("migrate", run, "--to", "2", "--json")
     assert (refused.status, refused.json["error"]["code"]) == (1, "conflict")
     looked_at = cli("migrate", "--all", "asked", "--to", "2", "--dry-run")

@@ -45,9 +45,23 @@ class Asked(NamedTuple):
     run: str
     start: str | None = None
     given: Any = None
+    input: str | None = None
+    """`given` as it was typed."""
     version: int | None = None
     key: str | None = None
     by: str | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """The options that were typed and decide what the new run is."""
+        typed = {
+            {"rerun": "--from", "fork": "--at"}.get(self.how, ""): self.start,
+            "--input": self.input,
+            "--version": None if self.version is None else str(self.version),
+            "--key": self.key,
+            "--by": self.by,
+        }
+        return [word for name, value in typed.items() if value is not None for word in (name, value)]
 
 
 class Place(NamedTuple):
@@ -95,7 +109,7 @@ def fork(
 ) -> int:
     """Take another course from a step of a finished run, with another input if one is given."""
     given = json_value(input, "--input")
-    asked = Asked(how="fork", run=run, start=at, given=given, version=version, key=key, by=by)
+    asked = Asked(how="fork", run=run, start=at, given=given, input=input, version=version, key=key, by=by)
     place = Place(apps=app or [], wait=wait, concurrency=concurrency, capabilities=capability or [])
     return preview(settings, asked) if dry_run else go_on(settings, policies, asked, place)
 
@@ -156,6 +170,4 @@ def _lines(found: dict[str, Any], settings: Settings, asked: Asked) -> Iterator[
         yield f"a rollback of the new run would also undo {', '.join(found['owns_undo'])}"
     if found["continued_by"]:
         yield f"it is repeated or continued already by {', '.join(found['continued_by'])}"
-    option = {"rerun": "--from", "fork": "--at"}.get(asked.how)
-    words = [] if option is None or asked.start is None else [option, asked.start]
-    yield f"Do it: {settings.command(asked.how, found['run_id'], *words)}"
+    yield f"Do it: {settings.command(asked.how, found['run_id'], *asked.options)}"

@@ -54,8 +54,14 @@ def migrate(
     else:
         for line in _page(told, dry_run):
             say(line)
+        if "new_run_id" in told:
+            say(f"look at it with: {settings.command('show', told['new_run_id'])}")
         if "job" in told:
             say(f"Follow it: {settings.command('jobs', 'show', told['job'])}")
+        if told.get("allowed") or told.get("could_migrate"):
+            typed = {"--all": all_of, "--of": of, "--to": to, "--reason": reason or None, "--by": by}
+            words = [word for name, value in typed.items() if value is not None for word in (name, str(value))]
+            say(f"Do it: {settings.command('migrate', *([told['run_id']] if all_of is None else []), *words)}")
     stays = told.get("must_stay", 0) or not told.get("allowed", True)
     return FAILED if stays else SUCCEEDED
 
@@ -87,7 +93,6 @@ def _page(told: Mapping[str, Any], dry_run: bool) -> Iterator[str]:
     if "new_run_id" in told:
         again = "" if told["created"] else " (it was migrated before)"
         yield f"run {told['run_id']} goes on as {told['new_run_id']} under version {told['version']}{again}"
-        yield f"look at it with: stepkeep show {told['new_run_id']}"
         return
     if "allowed" in told:
         yield from _one(told)

@@ -41,7 +41,7 @@ def rerun(
     """Run a finished run again, as a new run that names the old one."""
     given = json_value(input, "--input")
     if dry_run or from_step is not None:
-        asked = Asked(how="rerun", run=run, start=from_step, given=given, key=key, by=by)
+        asked = Asked(how="rerun", run=run, start=from_step, given=given, input=input, key=key, by=by)
         place = Place(apps=app or [], wait=wait, concurrency=concurrency, capabilities=capability or [])
         return preview(settings, asked) if dry_run else go_on(settings, policies, asked, place)
     with quiet_stdout(settings.json):
