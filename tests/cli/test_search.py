@@ -81,7 +81,7 @@ def test_a_changed_file_is_refused_with_what_differs_and_runs_as_a_draft(cli: Cl
     )
     refused = cli("run", "flow.yaml", "--app", HANDLERS)
     assert refused.status == 1
-    assert "steps.second.timeout: 5000000 → 6000000" in refused.err
+    assert "steps.second.timeout: 5s → 6s" in refused.err
     assert "stepkeep run --dev" in refused.err
     draft = cli("run", "flow.yaml", "--app", HANDLERS, "--dev", "--json")
     assert (draft.status, draft.json["run"]["version"]) == (0, 2)

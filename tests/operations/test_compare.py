@@ -57,6 +57,11 @@ def test_versions_are_compared_and_live_runs_examined(database_url: str, tmp_pat
         engine.publish(new)
         found = engine.compare_versions("order", 1, 2, live=True)
         assert fields(found["steps"]) == {"sign": ["approval"], "greet": ["timeout"], "extra": []}
+        told = [place for step in found["steps"] for one in step["differences"] for place in one["places"]]
+        assert told == [
+            {"place": "approval.deadline", "old": "1h", "new": "2h"},
+            {"place": "timeout", "old": "5m", "new": "9s"},
+        ]
         assert any("sign means something else" in said for said in found["consequences"])
         assert (found["live"]["examined"], found["live"]["could_continue"], found["live"]["must_stay"]) == (2, 1, 1)
         reason = "step sign began, and its approval differs"
@@ -93,9 +98,14 @@ def test_the_command_says_it_in_lines_and_refuses_what_cannot_be_compared(
     assert main(["diff", "order@1", "order@2", "--live", "--db", url]) == 0
     said = capsys.readouterr().out
     assert "+ step extra" in said
+    assert "    approval.deadline: 1h → 2h" in said
+    assert "    timeout: 5m → 9s" in said
     assert "1 × step sign began, and its approval differs" in said
     assert main(["diff", run, run, "--db", url]) == 0
     assert "nothing differs" in capsys.readouterr().out
-    for wrong in (["order@1", run], ["order@1", "other@2"], ["order@x", "order@2"], ["order@1", "order@9"]):
+    assert main(["diff", "order", "2", "--db", url]) == 2
+    assert "stepkeep diff order@1 order@2" in capsys.readouterr().err
+    versions = ("order@99999999999999", run, "other@2", "order@x", "order@9")
+    for wrong in (["order@1", other] for other in versions):
         assert main(["diff", *wrong, "--db", url]) in (1, 2)
         assert "error: " in capsys.readouterr().err

@@ -101,7 +101,7 @@ def test_a_workflow_is_written_checked_published_and_started(site: Site, reader:
     )
     page.reload()
     page.get_by_role("tab", name="Differences").click()
-    expect(page.get_by_role("region", name="Differences")).to_contain_text("9000000")
+    expect(page.get_by_role("region", name="Differences")).to_contain_text("9s")
     page.get_by_role("button", name="Start").click()
     page.get_by_role("dialog").get_by_role("button", name="Start").click()
     expect(page.locator(".head .badge").first).to_contain_text("Succeeded")

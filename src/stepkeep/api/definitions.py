@@ -119,6 +119,14 @@ class Published(BaseModel):
     warnings: list[Anything]
 
 
+class PlaceDifference(BaseModel):
+    """A place in a field at which two versions differ, with both values as texts: durations have their units."""
+
+    place: str
+    old: str
+    new: str
+
+
 class FieldDifference(BaseModel):
     """A field that differs. Its `kind` is `meaning`, `setting` or `edge`."""
 
@@ -126,6 +134,7 @@ class FieldDifference(BaseModel):
     kind: str
     old: Any = None
     new: Any = None
+    places: list[PlaceDifference]
 
 
 class StepDifference(BaseModel):

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import NotFound
+from stepkeep.errors import NoSuchName, NotFound
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.states import RUN_TERMINAL, RunState, StepState
-from stepkeep.kernel.versions import Comparison, Kind, StepChange, compare, obstacles
+from stepkeep.kernel.versions import Comparison, Difference, Kind, StepChange, compare, obstacles
+from stepkeep.operations.differences import places
 from stepkeep.operations.plans import as_published
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.records import RunFilter
@@ -39,10 +40,20 @@ def view_of(old: Definition, new: Definition, found: Comparison) -> dict[str, An
         "from": {"workflow": old.name, "version": old.version},
         "to": {"workflow": new.name, "version": new.version},
         "same": found.is_empty,
-        "workflow": msgspec.to_builtins(found.workflow),
-        "steps": msgspec.to_builtins(found.steps),
+        "workflow": [_with_places(one) for one in found.workflow],
+        "steps": [
+            {**msgspec.to_builtins(step), "differences": [_with_places(one) for one in step.differences]}
+            for step in found.steps
+        ],
         "consequences": list(consequences(found)),
     }
+
+
+def _with_places(one: Difference) -> dict[str, Any]:
+    """A difference as JSON: both values as they are stored, and as texts where they differ."""
+    found = places(one.field, one.old, one.new)
+    told = [{"place": place, "old": old, "new": new} for place, old, new in found]
+    return {**msgspec.to_builtins(one), "places": told}
 
 
 def consequences(found: Comparison) -> Iterator[str]:
@@ -75,7 +86,9 @@ def _consequences(change: StepChange) -> Iterator[str]:
 async def _definition(transactor: Transactor, name: str, version: int, tenant: str) -> Definition:
     stored = await transactor.store.read_definition(tenant, name, version)
     if stored is None:
-        raise NotFound(f"there is no version {version} of workflow {name}.")
+        newest = await transactor.store.read_definition(tenant, name, None)
+        said = f"there is no version {version} of workflow {name}."
+        raise NotFound(said) if newest is None else NoSuchName(f"{said} The newest is version {newest.version}.")
     return as_published(stored)
 
 

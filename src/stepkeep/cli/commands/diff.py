@@ -9,7 +9,7 @@ import typer
 
 from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import find_run, open_engine
+from stepkeep.cli.session import SHORTEST_ID, find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.errors import InvalidInput
@@ -49,6 +49,8 @@ def diff(
     if attempts is not None:
         raise InvalidInput("--attempts goes with one run and --step.")
     of_versions = [version_in(text) for text in (first, second)]
+    if second.isascii() and second.isdigit() and len(second) < SHORTEST_ID:
+        raise InvalidInput(f"a version is written WORKFLOW@VERSION: stepkeep diff {first}@1 {first}@{second}.")
     if live and None in of_versions:
         raise InvalidInput("--live goes with two versions: WORKFLOW@VERSION.")
     view = asyncio.run(_compare(settings, first, second, of_versions, live=live))
@@ -105,4 +107,6 @@ def version_in(text: str) -> tuple[str, int] | None:
         return None
     if not name or not version.isascii() or not version.isdigit():
         raise InvalidInput(f"a version is written WORKFLOW@VERSION, as order@3; not {text[:80]!r}.")
-    return name, int(version[:12])
+    if len(version) > len(str(LARGEST)) or int(version) > LARGEST:
+        raise InvalidInput(f"a version is a whole number from 1 to {LARGEST}, not {version[:20]}.")
+    return name, int(version)

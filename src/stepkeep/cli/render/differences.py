@@ -21,11 +21,11 @@ def version_lines(view: Mapping[str, Any]) -> Iterator[str]:
         yield "nothing differs but the number of the version"
         return
     for one in view["workflow"]:
-        yield f"~ {_pair(one, 'old', 'new')}"
+        yield from (f"~ {line}" for line in _places(one))
     for step in view["steps"]:
         yield f"{SIGNS[step['change']]} step {step['name']}"
         for one in step["differences"]:
-            yield f"{INDENT}{_pair(one, 'old', 'new')}"
+            yield from (f"{INDENT}{line}" for line in _places(one))
     yield ""
     yield from view["consequences"]
     if "live" in view:
@@ -68,6 +68,10 @@ def attempt_lines(view: Mapping[str, Any]) -> Iterator[str]:
         yield f"~ {_pair(one, 'first', 'second')}"
     code = {True: "the same code ran both", False: "other code ran", None: "which code ran is not known"}
     yield code[view["same_code"]]
+
+
+def _places(one: Mapping[str, Any]) -> Iterator[str]:
+    return (f"{place['place']}: {place['old']} → {place['new']}" for place in one["places"])
 
 
 def _pair(one: Mapping[str, Any], before: str, after: str) -> str:

@@ -81,9 +81,10 @@ function lazy(load, draw) {
 
 /** What the service says of two versions: the fields that differ, and what that means for runs of the old one. */
 function differencesView({ same, workflow, steps, consequences, live }, migrate) {
-	const value = (one) => (one === undefined || one === null ? "–" : h("code", line(JSON.stringify(one), 200)));
-	const rows = [...workflow.map((one) => [h("b", "Workflow"), "changed", words(one.field), value(one.old), value(one.new)]),
-		...steps.flatMap((one) => (one.differences.length ? one.differences.map((two) => [said(one.name), one.change, words(two.field), value(two.old), value(two.new)]) : [[said(one.name), note(one.change === "added" ? "ok" : "bad", one.change === "added" ? "plus" : "dash", one.change), "–", "–", "–"]]))];
+	const value = (one) => h("code", line(one, 200));
+	const placed = (name, change, found) => found.flatMap((one) => one.places.map((two) => [name(), change, words(two.place), value(two.old), value(two.new)]));
+	const rows = [...placed(() => h("b", "Workflow"), "changed", workflow),
+		...steps.flatMap((one) => (one.differences.length ? placed(() => said(one.name), one.change, one.differences) : [[said(one.name), note(one.change === "added" ? "ok" : "bad", one.change === "added" ? "plus" : "dash", one.change), "–", "–", "–"]]))];
 	return h("div.stack", same ? h("p.muted", "There is no difference.") : h("div.card", table("Differences", ["Step", "Change", "Field", "From", "To"], rows)),
 		live ? card("Live runs of the old version", live.examined ? [h("p.row", note("ok", "check", `${live.could_continue} could continue`), note(live.must_stay ? "wait" : "idle", "hand", `${live.must_stay} must stay`)), h("ul.stack.tight", live.reasons.map((one) => h("li", `${one.runs}: `, said(one.reason, 300))))] : h("p.muted", "There is none."), live.examined > 0 && may("operate") && button("Migrate live runs", migrate, { kind: "small" })) : null,
 		card("What it means", h("ul.stack.tight", consequences.map((one) => h("li", said(one, 400))))));
