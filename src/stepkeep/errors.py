@@ -6,6 +6,7 @@
     ├── Refused                an expected no: the request was understood and changes nothing
     │   ├── InvalidInput       the request itself is malformed or out of bounds
     │   ├── NotFound           no such thing (or it belongs to another tenant)
+    │   │   └── NoSuchName     a name in the request names nothing: a step, a version, a queue, an entry
     │   ├── Conflict           another decision came first; carries the winner
     │   │   ├── WrongToken     the completion token does not match the open step
     │   │   ├── TokenUsed      the completion token was used before, for another outcome
@@ -111,6 +112,14 @@ class NotFound(Refused):
     """There is no such thing, or it belongs to another tenant: the two look the same on purpose."""
 
     code = "not_found"
+
+
+class NoSuchName(NotFound):
+    """A name in the request names nothing: a step of a run, a version of a workflow, a queue, an entry of a journal.
+
+    What the request is about exists, or the name is looked for within the tenant alone. The service may therefore tell
+    the message, which names what there is.
+    """
 
 
 class Conflict(Refused):

@@ -6,6 +6,7 @@ import pytest
 
 from stepkeep.api import access
 from stepkeep.api.access import ANY_KEY, OPEN, ROUTES, operation_of
+from stepkeep.api.problems import NOTHING
 from stepkeep.operations.access import OPERATIONS, key_text
 from tests.api.stage import HELLO, RIVAL, Stage, on, told
 from tests.suites import first_on
@@ -89,6 +90,37 @@ def test_what_belongs_to_another_tenant_is_as_if_it_did_not_exist(database_url: 
             assert (await rival.get("/runs")).json()["runs"] == []
             # A workflow of the other tenant cannot be started, and is not told apart from one that nobody has.
             told(await rival.post("/runs", json={"workflow": "hello"}), 400, "invalid_input")
+
+    on(database_url, act)
+
+
+def test_a_name_inside_what_a_key_may_see_is_told_with_what_there_is(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.publish(HELLO)
+        async with stage.client(await stage.key("read", "start", "operate", "decide")) as client:
+            run = (await client.post("/runs", json={"workflow": "hello"})).json()["run_id"]
+            assert (await client.post(f"/runs/{run}/cancel")).status_code == 200
+            wrong: list[tuple[str, str, dict[str, object] | None, str]] = [
+                ("POST", f"/runs/{run}/rerun-from", {"start": "nowhere"}, "Its steps: greet."),
+                ("POST", f"/runs/{run}/fork", {"at": "nowhere"}, "Its steps: greet."),
+                ("POST", f"/runs/{run}/steps/nowhere/decide", {"choice": "skip", "reason": "x"}, "Its steps: greet."),
+                ("GET", f"/runs/{run}/steps/nowhere", None, "Its steps: greet."),
+                ("POST", f"/runs/{run}/retry", {"version": 9}, "The newest is version 1"),
+                ("POST", f"/runs/{run}/migrate", {"to": 9}, "The newest is version 1"),
+                ("POST", "/migrations/hello", {"to": 9}, "The newest is version 1"),
+                ("GET", "/workflows/hello/compare?old=1&new=9", None, "The newest is version 1"),
+                ("GET", f"/runs/{run}/past?seq=99", None, "its last one is"),
+                ("POST", "/slots", {"most": 1, "workflow": "nowhere"}, "there is no workflow 'nowhere'"),
+                ("POST", "/pauses/queue", {"queue": "nowhere"}, "the default queue"),
+                ("POST", "/pauses/queue/resume", {"queue": "nowhere"}, "the default queue"),
+            ]
+            for method, address, body, says in wrong:
+                answer = await client.request(method, address, json=body)
+                assert says in told(answer, 404, "not_found")["detail"], address
+        async with stage.client(await stage.key("read", "start", "operate", tenant=RIVAL)) as rival:
+            for name in ("hello", "nowhere"):
+                foreign = told(await rival.post(f"/migrations/{name}", json={"to": 9}), 404, "not_found")
+                assert foreign["detail"] == NOTHING
 
     on(database_url, act)
 

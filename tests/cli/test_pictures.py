@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from stepkeep.cli.render.fold import fold
 from stepkeep.cli.render.graph import draw_graph
 from stepkeep.cli.render.lanes import draw_lanes
-from stepkeep.cli.render.report import report
+from stepkeep.cli.render.report import MOST_WARNINGS, report
 from stepkeep.cli.render.tables import runs_table, workers_table
 from stepkeep.cli.render.timeline import draw_timeline
 from tests.cli.views import at, ran, step, view
@@ -144,6 +144,13 @@ def test_a_narrow_terminal_cuts_remarks_to_one_line() -> None:
 
 def test_a_run_that_succeeded_shows_who_decided_its_warnings_cost_and_output() -> None:
     assert_golden("approved", as_text(report(approved())))
+
+
+def test_of_thousands_of_warnings_the_first_are_shown_and_the_others_counted() -> None:
+    failed = view(ran("each", 0, 1), warnings=[f"each[{number}]: no file" for number in range(5_000)])
+    lines = as_text(report(failed)).splitlines()
+    assert sum("warning: " in line for line in lines) == MOST_WARNINGS
+    assert any("and 4,980 more warnings" in line for line in lines)
 
 
 def test_branches_that_join_are_drawn_with_lines() -> None:

@@ -15,7 +15,7 @@ def test_a_pool_is_given_a_size_listed_and_cleared(cli: Cli) -> None:
     listed = json.loads(cli("resources", "list", "--json").out)
     assert listed == {"resources": [{"resource": "cpu", "most": 8, "held": 0, "holders": []}]}
     assert "cpu" in cli("resources", "list").out
-    assert "not limited any more" in cli("resources", "clear", "cpu").out
+    assert "no limit is set for the units of resource cpu" in cli("resources", "clear", "cpu").out
     assert "no step holds a resource" in cli("resources", "list").out
 
 

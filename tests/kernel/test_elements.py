@@ -62,6 +62,10 @@ class TestMap:
         assert world.run.state is RunState.FAILED
         assert "not to a list" in (world.row("each").error or "")
 
+    def test_a_list_that_is_null_is_told_as_null_because_an_empty_list_is_no_mistake(self) -> None:
+        world = World(work("each", growth=Map(over="${{ input }}")), given=b"null")
+        assert world.row("each").error == "its elements cannot be determined: `over` comes to null, not to a list."
+
     def test_a_list_that_is_longer_than_its_bound_fails_the_owner_and_adds_nothing(self) -> None:
         world = mapped(4, max=3)
         assert world.states() == {"each": "failed", "after": "cancelled"}

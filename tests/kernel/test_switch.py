@@ -63,7 +63,7 @@ def test_a_condition_that_cannot_be_evaluated_fails_the_step() -> None:
     broken = Case(name="x", when="input.nothing > 3", step=work("pay"))
     pay = StepDefinition(name="pay", order=0, growth=Switch(max=1, cases=(broken,)))
     world = World(pay, given=b"{}")
-    assert "cannot be told" in (world.row("pay").error or "")
+    assert "cannot be determined" in (world.row("pay").error or "")
     assert world.run.state is RunState.FAILED
 
 

@@ -180,7 +180,7 @@ def test_a_step_whose_elements_were_undone_runs_again(database_url: str) -> None
             with pytest.raises(InvalidInput, match=r"is repeated as a whole\. Name (each|one)"):
                 await engine.continuations.rerun(first, part)
         for nothing in ("eac", "each[100000]", "check:run"):
-            with pytest.raises(NotFound, match="It has: each, one, ship"):
+            with pytest.raises(NotFound, match="Its steps: each, one, ship"):
                 await engine.continuations.fork(first, nothing)
 
     on(database_url, do)

@@ -54,3 +54,12 @@ def test_what_it_says_is_what_the_cancel_does(database_url: str, tmp_path: Path)
         over = engine.rollback_preview(run)
         assert (over["possible"], over["undo"]) == (False, [])
         assert "already ended" in over["refusal"]
+
+
+def test_a_run_that_was_cancelled_has_no_rollback_before_it(database_url: str, tmp_path: Path) -> None:
+    with sk.open(database_url) as engine:
+        run = blocked(engine, tmp_path)
+        engine.cancel(run)
+        over = engine.rollback_preview(run)
+        assert (over["possible"], over["undo"], over["ends"]) == (False, [], "cancelled")
+        assert "is cancelled already" in over["refusal"]

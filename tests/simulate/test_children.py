@@ -217,3 +217,10 @@ def test_the_command_finds_children_beside_the_file_in_the_program_and_in_a_data
     )
     assert main(["simulate", f"{tmp_path}/both.py:parent", "--tree"]) == 0
     assert "child leaf v1, started by parent.ship" in capsys.readouterr().out
+
+
+def test_advice_about_a_child_in_doubt_is_what_a_definition_may_say() -> None:
+    report = walked(PARENT, LEAF)
+    [doubt] = [one for one in report.findings if one.kind is Kind.IN_DOUBT and one.step == "ship"]
+    assert "`grace`" in doubt.hint
+    assert "compensate_when" not in doubt.hint

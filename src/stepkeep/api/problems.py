@@ -65,6 +65,7 @@ PROBLEMS: tuple[tuple[type[BaseException], Kind], ...] = (
     (errors.DefinitionError,   Kind(422, "definition",        "The definition is not valid")),
     (errors.ExpressionError,   Kind(422, "expression",        "An expression is not valid")),
     (errors.InvalidInput,      Kind(400, "invalid_input",     "The request is not valid")),
+    (errors.NoSuchName,        Kind(404, "not_found",         "Not found")),
     (errors.NotFound,          Kind(404, "not_found",         "Not found", NOTHING)),
     (errors.WrongToken,        Kind(409, "wrong_token",       "The completion token does not fit")),
     (errors.TokenUsed,         Kind(409, "token_used",        "The completion token was used before")),

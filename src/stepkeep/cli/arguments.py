@@ -70,8 +70,11 @@ def label_of(text: str) -> tuple[str, str]:
     return name, value
 
 
-def moment_of(text: str, option: str, *, is_ago: bool = True) -> datetime:
-    """A time: ISO 8601 with a zone (UTC where it has none), or with `is_ago` a duration ago."""
+def moment_of(text: str, option: str, *, is_ago: bool = True, beside: str = "") -> datetime:
+    """A time: ISO 8601 with a zone (UTC where it has none), or with `is_ago` a duration ago.
+
+    `beside` names what the option takes beside a time.
+    """
     from stepkeep.definition.durations import InvalidDuration, parse_duration
 
     if is_ago:
@@ -81,5 +84,5 @@ def moment_of(text: str, option: str, *, is_ago: bool = True) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError:
         ago = ", or a duration ago such as 2h" if is_ago else ""
-        raise InvalidInput(f"{option} takes a time such as 2026-11-03T10:15Z{ago}.") from None
+        raise InvalidInput(f"{option} takes {beside}a time such as 2026-11-03T10:15Z{ago}.") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

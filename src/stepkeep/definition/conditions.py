@@ -25,7 +25,7 @@ from stepkeep.definition.expressions import (
     compile_expression,
     compile_template,
 )
-from stepkeep.definition.findings import Finding, shown
+from stepkeep.definition.findings import Finding, evaluated, shown
 from stepkeep.definition.template_text import OPENING, Embedded, split
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import Definition, StepDefinition, Switch
@@ -150,7 +150,7 @@ class CompiledCondition:
         budget = CostBudget(self._max_cost, is_condition=not self._is_rule)
         found = self._expression.evaluate(self._given(view, budget), budget)
         if not isinstance(found, bool):
-            raise ExpressionError(f"`{self._expression.source}` comes to {shown(found)}, not to true or false.")
+            raise ExpressionError(f"`{self._expression.source}` comes to {evaluated(found)}, not to true or false.")
         return found
 
     def seen(self, view: ConditionView) -> list[tuple[str, Any]]:

@@ -17,7 +17,7 @@ import msgspec
 from stepkeep.definition.conditions import compile_truth, context_of, known_of, plain_view
 from stepkeep.definition.expression_limits import CostBudget, condition_cost
 from stepkeep.definition.expressions import Expression, Template, compile_template
-from stepkeep.definition.findings import shown
+from stepkeep.definition.findings import evaluated
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import Definition, Loop, Map, StepDefinition, Switch
 from stepkeep.kernel.payloads import MADE_HERE, read_reference
@@ -75,7 +75,7 @@ class CompiledGrowth:
         assert self._over is not None
         items = self._over.render(self._context(view), self._budget())
         if not isinstance(items, list):
-            raise ExpressionError(f"`over` comes to {shown(items)}, not to a list.")
+            raise ExpressionError(f"`over` comes to {evaluated(items)}, not to a list.")
         return len(items), _encode(items)
 
     def goes_on(self, view: ConditionView) -> bool:
@@ -93,7 +93,7 @@ class CompiledGrowth:
     def _holds(self, test: Expression, context: Mapping[str, Any]) -> bool:
         found = test.evaluate(context, self._budget())
         if not isinstance(found, bool):
-            raise ExpressionError(f"`{test.source}` comes to {shown(found)}, not to true or false.")
+            raise ExpressionError(f"`{test.source}` comes to {evaluated(found)}, not to true or false.")
         return found
 
     def join(self, outputs: Sequence[bytes | None]) -> bytes:
@@ -208,7 +208,7 @@ class Items:
             context = context_of(view, self._definition, self.reads, reads_input=self.reads_input)
             found = self._over.render(context)
             if not isinstance(found, list):
-                raise ExpressionError(f"`over` comes to {shown(found)}, not to a list.")
+                raise ExpressionError(f"`over` comes to {evaluated(found)}, not to a list.")
             known = [_encode(item) for item in found]
             _lists.put(key, known)
         return known

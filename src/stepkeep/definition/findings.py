@@ -92,6 +92,11 @@ def shown(value: Any) -> str:
     return f"`{' '.join(cut.split())}`" if isinstance(value, str) else cut
 
 
+def evaluated(value: Any) -> str:
+    """What an expression came to, for a message."""
+    return "null" if value is None else shown(value)
+
+
 def texts_in(value: Any) -> Iterator[tuple[Path, str]]:
     """Every text in a value with its path, the last one first. A value may be nested deeper than Python recurses."""
     waiting: list[tuple[Path, Any]] = [((), value)]

@@ -16,7 +16,7 @@ from stepkeep.definition.conditions import compile_truth
 from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expression_limits import CostBudget, condition_cost
 from stepkeep.definition.expressions import Expression, Scope
-from stepkeep.definition.findings import shown
+from stepkeep.definition.findings import evaluated
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.payloads import MADE_HERE, read_reference
 from stepkeep.kernel.plan import ConditionView
@@ -39,7 +39,7 @@ class CompiledTest:
             context["input"] = self._value("the input", view.input)
         found = self._expression.evaluate(context, CostBudget(condition_cost(1), is_condition=True))
         if not isinstance(found, bool):
-            raise ExpressionError(f"`{self._expression.source}` comes to {shown(found)}, not to true or false.")
+            raise ExpressionError(f"`{self._expression.source}` comes to {evaluated(found)}, not to true or false.")
         return found
 
     def _value(self, what: str, payload: bytes) -> Any:

@@ -12,7 +12,7 @@ import msgspec
 
 from stepkeep.conformance.digests import Payloads, sha256_of
 from stepkeep.conformance.moment import PastRun, PastStep, follow_to
-from stepkeep.errors import NotFound
+from stepkeep.errors import NoSuchName
 from stepkeep.evidence.collect import Collected, collect
 from stepkeep.operations.instants import instant
 from stepkeep.operations.lines import encode_line
@@ -30,13 +30,13 @@ async def show_past(
     found = await collect(transactor, run_id, tenant=tenant)
     run = found.whole.record.run
     if seq is not None and seq > run.seq:
-        raise NotFound(f"run {run_id} has no entry {seq}: its last one is {run.seq}.")
+        raise NoSuchName(f"run {run_id} has no entry {seq}: its last one is {run.seq}.")
     plan = await plan_for(transactor, run)
     lines = (encode_line(line) for line in lines_of(found.whole, plan))
     past = follow_to(lines, canonical_machines(), seq=seq, at=at)
     if past is None:
         first = found.whole.entries[0].at if found.whole.entries else None
-        raise NotFound(f"run {run_id} did not exist then: its first entry is of {instant(first)}.")
+        raise NoSuchName(f"run {run_id} did not exist then: its first entry is of {instant(first)}.")
     return await _view(transactor, found, past)
 
 

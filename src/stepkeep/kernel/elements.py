@@ -53,7 +53,7 @@ def grow(draft: Draft, step: Step, of: int | None = None) -> Settled | None:
         ):
             count = 0
     except ExpressionError as error:
-        wrong = f"its elements cannot be told: {error}"
+        wrong = f"its elements cannot be determined: {error}"
     if wrong is not None:
         count = 0
     _record(draft, planned.name, count, payload_digest(items), case)
@@ -184,7 +184,7 @@ def _loop_goes_on(draft: Draft, owner: Step, grown: Grown, growth: Loop, news: S
     try:
         goes_on = grower.goes_on(view_of(draft, grower, index=seen, last=last))
     except ExpressionError as error:
-        said = f"whether it goes on cannot be told: {error}"
+        said = f"whether it goes on cannot be determined: {error}"
         return fail_for_good(draft, owner, CHILDREN, Category.VALIDATION, said)
     if not goes_on:
         return _succeed(draft, owner, last)

@@ -175,8 +175,7 @@ async def explain(transactor: Transactor, what: str, step: str | None, *, tenant
 def number_of(scene: Scene, step: str) -> int:
     found = scene.plan.number(step)
     if found is None:
-        known = ", ".join(list(scene.plan.numbers)[:20])
-        raise NotFound(f"run {scene.run.id} has no step {inert_line(step, 100)}. Its steps: {known}.")
+        raise validate.no_such_step(f"run {scene.run.id}", step, list(scene.plan.numbers))
     return found
 
 

@@ -23,6 +23,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState, StepState
 from stepkeep.kernel.versions import obstacles
+from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
 from stepkeep.operations.adopting import refuse_second_owner
 from stepkeep.operations.plans import plan_for
@@ -164,8 +165,7 @@ def _check_start(plan: Plan, start: str) -> None:
     """Refuse a step that the definition does not have, and one that only its owner stands for."""
     number = plan.number(start)
     if number is None or number == 2 * plan.size:
-        known = ", ".join(step.name for step in plan.steps)
-        raise NotFound(f"{plan.definition.name} has no step {start}. It has: {known}.")
+        raise validate.no_such_step(plan.definition.name, start, [step.name for step in plan.steps])
     if number >= plan.size:
         owner = plan.at(number).definition.name
         raise InvalidInput(f"{start} is part of {owner}, which is repeated as a whole. Name {owner}.")

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import NotFound, Unreadable
+from stepkeep.errors import NoSuchName, Unreadable
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.events import PauseRequested
 from stepkeep.kernel.states import RunState
@@ -136,6 +136,8 @@ async def pause_claims(store: Store, tenant: str, queue: str | None, reason: str
 
 async def resume_claims(store: Store, tenant: str, queue: str | None, *, acting: Acting) -> dict[str, Any]:
     """End the pause of a queue, or with None of the whole tenant; what is not paused stays as it is."""
+    if queue is not None and queue not in (await read_pauses(store, tenant)).queues:
+        await _check_queue(store, tenant, queue)
 
     def remove(before: Pauses) -> Pauses:
         if queue is None:
@@ -171,7 +173,7 @@ async def resume_workflow(store: Store, tenant: str, workflow: str, *, acting: A
 
 async def _check_workflow(store: Store, tenant: str, workflow: str) -> None:
     if await store.read_definition(tenant, workflow, None) is None:
-        raise NotFound(f"there is no workflow {inert_line(workflow, 100)!r}. `stepkeep definitions` lists them.")
+        raise NoSuchName(f"there is no workflow {inert_line(workflow, 100)!r}. `stepkeep definitions` lists them.")
 
 
 async def _new_note(store: Store, reason: str, acting: Acting) -> PauseNote:
@@ -183,7 +185,7 @@ async def _check_queue(store: Store, tenant: str, queue: str) -> None:
     known = {spec.group for _, spec in await store.list_queues(tenant)}
     if queue not in known:
         names = ", ".join(sorted(name or '"" (the default queue)' for name in known)) or "none"
-        raise NotFound(f"there is no queue {inert_line(queue, 100)!r}. The queues of published workflows: {names}.")
+        raise NoSuchName(f"there is no queue {inert_line(queue, 100)!r}. The queues of published workflows: {names}.")
 
 
 async def _changed(store: Store, tenant: str, change: Callable[[Pauses], Pauses], acting: Acting) -> dict[str, Any]:

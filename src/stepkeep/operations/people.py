@@ -13,7 +13,7 @@ import msgspec
 from uuid_utils import uuid7
 
 from stepkeep.definition.json_schema import Shape
-from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.errors import Conflict, InvalidInput
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import (
     CancelRequested,
@@ -284,8 +284,7 @@ async def step_number(transactor: Transactor, tenant: str, run_id: str, step: st
 def _number(plan: Plan, run_id: str, step: str) -> int:
     no = plan.number(validate.key("the name of a step", step))
     if no is None:
-        names = ", ".join(planned.name for planned in plan.steps[:20])
-        raise NotFound(f"run {run_id} has no step {step!a}. Its steps: {names}")
+        raise validate.no_such_step(f"run {run_id}", step, [planned.name for planned in plan.steps])
     return no
 
 

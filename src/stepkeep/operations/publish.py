@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, NotFound
+from stepkeep.errors import Conflict, NoSuchName, NotFound
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of, encode_definition
 from stepkeep.kernel.plan import Plan, queue_specs
 from stepkeep.operations.differences import differences
@@ -79,6 +79,9 @@ async def find_plan(transactor: Transactor, name: str, version: int | None, *, t
     stored = await transactor.definitions.new((tenant, name, version))
     if stored is None:
         which = name if version is None else f"version {version} of {name}"
+        if version is not None and (newest := await transactor.store.read_definition(tenant, name, None)) is not None:
+            listed = "`stepkeep definitions` lists them all"
+            raise NoSuchName(f"there is no published {which}. The newest is version {newest.version}; {listed}.")
         raise NotFound(f"there is no published workflow {which}. Publish it first (stepkeep start FILE does).")
     return transactor.plans.add(stored)
 

@@ -31,8 +31,11 @@ async def rollback_preview(transactor: Transactor, run_id: str, *, tenant: str) 
     whole = await read_snapshot(transactor, run_id, tenant=tenant)
     tree = _Tree(transactor, tenant, await transactor.store.now())
     found = await tree.add_run(whole, 0)
-    ends, rollback = found.ends, found.rollback
-    if found.refusal is None:
+    ends, rollback, refusal = found.ends, found.rollback, found.refusal
+    if refusal is None and whole.record.run.state is RunState.CANCELLED:
+        # A cancel of it is repeated without harm, and undoes nothing.
+        refusal = f"run {run_id} is cancelled already; what it left is not undone any more. Start a new run instead."
+    if refusal is None:
         is_partial = bool(tree.remains)
         if found.undone:
             ends = RunState.FAILED if is_partial else RunState.ROLLED_BACK
@@ -41,8 +44,8 @@ async def rollback_preview(transactor: Transactor, run_id: str, *, tenant: str) 
     return {
         "run_id": whole.record.run.id,
         "state": whole.record.run.state.value,
-        "possible": found.refusal is None,
-        "refusal": found.refusal,
+        "possible": refusal is None,
+        "refusal": refusal,
         "ends": ends.value,
         "rollback": rollback.value,
         "undo": [{"position": position, **one} for position, one in enumerate(tree.undone, 1)],

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.errors import InvalidInput, NoSuchName
 from stepkeep.operations import views
 from stepkeep.operations.transact import Transactor
 
@@ -68,7 +68,7 @@ def compare_attempts(view: Mapping[str, Any], numbers: tuple[int, int] | None = 
     for number in wanted:
         if number not in known:
             listed = ", ".join(map(str, sorted(known))) or "none"
-            raise NotFound(f"step {step['name']} has no ended attempt {number}. It has: {listed}.")
+            raise NoSuchName(f"step {step['name']} has no ended attempt {number}. It has: {listed}.")
     one, other = (known[number] for number in wanted)
     found = list(_differ(one, other, OF_ATTEMPT))
     return {

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.bounds import MAX_SLOTS
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.errors import InvalidInput, NoSuchName
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import ScopeUse, SlotGranted
 from stepkeep.kernel.rows import Run
@@ -89,7 +89,7 @@ async def set_limit(
     if workflow is not None:
         validate.key("the workflow", workflow)
         if most is not None and await store.read_definition(tenant, workflow, None) is None:
-            raise NotFound(f"there is no workflow {inert_line(workflow, 100)!r}. `stepkeep definitions` lists them.")
+            raise NoSuchName(f"there is no workflow {inert_line(workflow, 100)!r}. `stepkeep definitions` lists them.")
 
     def changed(before: Any) -> Any:
         known = NO_LIMITS if before is None else msgspec.convert(before, Limits)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepkeep.definition import arguments
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.errors import InvalidInput, NoSuchName, NotFound
 from stepkeep.kernel.names import script_of
-from stepkeep.safe_text import type_name
+from stepkeep.safe_text import inert_line, type_name
 
 MAX_KEY = 255
 MAX_WORDS = 4000
 MAX_LABELS = 64
+MOST_NAMED = 20
 
 _is_run_id = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 
@@ -83,6 +84,13 @@ def run_id(value: Any) -> str:
     if isinstance(value, str) and _is_run_id(plain := str.__str__(value)):
         return plain
     raise NotFound(f"there is no run {_shown(value)}")
+
+
+def no_such_step(of: str, step: str, known: Sequence[str]) -> NoSuchName:
+    """The refusal of a name that no step of a run or a workflow has. It names the first steps that there are."""
+    more = f" and {len(known) - MOST_NAMED:,} more" if len(known) > MOST_NAMED else ""
+    listed = ", ".join(known[:MOST_NAMED])
+    return NoSuchName(f"{of} has no step {inert_line(step, 100)}. Its steps: {listed}{more}.")
 
 
 def _is_unicode(text: str) -> bool:

@@ -37,7 +37,6 @@ from stepkeep.operations.quarantine import view as quarantine_view
 from stepkeep.operations.skips import Skip, cascades, read_skips
 from stepkeep.operations.slots import read_wait
 from stepkeep.operations.transact import Transactor
-from stepkeep.safe_text import inert_line
 from stepkeep.store.reading import damage_of
 from stepkeep.store.records import RunFilter, RunRecord, WholeRun
 
@@ -144,8 +143,7 @@ async def describe_step(transactor: Transactor, run_id: str, step: str, *, tenan
     )
     found = next((one for one in whole["steps"] if one["name"] == step), None)
     if found is None:
-        known = ", ".join(one["name"] for one in whole["steps"][:20])
-        raise NotFound(f"run {run_id} has no step {inert_line(str(step), 100)}. Its steps: {known}.")
+        raise validate.no_such_step(f"run {run_id}", str(step), [one["name"] for one in whole["steps"]])
     visible = transactor.payloads.seal.visible
     evidence = {one.fence: decode_json(visible(one.body)) for one in kept if one.no == found["no"]}
     for attempt in found["history"]:

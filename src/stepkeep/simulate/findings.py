@@ -159,12 +159,14 @@ def _was_wished(ending: Ending) -> bool:
 
 def _in_doubt(definition: Definition, endings: Sequence[Ending]) -> Iterator[Finding]:
     counted = [ending for ending in endings if ending.ended and not _was_wished(ending) and not ending.hooks_failed]
-    undos = {name: step.undo for name, step in _templates(definition).items()}
+    steps = _templates(definition)
     for name, doubtful in _by_step(counted, "in_doubt").items():
         paths = [ending.path for ending in doubtful]
         said = f"{name} may have done its work, and is not undone, when {_some(paths)}."
         hint = f"Say `compensate_when: attempted` for {name}: its `undo` must then bear finding nothing to undo."
-        if undos[name] is None:
+        if steps[name].child:
+            hint = f"Give the workflow a longer `grace`: it is how long the child of {name} may take to undo itself."
+        elif steps[name].undo is None:
             hint = f"Give {name} an `undo` and `compensate_when: attempted`, or a way to look whether it was done."
         yield _finding(Kind.IN_DOUBT, name, said, hint, paths)
 

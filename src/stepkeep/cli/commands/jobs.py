@@ -11,6 +11,7 @@ from stepkeep.cli.commands.users import ask, table
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.errors import InvalidInput
 
 app = typer.Typer(help="Actions on many runs at once, and backfills.", no_args_is_help=True)
 
@@ -60,6 +61,11 @@ def start(
         "error": error,
         "text": text,
     }
+    if bool(run) is any(value is not None for value in where.values()):
+        raise InvalidInput(
+            "say which runs: with --run, or with filters such as --workflow and --state, and not with both. A job for "
+            "all runs is not made."
+        )
     options: dict[str, Any] = {"compensate": compensate, "reason": reason, "dry_run": dry_run, "by": by}
     found = ask(
         settings,

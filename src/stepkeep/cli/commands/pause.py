@@ -70,12 +70,12 @@ def resume(
         raise InvalidInput("--reason is kept with the resumption of a run only.")
     if queue is not None:
         found = ask(settings, lambda engine: engine.pauses.resume_queue(queue, by=by))
-        return _told(settings, found, f"{queue_words(queue)} is claimed from again")
+        return _told_claims(settings, found, queue_words(queue))
     if workflow is not None:
         found = ask(settings, lambda engine: engine.pauses.resume_workflow(workflow, by=by))
         return _told_workflow(settings, found, workflow, is_paused=False)
     found = ask(settings, lambda engine: engine.pauses.resume_tenant(by=by))
-    return _told(settings, found, f"tenant {settings.tenant} is claimed from again")
+    return _told_claims(settings, found, f"tenant {settings.tenant}")
 
 
 def _check_one(run: str | None, queue: str | None, workflow: str | None, all_: bool) -> None:
@@ -93,6 +93,19 @@ def _told(settings: Settings, found: dict[str, Any], said: str, *undo: str) -> i
         say("workers notice it within a second; what they hold goes on")
         say(f"Go on: {settings.command('resume', *undo)}")
     return SUCCEEDED
+
+
+def _told_claims(settings: Settings, found: dict[str, Any], resumed: str) -> int:
+    """What is claimed from again, and the pauses that still keep steps from workers."""
+    status = _told(settings, found, f"{resumed} is not paused")
+    if not settings.json:
+        for one in found["pauses"]:
+            if one["scope"] == "tenant":
+                say(f"tenant {settings.tenant} is still paused: {settings.command('resume', '--all')}")
+            elif one["scope"] == "queue":
+                again = settings.command("resume", "--queue", one["queue"])
+                say(f"{queue_words(one['queue'])} is still paused: {again}")
+    return status
 
 
 def _told_workflow(settings: Settings, found: dict[str, Any], workflow: str, *, is_paused: bool) -> int:

@@ -39,7 +39,7 @@ def clear(settings: Settings, resource: Resource, by: By = None) -> int:
     if settings.json:
         answer(found)
         return SUCCEEDED
-    say(f"the units of resource {resource} are not limited any more")
+    say(f"no limit is set for the units of resource {resource}")
     say(f"See what is left: {settings.command('resources', 'list')}")
     return SUCCEEDED
 

@@ -72,7 +72,7 @@ def show(
 
 def show_past(settings: Settings, run: str, at: str) -> int:
     """A run as it stood, on standard output."""
-    when = int(at) if at.isascii() and at.isdigit() else moment_of(at, "--at")
+    when = int(at) if at.isascii() and at.isdigit() else moment_of(at, "--at", beside="the number of an entry, ")
 
     async def read() -> dict[str, Any]:
         async with open_engine(settings) as engine:

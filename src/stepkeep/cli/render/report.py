@@ -26,6 +26,7 @@ from stepkeep.safe_text import inert_json, inert_line
 OUTPUT_LINES, OUTPUT_WIDTH = 20, 500
 """How much of an output is shown."""
 MOST_PAYLOADS = 12
+MOST_WARNINGS = 20
 
 
 def report(
@@ -82,7 +83,10 @@ def tail(run: Mapping[str, Any], hints: Sequence[str]) -> list[RenderableType]:
     """The output, the tolerated failures, and the next commands."""
     parts: list[RenderableType] = []
     if run["warnings"]:
-        parts += [Text(), *(Text(inert_line(f"warning: {warning}"), "yellow") for warning in run["warnings"])]
+        told = [f"warning: {warning}" for warning in run["warnings"][:MOST_WARNINGS]]
+        if (more := len(run["warnings"]) - len(told)) > 0:
+            told.append(f"… and {more:,} more warnings; `stepkeep show RUN --json` has them all")
+        parts += [Text(), *(Text(inert_line(line), "yellow") for line in told)]
     parts += [Text(inert_line(line), "dim") for line in tree_lines(run)]
     if run["cost"]:
         spent = ", ".join(f"{amount:g} {kind}" for kind, amount in run["cost"].items())
