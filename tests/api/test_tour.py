@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 
 import stepkeep as sk
+from stepkeep.definition.calls import digest_of
 from stepkeep.definition.registry import HandlerSpec
 from tests.api.document import Operation, complaints, operations
 from tests.api.outside import BODY, EMITTING, SECRETS, TO_MESSAGE, add_emitter, let_die, signed
@@ -499,6 +500,15 @@ async def _remote_workers(tour: Tour) -> str:
     shown = {"evidence": [{**name, "evidence": {"log": ["INFO far away"]}}]}
     assert (await tour("POST", f"{at}/evidence", shown))["kept"] == 1
     assert (await tour("GET", f"/runs/{run}/result"))["output"] == "Hello"
+    flow = {"workflow": "far", "steps": [{"name": "all", "uses": "far.all", "flow": {}}]}
+    await tour("POST", "/workflows", flow, 201)
+    await tour("POST", "/runs", {"workflow": "far"}, 201)
+    [claim] = (await tour("POST", f"{at}/claim", {"handlers": ["far.all"], "wait_seconds": 10}))["claims"]
+    name = {field: claim[field] for field in ("run_id", "no", "fence")}
+    sleep = {"kind": "sleep", "name": "sleep", "digest": digest_of(b"{}"), "arguments": {}, "step": {"sleep": "1h"}}
+    awaits = {"reports": [{**name, "outcome": {"kind": "suspended", "calls": [sleep, {**sleep, "name": "again"}]}}]}
+    assert (await tour("POST", f"{at}/calls", name)) == {"calls": [], "until": 0, "following": None}
+    assert (await tour("POST", f"{at}/report", awaits))["replies"][0]["state"] == "awaiting_children"
     assert (await tour("POST", f"{at}/drain"))["worker"]["state"] == "draining"
     return worker
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import stepkeep as sk
 
@@ -29,3 +31,19 @@ def gated(ctx: sk.Context) -> int:
     while not (MARKS / "go").exists() and not ctx.cancelled:
         time.sleep(0.02)
     return os.getpid()
+
+
+async def hold(run_id: str) -> int:
+    """Holds the flow itself, until the file `flow` is there."""
+    mark(f"flow-{run_id}")
+    while not (MARKS / "flow").exists():  # noqa: ASYNC110 - another process makes the file
+        await asyncio.sleep(0.02)
+    return os.getpid()
+
+
+@sk.flow("fleet.flow", lease="2s")
+async def flow(ctx: Any) -> list[Any]:
+    first = await ctx.step(quick)
+    held = await ctx.once("held", hold, ctx.run_id)
+    second, third = await asyncio.gather(ctx.options(name="long").step(gated), ctx.step(quick))
+    return [first, held, second, third]

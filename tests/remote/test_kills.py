@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import stepkeep as sk
+from tests.remote.handlers import flow
 from tests.remote.processes import outcome, site, started
 from tests.suites import first_on
 
@@ -71,3 +73,36 @@ def test_a_signal_lets_a_remote_worker_drain_and_hand_back(database_url: str, tm
             (place.marks / "go").touch()
             place.worker(address)
             assert outcome(client, held)["state"] == "succeeded"
+
+
+@first_on("sqlite")
+def test_a_flow_survives_kills_of_its_remote_workers(database_url: str, tmp_path: Path) -> None:
+    """One worker is killed inside the function of the flow, the next one in a call, while the flow is suspended."""
+    with site(database_url, tmp_path) as place:
+        with sk.open(database_url, tenant="acme", actor="root") as engine:
+            engine.publish(flow)
+        _, address = place.serve()
+        first = place.worker(address)
+        with place.client(address) as client:
+            run = started(client, "fleet.flow")
+            wait_for(place.marks / f"flow-{run}")
+            first.kill()
+            (place.marks / "flow").touch()
+            second = place.worker(address)
+            wait_for(place.marks / f"fleet.flow[1]-{run}")
+            while client.get(f"/runs/{run}/steps/fleet.flow[2]").json()["step"]["state"] != "succeeded":
+                time.sleep(0.02)
+            second.kill()
+            (place.marks / "go").touch()
+            third = place.worker(address)
+            found = outcome(client, run)
+            assert found["state"] == "succeeded", found
+            [once, held, long, last] = found["output"]  # type: ignore[misc]
+            assert (once, held, long, last) == (1, second.process.pid, third.process.pid, 1)
+            shown = client.get(f"/runs/{run}/steps/fleet.flow/attempts").json()["attempts"]
+            assert [one["state"] for one in shown].count("lost") == 1, shown
+            calls = [(place.marks / f"fleet.flow[{number}]-{run}").read_text().split() for number in range(3)]
+            # What was recorded is not called again; the call that was lost is.
+            assert [len(pids) for pids in calls] == [1, 2, 1]
+            verdict = client.get(f"/runs/{run}/certificate").json()
+            assert verdict["ok"], verdict

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from stepkeep.definition import calls
 from stepkeep.operations import remote_work
+from stepkeep.operations.recorded_calls import CallReader
 from stepkeep.operations.remote_work import RemoteWork
 from stepkeep.operations.work_state import WorkState
 from tests.databases import migrated_file
+from tests.remote import test_remote_flows as flows
 from tests.remote import test_remote_worker as suite
 from tests.suites import in_proof
 
@@ -75,6 +78,32 @@ def no_sweep(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RemoteWork, "_sweep", sweep)
 
 
+def torn_pages(patch: pytest.MonkeyPatch) -> None:
+    """A later page shows ends that came after the first."""
+    page = CallReader.page
+
+    async def torn(self: CallReader, claim: Any, start: int, until: int | None, value: Any) -> Any:
+        return await page(self, claim, start, None, value)
+
+    patch.setattr(CallReader, "page", torn)
+
+
+def any_claim(patch: pytest.MonkeyPatch) -> None:
+    """Whether the worker holds the flow is left to the kernel, which is asked after queues were made."""
+    found = RemoteWork._claim_of
+
+    async def claim_of(self: RemoteWork, row: Any, name: Any) -> Any:
+        held = [one for known, one in self._state.held.items() if known[1] == name.run_id]
+        return await found(self, row, name) or held[0].claim
+
+    patch.setattr(RemoteWork, "_claim_of", claim_of)
+
+
+def any_call(patch: pytest.MonkeyPatch) -> None:
+    """The digest of a call is taken on trust."""
+    patch.setattr(calls, "_digests", lambda asked, built: [asked.digest])
+
+
 PLANTED: list[tuple[Plant, Callable[[str], None]]] = [
     (any_owner, suite.test_a_worker_belongs_to_the_owner_of_its_key_and_to_its_tenant),
     (any_holder, suite.test_a_late_or_doubled_report_is_fenced_and_a_repeated_request_is_answered_again),
@@ -82,6 +111,9 @@ PLANTED: list[tuple[Plant, Callable[[str], None]]] = [
     (any_capability, suite.test_capabilities_need_a_role_of_the_owner_and_a_registration),
     (forgetful, suite.test_a_late_or_doubled_report_is_fenced_and_a_repeated_request_is_answered_again),
     (no_sweep, suite.test_a_lease_that_ran_out_is_given_to_another_worker),
+    (torn_pages, flows.test_a_plain_worker_drives_a_flow_and_reads_its_calls_in_pages),
+    (any_claim, flows.test_what_no_flow_could_report_is_refused_and_changes_nothing),
+    (any_call, flows.test_what_no_flow_could_report_is_refused_and_changes_nothing),
 ]
 
 

@@ -48,6 +48,7 @@ def test_a_planted_bug_is_caught(name: str) -> None:
         ("child-not-called-back", "trees undone"),
         ("chosen-child-kept", "trees undone"),
         ("remote-wait-unfiltered", "remote workers"),
+        ("remote-flow-ends-unseen", "flows of remote workers"),
     ],
 )
 def test_a_planted_bug_is_caught_in_the_corner_that_was_made_for_it(name: str, corner: str) -> None:

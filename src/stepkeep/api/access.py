@@ -190,6 +190,7 @@ ROUTES: dict[str, str] = {
     "POST /work/workers/{worker_id}/renew": "work.renew",
     "POST /work/workers/{worker_id}/report": "work.report",
     "POST /work/workers/{worker_id}/checkpoint": "work.checkpoint",
+    "POST /work/workers/{worker_id}/calls": "work.calls",
     "POST /work/workers/{worker_id}/inputs": "work.details",
     "POST /work/workers/{worker_id}/evidence": "work.evidence",
     "GET /work/workers/{worker_id}/notices": "work.listen",

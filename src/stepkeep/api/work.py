@@ -14,10 +14,12 @@ from starlette.requests import Request
 
 from stepkeep.api.routing import Answer, Engine, answers, router, service_of
 from stepkeep.api.work_bodies import (
+    CallsRequest,
     CheckpointRequest,
     ClaimRequest,
     Claims,
     Heartbeat,
+    RecordedCalls,
     Registered,
     Registration,
     Renewals,
@@ -25,6 +27,7 @@ from stepkeep.api.work_bodies import (
     Replied,
     Replies,
     ReportRequest,
+    calls_json,
     claim_json,
     reply_json,
     row_json,
@@ -32,7 +35,7 @@ from stepkeep.api.work_bodies import (
 )
 from stepkeep.api.work_inputs import rendered_claims
 from stepkeep.engine import AsyncEngine
-from stepkeep.operations.remote_work import RemoteWork, Report
+from stepkeep.operations.remote_work import ClaimName, RemoteWork, Report
 from stepkeep.operations.transact import Claim
 from stepkeep.operations.work_outcomes import outcome_of
 from stepkeep.store.change import Lease
@@ -174,6 +177,20 @@ async def record_checkpoint(request: Request, engine: Engine, worker_id: WorkerI
         worker_id, run_id=body.run_id, no=body.no, fence=body.fence, name=body.name, value=body.encoded()
     )
     return Answer({"reply": reply_json(reply)})
+
+
+@routes.post(
+    "/work/workers/{worker_id}/calls",
+    operation_id="read_calls",
+    summary="Read the recorded calls of a flow",
+    response_model=None,
+    responses=answers(RecordedCalls),
+)
+async def read_calls(request: Request, engine: Engine, worker_id: WorkerId, body: CallsRequest) -> Answer:
+    """What a replay of the flow is given. With `following`, ask again with that as `start` and with `until`."""
+    name = ClaimName(body.run_id, body.no, body.fence)
+    page = await work_of(request, engine).calls(worker_id, name, start=body.start, until=body.until)
+    return Answer(calls_json(page))
 
 
 async def _told(

@@ -8,15 +8,18 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from stepkeep.api.bodies import RUN_ID, Anything, Body
-from stepkeep.definition.bounds import MAX_ADDED
+from stepkeep.definition.bounds import MAX_ADDED, MAX_CALL_BYTES, MAX_WIDTH
+from stepkeep.definition.calls import WORDS
 from stepkeep.errors import InvalidInput, StepkeepError, Unreadable
 from stepkeep.kernel.decision import Accepted
-from stepkeep.kernel.definition import SECOND, Handler
+from stepkeep.kernel.definition import SECOND, Flow, Handler
 from stepkeep.kernel.rows import Step, Worker
 from stepkeep.operations.batch import Answer as Reply
+from stepkeep.operations.recorded_calls import CallPage
 from stepkeep.operations.remote_work import LONGEST_WAIT_SECONDS, MOST_AT_ONCE, Wanted
 from stepkeep.operations.transact import Claim
 from stepkeep.operations.work_outcomes import KINDS
@@ -113,6 +116,26 @@ class Emitted(Body):
     payload: Any = None
 
 
+class CallBody(Body):
+    """A call that a flow makes for the first time."""
+
+    kind: Literal[tuple(WORDS)] = Field(description="The method of the context.")  # type: ignore[valid-type]
+    name: str = Field(min_length=1, max_length=255, description="What was called: a handler, an event, a workflow.")
+    digest: str = Field(
+        pattern="^[0-9a-f]{32}$", description="The first 32 digits of the SHA-256 of the arguments, with sorted keys."
+    )
+    arguments: Any = Field(default=None, description="JSON of at most 256 KiB.")
+    step: Anything = Field(description="The step, written as in a definition, without its name and its inputs.")
+
+    @model_validator(mode="after")
+    def _can_be_kept(self) -> CallBody:
+        try:
+            encode(self.arguments, what="arguments", limit=MAX_CALL_BYTES)
+        except Unstorable as problem:
+            raise PydanticCustomError("unstorable", "{said}", {"said": str(problem)}) from None
+        return self
+
+
 class OutcomeBody(Body):
     """How an attempt ended. Which fields there are depends on `kind`."""
 
@@ -121,6 +144,11 @@ class OutcomeBody(Body):
     steps: list[Anything] | None = Field(
         default=None, max_length=MAX_ADDED, description="Of `then`: the steps to add, written as in a definition."
     )
+    calls: list[CallBody] | None = Field(
+        default=None, max_length=MAX_WIDTH, description="Of `suspended`: the calls that the flow has not made before."
+    )
+    seen: int = Field(default=0, ge=0, le=MAX_WIDTH, description="Of `suspended`: how many ends of calls it was given.")
+    code: str | None = Field(default=None, min_length=1, max_length=64, description="Of `suspended`: which code ran.")
     token_sha256: str | None = Field(default=None, max_length=64)
     error: str | None = Field(default=None, max_length=20_000)
     category: str | None = Field(default=None, max_length=50)
@@ -189,6 +217,18 @@ class CheckpointRequest(Body):
             raise InvalidInput(f"{problem}.") from None
 
 
+class CallsRequest(Body):
+    """The calls of a flow that the worker holds: from which place on, and as of which answer."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"run_id": RUN_ID, "no": 0, "fence": 1, "start": 0}]})
+
+    run_id: str = Field(max_length=36)
+    no: int = Number
+    fence: int = Number
+    start: int = Field(default=0, ge=0, le=MAX_WIDTH, description="The place of the first call.")
+    until: int | None = Field(default=None, ge=0, le=LARGEST, description="That of the first page, for all others.")
+
+
 class OneLease(Body):
     """A lease, and how long it shall last from now."""
 
@@ -233,6 +273,14 @@ class Replied(BaseModel):
     reply: Anything
 
 
+class RecordedCalls(BaseModel):
+    """A page of calls; `following` is the place of the next one, null after the last."""
+
+    calls: list[Anything]
+    until: int
+    following: int | None
+
+
 class Renewals(BaseModel):
     """The leases that are still valid. A claim that is not among them is lost."""
 
@@ -270,12 +318,32 @@ def claim_json(claim: Claim, lease_us: int | None) -> dict[str, Any]:
         "timeout_seconds": planned.timeout / SECOND,
         "claimed_at": claim.claimed_at,
         "run_due_at": claim.run_due_at,
+        "flow": _flow_json(claim) if isinstance(planned.growth, Flow) else None,
     }
+
+
+def _flow_json(claim: Claim) -> dict[str, Any]:
+    """How many calls of a flow are on record, and up to which end of them its events and costs are."""
+    grown = None if claim.step.note is None else claim.step.note.grown
+    return {"calls": 0, "seen": 0} if grown is None else {"calls": grown.count, "seen": grown.seen or 0}
 
 
 def row_json(claim: Claim, step: Step, lease_us: int | None) -> dict[str, Any]:
     """The same with the stored row."""
     return {**claim_json(claim, lease_us), "row": msgspec.to_builtins(step)}
+
+
+def calls_json(page: CallPage) -> dict[str, Any]:
+    """A page of calls. One without `settled` has not ended."""
+    told = []
+    for row, settled, output in page.calls:
+        call = None if row.note is None else row.note.call
+        assert call is not None
+        one: dict[str, Any] = {"no": row.no, "kind": call.kind, "name": call.name, "digest": call.digest}
+        ended: dict[str, Any] = {"settled": settled, "category": row.category, "error": row.error}
+        one |= {"state": row.state.value} | ({} if settled is None else ended)
+        told.append(one if output is None else one | {"output": msgspec.Raw(output)})
+    return {"calls": told, "until": page.until, "following": page.following}
 
 
 def reply_json(reply: Reply) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from stepkeep.definition.expression_objects import Expr, steps_read
 from stepkeep.definition.findings import Finding, Path, located
 from stepkeep.definition.handlers import decorated_name
 from stepkeep.definition.native import accepted, examine
-from stepkeep.definition.python import StepRef, plain, with_inferred
+from stepkeep.definition.python import StepRef, Workflow, plain, with_inferred
 from stepkeep.definition.registry import Registry
 from stepkeep.definition.secrets import secrets_read
 from stepkeep.definition.template_text import OPENING
@@ -69,6 +69,8 @@ class Template(msgspec.Struct, frozen=True):
     undo_queue: QueueSpec | None
     child: tuple[str, int] | None = None
     """The workflow that it starts, and its version (0: the newest)."""
+    source: Workflow | None = None
+    """What it was made from, where a flow made it: the service does not take templates, and reads that instead."""
 
     def pinned(self, version: int) -> Template:
         """The same with the version of its child."""

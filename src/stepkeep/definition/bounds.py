@@ -42,6 +42,10 @@ MAX_WIDTH = 10_000
 """How many elements a map or a loop has at most."""
 MAX_ADDED = 200
 """How many steps a handler adds to a run at most."""
+MAX_CALL_TEXT = 32_768
+"""How many characters the step of a call has at most, as a worker without the database writes it."""
+MAX_CALL_BYTES = 256 * 1024
+"""How many bytes of JSON the arguments of a call hold at most."""
 MAX_IN_FLIGHT = 1_000
 MAX_CASES = 100
 """How many cases a choice has at most."""

@@ -29,6 +29,7 @@ from stepkeep.definition.registry import Function, Registry
 from stepkeep.definition.retry import Duration, Retry
 from stepkeep.errors import InvalidInput, Problem
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.definition import Retry as RetryPolicy
 from stepkeep.safe_text import plain_text, type_name
 
 MAX_DEPTH = 100
@@ -588,7 +589,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         case timedelta():
             return format_duration(value // timedelta(microseconds=1))
         case Retry():
-            return _retry(value)
+            return written_retry(value.to_kernel())
         case Mapping():
             return {str(plain(key)): plain(inner, depth + 1) for key, inner in value.items()}
         case list() | tuple():
@@ -610,8 +611,8 @@ def plain(value: Any, depth: int = 0) -> Any:
             raise InvalidInput(f"a {type_name(value)} cannot stand in a workflow: use text, numbers, lists and dicts.")
 
 
-def _retry(retry: Retry) -> dict[str, Any]:
-    policy = retry.to_kernel()
+def written_retry(policy: RetryPolicy) -> dict[str, Any]:
+    """A retry policy as YAML would give it."""
     return {
         "max_attempts": policy.max_attempts,
         "max_losses": policy.max_losses,

@@ -21,7 +21,7 @@ from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.events import StepClaimed, StepReported
 from stepkeep.kernel.failure import FAILED, RULES, Settled, fail_for_good
-from stepkeep.kernel.flows import calls_told, suspend
+from stepkeep.kernel.flows import calls_told, settled_calls, suspend
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.outcomes import (
     Added,
@@ -110,6 +110,11 @@ def report(draft: Draft, event: StepReported) -> Reply:
         raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; {said} says nothing about that")
     if planned.by_hand and isinstance(outcome, Completed) and not outcome.token:
         raise InvalidInput(f"step {event.no} of run {event.run_id} is completed by hand; its report needs a token")
+    if isinstance(outcome, Suspended) and not 0 <= outcome.seen <= settled_calls(step):
+        raise InvalidInput(
+            f"step {event.no} of run {event.run_id} has seen {outcome.seen} ends of calls; "
+            f"{settled_calls(step)} of its calls have settled"
+        )
     draft.caused_by("step_reported", event.actor, _asked_for(outcome, planned))
     settle(draft, REPORTS[type(outcome)](draft, step, outcome))
     after = draft.step(event.no)

@@ -68,6 +68,12 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     return None
 
 
+def settled_calls(step: Step) -> int:
+    """How many of the calls of a flow have settled."""
+    grown = None if step.note is None else step.note.grown
+    return 0 if grown is None else grown.count - step.unmet
+
+
 def calls_told(outcome: Suspended) -> list[dict[str, Any]]:
     """The new calls as the journal has them: what a judge needs to follow their steps."""
     return [

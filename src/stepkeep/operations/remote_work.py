@@ -20,20 +20,22 @@ from stepkeep.definition.rule_words import given_words, has_word
 from stepkeep.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed, Refused
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Claimer
-from stepkeep.kernel.definition import SECOND, QueueSpec
+from stepkeep.kernel.definition import SECOND, Flow, QueueSpec
 from stepkeep.kernel.events import StepCheckpointed, StepReported
-from stepkeep.kernel.outcomes import Added, Outcome
+from stepkeep.kernel.outcomes import Added, Outcome, Released, Suspended
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.kernel.states import WorkerState
 from stepkeep.operations import validate, workers
 from stepkeep.operations.access import Access, guarded
+from stepkeep.operations.asked_calls import AskedCalls, read_asked
 from stepkeep.operations.batch import Answer
-from stepkeep.operations.call_queues import CallQueues
+from stepkeep.operations.call_queues import CallQueues, NewStep
 from stepkeep.operations.codec import SEALED_QUEUE
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.network import list_allowed
 from stepkeep.operations.plans import plan_of
 from stepkeep.operations.proposed_steps import Proposed, read_proposed
+from stepkeep.operations.recorded_calls import CallPage
 from stepkeep.operations.services import read_service
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.operations.work_state import Held, WorkState
@@ -79,6 +81,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     no: int
     fence: int
     outcome: Outcome
+
+
+class ClaimName(msgspec.Struct, frozen=True):
+    """What a claim is named by."""
+
+    run_id: str
+    no: int
+    fence: int
 
 
 @guarded("work.")
@@ -214,6 +224,9 @@ class RemoteWork:
         claimer = None if wanted is None or wanted.slots == 0 else await self._claimer(row, wanted)
 
         async def work() -> tuple[list[Answer], list[Claim]]:
+            # All are read first: nothing is made for a request of which one report is refused.
+            read = [await self._read(row, one) for one in reports]
+            outcomes = [await self._with_queues(outcome, steps) for outcome, steps in read]
             events = [
                 StepReported(
                     tenant=self._tenant,
@@ -222,9 +235,9 @@ class RemoteWork:
                     no=one.no,
                     fence=one.fence,
                     worker=row.no,
-                    outcome=await self._read(one),
+                    outcome=outcome,
                 )
-                for one in reports
+                for one, outcome in zip(reports, outcomes, strict=True)
             ]
             answers, claims = await self._transactor.report(events, claimer)
             for event, answer in zip(events, answers, strict=True):
@@ -256,22 +269,60 @@ class RemoteWork:
         except Refused as refusal:
             return refusal
 
-    async def _read(self, report: Report) -> Outcome:
-        """The outcome of a report, with the steps that a handler adds read like a definition."""
+    async def _read(self, row: Worker, report: Report) -> tuple[Outcome, Sequence[NewStep]]:
+        """The outcome of a report, and the steps that a handler adds or the calls that a flow makes. Both are read like
+        a definition."""
         proposed = report.outcome
-        if not isinstance(proposed, Proposed):
-            return proposed
-        plan = await plan_of(self._transactor, self._tenant, report.run_id)
-        if plan.name_of(report.no) is None:
-            raise NotFound(f"run {report.run_id} has no step {report.no}")
-        outcome, steps = read_proposed(proposed, plan, plan.at(report.no))
-        if not isinstance(outcome, Added) or not steps:
+        if isinstance(proposed, AskedCalls):
+            claim = await self._claim_of(row, ClaimName(report.run_id, report.no, report.fence))
+            if claim is None:
+                # The lease is gone: the kernel refuses the report, whatever it says.
+                return Released(), ()
+            return read_asked(proposed, claim.plan, claim.planned, claim.step)
+        if isinstance(proposed, Proposed):
+            plan = await plan_of(self._transactor, self._tenant, report.run_id)
+            if plan.name_of(report.no) is None:
+                raise NotFound(f"run {report.run_id} has no step {report.no}")
+            return read_proposed(proposed, plan, plan.at(report.no))
+        return proposed, ()
+
+    async def _with_queues(self, outcome: Outcome, steps: Sequence[NewStep]) -> Outcome:
+        """The outcome with its new steps, whose queues are made if need be."""
+        if not isinstance(outcome, Added | Suspended) or not steps:
             return outcome
 
         async def changed() -> None:
             await self._queues(anew=True)
 
         return await CallQueues(self._store, self._tenant, changed).resolve(outcome, steps)
+
+    async def _claim_of(self, row: Worker, name: ClaimName) -> Claim | None:
+        """A claim that the worker holds, as this process knows it or as it is stored; None if it holds it not."""
+        held = self._state.held.get((self._tenant, name.run_id, name.no, name.fence))
+        if held is not None and held.claim is not None and held.until >= self._monotonic():
+            return held.claim if held.worker == row.no else None
+        steps = await self._store.read_steps(self._tenant, validate.run_id(name.run_id))
+        step = next((one for one in steps if one.no == name.no), None)
+        if step is None or (step.worker, step.fence) != (row.no, name.fence):
+            return None
+        plan = await plan_of(self._transactor, self._tenant, name.run_id)
+        return Claim(
+            tenant=self._tenant,
+            run_id=name.run_id,
+            step=step,
+            planned=plan.of(step),
+            plan=plan,
+            claimed_at=step.claimed_at or 0,
+        )
+
+    async def calls(self, worker_id: str, name: ClaimName, *, start: int, until: int | None) -> CallPage:
+        """A page of the recorded calls of a flow that the worker holds, with their results."""
+        claim = await self._claim_of(await self._worker(worker_id), name)
+        if claim is None:
+            raise NotFound(f"worker {worker_id} does not hold step {name.no} of run {name.run_id}")
+        if not isinstance(claim.planned.growth, Flow):
+            raise InvalidInput(f"step {claim.planned.name} of run {name.run_id} is no flow: it makes no calls.")
+        return await self._transactor.calls.page(claim, start, until, self._value)
 
     async def evidence(self, worker_id: str, found: Sequence[tuple[str, int, int, bytes]]) -> int:
         """Keep the evidence of attempts that this worker has ended; returns of how many."""
@@ -502,8 +553,11 @@ class RemoteWork:
         return known
 
     async def _sweep(self) -> None:
-        """Fire due timers about once a second, because a tenant may have no other worker than remote ones."""
-        now = self._monotonic()
+        """Fire due timers about once a second, because a tenant may have no other worker than remote ones. What parents
+        ask for about child runs is done then, and at once where this process heard of it."""
+        now, children = self._monotonic(), self._state.children_of(self._tenant, self._transactor)
+        if children.changed.is_set():
+            await children.sweep()
         if now - self._state.swept_at.get(self._tenant, float("-inf")) < SWEEP_SECONDS:
             return
         self._state.swept_at[self._tenant] = now
@@ -511,6 +565,7 @@ class RemoteWork:
             if held.until < now - SWEEP_SECONDS:
                 self._drop(name)
         await sweep_timers(self._transactor)
+        await children.sweep()
         await workers.retire_silent(self._store, actor="sweep")
 
     def _hold(self, row: Worker, claims: Iterable[Claim], lease_us: int | None) -> None:

@@ -32,6 +32,7 @@ from stepkeep.operations.measures import Measures
 from stepkeep.operations.memory import Memory
 from stepkeep.operations.payloads import Payloads
 from stepkeep.operations.plans import PlanCache
+from stepkeep.operations.recorded_calls import CallReader
 from stepkeep.operations.resource_claims import ResourceClaimBatch, find_claims
 from stepkeep.operations.shared_reads import SharedReads
 from stepkeep.operations.spans import Spans
@@ -144,6 +145,7 @@ class Transactor:
         self.store = store
         self.plans = plans or PlanCache()
         self.payloads = Payloads(store)
+        self.calls = CallReader(store, self.payloads)
         self.definitions: SharedReads[tuple[str, str, int | None], StoredDefinition | None] = SharedReads(
             lambda which: self.store.read_definition(*which)
         )

@@ -16,6 +16,7 @@ from stepkeep.kernel.outcomes import (
     Completed,
     Emitted,
     Failed,
+    NewCall,
     Outcome,
     Released,
     RulesFailed,
@@ -25,11 +26,13 @@ from stepkeep.kernel.outcomes import (
     Waiting,
 )
 from stepkeep.kernel.states import Category, ErrorClass
+from stepkeep.operations.asked_calls import AskedCalls
 from stepkeep.operations.proposed_steps import Proposed
 
 KINDS: dict[str, tuple[type[Outcome], dict[str, str]]] = {
     "completed": (Completed, {"output": "output", "token_sha256": "token"}),
     "then": (Proposed, {"steps": "steps", "output": "output"}),
+    "suspended": (AskedCalls, {"calls": "calls", "seen": "seen", "code": "code"}),
     "waiting": (
         Waiting,
         {
@@ -84,6 +87,17 @@ def outcome_of(given: Mapping[str, Any]) -> Outcome:
     for name in ("output", "steps"):
         if name in values:
             values[name] = _json(values[name])
+    if "calls" in values:
+        values["calls"] = tuple(
+            NewCall(
+                kind=one["kind"],
+                name=one["name"],
+                digest=one["digest"],
+                arguments=_json(one.get("arguments")),
+                step=_json(one["step"]).decode(),
+            )
+            for one in values["calls"] or ()
+        )
     if made is Failed:
         values["category"] = _choice(Category, values.get("category") or Category.UNKNOWN)
         if values.get("error_class") is not None:
@@ -100,13 +114,25 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
     told: dict[str, Any] = {"kind": kind}
     for name, field in fields.items():
         value = getattr(outcome, field)
-        if value is not None:
+        if name == "calls":
+            told[name] = [_call_json(call) for call in value]
+        elif value is not None:
             told[name] = msgspec.Raw(value) if isinstance(value, bytes) else value
     if outcome.cost is not None:
         told["cost"] = msgspec.Raw(outcome.cost)
     if outcome.emit:
         told["emit"] = [{"name": one.name, "payload": msgspec.Raw(one.payload)} for one in outcome.emit]
     return told
+
+
+def _call_json(call: NewCall) -> dict[str, Any]:
+    return {
+        "kind": call.kind,
+        "name": call.name,
+        "digest": call.digest,
+        "arguments": msgspec.Raw(call.arguments),
+        "step": msgspec.Raw(call.step.encode()),
+    }
 
 
 def _json(value: Any) -> bytes:

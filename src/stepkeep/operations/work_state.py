@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.rows import Worker
+from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.pauses import PauseReader
-from stepkeep.operations.transact import Claim
+from stepkeep.operations.transact import Claim, Transactor
 
 KEPT_SECONDS = 120.0
 """For how long an answer is kept for the same request again."""
@@ -43,6 +44,7 @@ class WorkState:
         self.held: dict[Name, Held] = {}
         self._of_run: dict[tuple[str, str], set[Name]] = {}
         self.swept_at: dict[str, float] = {}
+        self._children: dict[str, tuple[Transactor, ChildSweep]] = {}
         self.queues: dict[str, tuple[float, dict[int, QueueSpec]]] = {}
         self.pauses = PauseReader(monotonic)
         self.unfit: dict[tuple[str, int, int], float] = {}
@@ -53,6 +55,15 @@ class WorkState:
         self.workers[row.tenant, row.id] = row
         while len(self.workers) > MOST_WORKERS:
             self.workers.popitem(last=False)
+
+    def children_of(self, tenant: str, transactor: Transactor) -> ChildSweep:
+        """What looks after the child runs of a tenant, because it may have no other worker than remote ones."""
+        known = self._children.get(tenant)
+        if known is None or known[0] is not transactor:
+            if known is not None:
+                known[1].close()
+            known = self._children[tenant] = (transactor, ChildSweep(transactor))
+        return known[1]
 
     def hold(self, name: Name, held: Held) -> None:
         """Note that a worker holds this claim."""

@@ -15,13 +15,17 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from stepkeep.errors import StoreError
-from stepkeep.kernel.outcomes import Added, Completed, Suspended
+from stepkeep.kernel.outcomes import Added, Completed, Failed, Outcome, Suspended
+from stepkeep.kernel.states import Category
+from stepkeep.operations.asked_calls import written_calls
 from stepkeep.operations.call_queues import CallQueues
 from stepkeep.operations.proposed_steps import Proposed, read_proposed
 from stepkeep.operations.transact import Claim
+from stepkeep.safe_text import exception_text
 from stepkeep.worker.claiming import Claiming
 from stepkeep.worker.executor import Job, Report
 from stepkeep.worker.lease_keeper import LeaseKeeper
+from stepkeep.worker.payloads import storable_text
 from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.queues import Kind
 from stepkeep.worker.reporting import Reporting
@@ -123,9 +127,11 @@ class Attempts:
 
     def _with_calls(self, report: Report) -> Report | None:
         """The report of a flow with the calls that it makes for the first time, or of a handler with the steps that it
-        adds; None if their queues are read first. A worker without the database leaves steps to the service."""
+        adds; None if their queues are read first. A worker without the database leaves both to the service."""
         job, outcome = report
-        if isinstance(outcome, Proposed) and self._shared.transactor.has_database:
+        if not self._shared.transactor.has_database:
+            return job, self._for_service(job, outcome) if isinstance(outcome, Suspended) else outcome
+        if isinstance(outcome, Proposed):
             outcome, job.asked = read_proposed(outcome, job.claim.plan, job.claim.planned, self._registry)
         if not isinstance(outcome, Suspended | Added) or not job.asked:
             return job, outcome
@@ -135,6 +141,14 @@ class Attempts:
         # Its handler has ended, and its slot stays taken until the report.
         self._shared.spawn(self._resolve(job, outcome))
         return None
+
+    def _for_service(self, job: Job, outcome: Suspended) -> Outcome:
+        try:
+            most_bytes = self._shared.transactor.payloads.max_bytes
+            return written_calls(outcome, job.asked, self._registry, most_bytes)
+        except Exception as problem:  # noqa: BLE001 - calls that cannot be written fail their flow alone
+            error = storable_text(exception_text(problem))
+            return Failed(category=Category.VALIDATION, error=error, final=True, cost=outcome.cost)
 
     async def _resolve(self, job: Job, outcome: Suspended | Added) -> None:
         tries = 0

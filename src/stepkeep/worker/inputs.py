@@ -18,6 +18,7 @@ from stepkeep.kernel.rows import Details
 from stepkeep.kernel.states import StepState
 from stepkeep.operations.network import allow_list
 from stepkeep.operations.payloads import Payloads
+from stepkeep.operations.recorded_calls import CallReader
 from stepkeep.store.change import RunKey
 from stepkeep.store.protocol import Store
 from stepkeep.worker.cache import Cache
@@ -36,8 +37,17 @@ OutputKey = tuple[str, str, int]
 class Inputs:
     """Reads data for jobs, and caches it."""
 
-    def __init__(self, store: Store, payloads: Payloads, secrets: SecretReader, *, budget: int = BUDGET) -> None:
+    def __init__(
+        self,
+        store: Store,
+        payloads: Payloads,
+        secrets: SecretReader,
+        *,
+        calls: CallReader | None = None,
+        budget: int = BUDGET,
+    ) -> None:
         self._store, self._payloads, self._secrets = store, payloads, secrets
+        self._calls = calls or CallReader(store, payloads)
         self._details: Cache[RunKey, Details] = Cache(budget=budget)
         self._outputs: Cache[OutputKey, tuple[bytes | None]] = Cache(budget=budget)
         self._read: set[tuple[int, int]] = set()
@@ -166,13 +176,8 @@ class Inputs:
 
     async def _read_calls(self, job: Job) -> None:
         """Read what is recorded of the calls of a flow, and the results of those that have ended."""
-        claim, segment = job.claim, job.claim.planned.segment
-        assert segment is not None
-        numbers = range(segment.first, segment.first + segment.width)
-        rows = [row for row in await self._store.read_steps(claim.tenant, claim.run_id) if row.no in numbers]
-        wants = [(claim.tenant, claim.run_id, row.no) for row in rows if row.state is StepState.SUCCEEDED]
-        outputs = await self._payloads.outputs(await self._store.read_outputs(wants)) if wants else {}
-        self.flows.give(job, [Recorded.of(row, outputs.get((claim.tenant, claim.run_id, row.no))) for row in rows])
+        found = await self._calls.read(job.claim)
+        self.flows.give(job, [Recorded.of(one.row, one.settled, one.output) for one in found])
 
     def _at_hand(self, job: Job, no: int) -> tuple[bytes | None] | None:
         if no == job.claim.step.no and job.own_output is not None:

@@ -54,7 +54,8 @@ class Running:
         self._shared, self._prepared, self._lanes = shared, prepared, lanes
         self._report, self._answered = report, answered
         self._seal = shared.transactor.payloads.seal
-        self.inputs = Inputs(shared.transactor.store, shared.transactor.payloads, shared.secrets)
+        transactor = shared.transactor
+        self.inputs = Inputs(transactor.store, transactor.payloads, shared.secrets, calls=transactor.calls)
         self.checkpoints = CheckpointKeeper(
             shared.transactor,
             lambda: (shared.membership.row.id, shared.membership.row.no),
@@ -82,8 +83,6 @@ class Running:
                 prepared = self._prepared.of(claim)
                 if prepared.is_transactional and not self._shared.transactor.has_database:
                     raise MisfitError(claim.planned.name, "a transactional step needs a worker with the database")
-                if prepared.is_flow and not self._shared.transactor.has_database:
-                    raise MisfitError(claim.planned.name, "a flow needs a worker with the database; its calls do not")
             except MisfitError as problem:
                 self._misfit(self._held_unprepared(claim, now), problem)
                 continue

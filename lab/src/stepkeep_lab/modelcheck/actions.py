@@ -338,6 +338,10 @@ class Actions:
         for row in state.rows.values():
             if row.fence:
                 yield from ((label, event, none) for label, event in self._zombies(row))
+            if row.state is StepState.RUNNING and holds(row, row.fence) and row.no < self.plan.size:
+                made = 0 if row.note is None or row.note.grown is None else row.note.grown.count
+                beyond = Suspended(calls=(self.call,), seen=made + 1)
+                yield "calls after ends that did not come", self.report(row.no, row.fence, beyond), none
             if row.due_at == LATER:
                 yield "an early sweep", TimeCame(**WHO, actor="sweep", no=row.no), none
             if row.ready_at is None or row.ready_at == HELD_BACK:

@@ -31,6 +31,8 @@ CHECKPOINTS = 0.3
 """How likely a flow records a checkpoint at each place where it may."""
 CHILDREN = 0.5
 """How likely a flow that may start a child does so."""
+FOLLOWS = 50
+"""How far the argument of a call that follows another one is from that of the other."""
 FAILED = "failed"
 """What a flow returns in place of the result of a call that failed."""
 
@@ -66,10 +68,16 @@ def flow_step(step: StepDefinition, random: Random, children: Sequence[str]) -> 
 
 
 async def play(
-    ctx: FlowContext, drawn: int, checkpoint: Callable[[str], Awaitable[None]], child: str = ""
+    ctx: FlowContext,
+    drawn: int,
+    checkpoint: Callable[[str], Awaitable[None]],
+    child: str = "",
+    *,
+    follows: bool = False,
 ) -> list[Any]:
     """A few calls at once, then a few in a row, some of which are slept before or undone. Returns what each came to.
-    Some flows record checkpoints in between, or start a child.
+    Some flows record checkpoints in between, or start a child. With `follows`, two of the calls at once are followed by
+    another each, so that the order of their ends decides about the order of calls.
 
     No two calls have the same arguments.
     """
@@ -83,16 +91,24 @@ async def play(
             chosen["retry"] = RetryOption(max_attempts=5, initial="500ms", max="1s")
         return chosen | ({"undo": "undo"} if random.random() < 0.5 else {})
 
-    async def call(place: int) -> Any:
-        try:
-            return await ctx.options(**options()).step(random.choice(HANDLERS), value=place)
-        except CallFailed:
-            return FAILED
+    async def call(place: int, follower: int | None = None) -> None:
+        at = len(told)
+        told.append(FAILED)
+        with suppress(CallFailed):
+            told[at] = await ctx.options(**options()).step(random.choice(HANDLERS), value=place)
+        if follower is not None:
+            at = len(told)
+            told.append(FAILED)
+            with suppress(CallFailed):
+                told[at] = await ctx.step(HANDLERS[0], value=follower)
 
     at_once = random.randint(0, 4)
     if apart.random() < CHECKPOINTS:
         await checkpoint("first")
-    told += await asyncio.gather(*(call(place) for place in range(at_once)))
+    followed = {0, at_once - 1} if follows else set()
+    await asyncio.gather(
+        *(call(place, place + FOLLOWS if place in followed else None) for place in range(at_once)),
+    )
     if random.random() < 0.3:
         await ctx.sleep("2s")
     if child and apart.random() < CHILDREN:
@@ -100,7 +116,7 @@ async def play(
             deadline = apart.choice((None, None, "20s"))
             await ctx.child(child, ctx.input, deadline=deadline, detached=apart.random() < 0.2)
     for place in range(at_once, at_once + random.randint(1, 3)):
-        told.append(await call(place))
+        await call(place)
         if apart.random() < CHECKPOINTS:
             await checkpoint(f"after-{place}")
     return told

@@ -54,18 +54,19 @@ def make_registry(stage: Stage, *, remote: bool = False) -> Registry:
     registry = Registry()
     for name in (*HANDLERS, "undo"):
         registry.register(HandlerSpec(name=name, function=act))
-    if remote:
-        return registry
-    registry.register(HandlerSpec(name=EXACT, function=act, transactional=True))
 
     async def flow(ctx: FlowContext, drawn: int, child: str = "", lasts: int = 0) -> list[Any]:
         turn = ctx.input["n"] if lasts else 0
-        told = await play(ctx, drawn + turn, lambda name: _in_flow(stage, ctx, name), child)
+        follows = stage.scenario.remote > 0
+        told = await play(ctx, drawn + turn, lambda name: _in_flow(stage, ctx, name), child, follows=follows)
         if turn < lasts:
             go_on(ctx, stage.ledger, told, Random(drawn + turn))  # noqa: S311 - chance that must come out the same again
         return told
 
     registry.register(HandlerSpec(name=FLOW, function=flow))
+    if remote:
+        return registry
+    registry.register(HandlerSpec(name=EXACT, function=act, transactional=True))
     registry.register(HandlerSpec(name=PLANNER, function=plan))
     return registry
 

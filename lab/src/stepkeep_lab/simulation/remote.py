@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.api.work_bodies import definition_json, reply_json, row_json, worker_json
+from stepkeep.api.work_bodies import calls_json, definition_json, reply_json, row_json, worker_json
 from stepkeep.errors import ConnectionLost, StepkeepError, StoreUnavailable
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import StepReported
 from stepkeep.network.service import ServerEvent, Service, ServiceAnswer
 from stepkeep.operations.access import Access, Credential, parse_key
+from stepkeep.operations.asked_calls import AskedCalls
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.keys import create_key
-from stepkeep.operations.remote_work import RemoteWork, Report, Wanted
+from stepkeep.operations.remote_work import ClaimName, RemoteWork, Report, Wanted
 from stepkeep.operations.transact import Claim
 from stepkeep.operations.work_outcomes import outcome_of
 from stepkeep.store.change import Lease, Renewed
@@ -227,6 +228,11 @@ class SimulatedService(Service):
         value = msgspec.json.encode(body.pop("value"))
         return {"reply": reply_json(await work.checkpoint(worker_id, **body, value=value))}
 
+    async def _calls(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
+        name = ClaimName(body["run_id"], body["no"], body["fence"])
+        page = await work.calls(worker_id, name, start=body.get("start", 0), until=body.get("until"))
+        return calls_json(page)
+
     async def _evidence(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
         found = [
             (one["run_id"], one["no"], one["fence"], msgspec.json.encode(one["evidence"])) for one in body["evidence"]
@@ -283,7 +289,10 @@ class WatchedRemote(RemoteTransactor):
     async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
         replies, claims = await super().report(events, claimer)
         self._ledger.replied(events, replies, claims, claimer)
-        self._ledger.met["remote: a report that was accepted"] += sum(isinstance(one, Accepted) for one in replies)
+        accepted = [event for event, one in zip(events, replies, strict=True) if isinstance(one, Accepted)]
+        self._ledger.met["remote: a report that was accepted"] += len(accepted)
+        suspended = [event for event in accepted if isinstance(event.outcome, AskedCalls)]
+        self._ledger.met["remote: a flow that was suspended"] += len(suspended)
         return replies, claims
 
 

@@ -40,4 +40,15 @@ REMOTE_MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
     ),
+    Mutant(
+        "remote-flow-ends-unseen",
+        "how many ends of calls a flow was given is lost on its way to the service",
+        (
+            Edit(
+                "operations.work_outcomes:outcome_json",
+                "elif value is not None:",
+                'elif value is not None and name != "seen":',
+            ),
+        ),
+    ),
 )

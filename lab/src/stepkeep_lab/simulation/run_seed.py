@@ -25,7 +25,7 @@ from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, WorkerState
-from stepkeep.operations import going_on, people, principals, start, workers
+from stepkeep.operations import going_on, people, principals, recorded_calls, start, workers
 from stepkeep.operations.access import Acting
 from stepkeep.operations.publish import publish
 from stepkeep.operations.resources import set_pool
@@ -353,6 +353,7 @@ def _determined(seed: int) -> Iterator[None]:
         stack.enter_context(patch.object(secrets, "token_hex", lambda _: next_hex("0cee")))
         stack.enter_context(patch.object(secrets, "token_urlsafe", lambda _: f"{next_hex('5ec2e7'):x<43}"))
         stack.enter_context(patch.object(membership, "os", SimpleNamespace(getpid=lambda: 1)))
+        stack.enter_context(patch.object(recorded_calls, "PAGE_CALLS", 2))
         stack.enter_context(patch.object(membership, "socket", SimpleNamespace(gethostname=lambda: "remote")))
         yield
 

@@ -384,6 +384,25 @@ CORNERS: dict[str, dict[str, Any]] = {
         "long": False,
         "bias": ONLY_WORK | {"gate": 0.1},
     },
+    # Workers without a database run flows and their calls, and calls end while requests are under way.
+    "flows of remote workers": {
+        **PLAIN,
+        "fail": 0.2,
+        "slow": 0.4,
+        "slow_at": "http",
+        "duplicate": 0.2,
+        "flows": 0.8,
+        "letters": 0,
+        "steps": 3,
+        "runs": 8,
+        "workers": 1,
+        "remote": 4,
+        "concurrency": 3,
+        "work": 1.0,
+        "chaos": 40.0,
+        "long": False,
+        "bias": ONLY_WORK | {"exact": 0.0},
+    },
 }
 """Themes of a few seeds more, each so blocking that hardly any other seed comes by."""
 

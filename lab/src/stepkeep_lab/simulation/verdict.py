@@ -53,6 +53,7 @@ ENDS = {
     "Completed": {AttemptState.SUCCEEDED},
     "Waiting": {AttemptState.WAITED, AttemptState.FAILED},
     "Suspended": {AttemptState.WAITED, AttemptState.FAILED},
+    "AskedCalls": {AttemptState.WAITED, AttemptState.FAILED},
     "Added": {AttemptState.SUCCEEDED, AttemptState.FAILED},
     "Failed": {AttemptState.FAILED},
     "TimedOut": {AttemptState.TIMED_OUT},

@@ -6,7 +6,6 @@ calls, `replay.py` compares them; nothing here runs one.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,11 +19,8 @@ from stepkeep.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.outcomes import NewCall
 from stepkeep.kernel.plan import queue_specs, written_template
 from stepkeep.kernel.rows import Called, Step
-from stepkeep.kernel.states import STEP_TERMINAL, Category, StepState
+from stepkeep.kernel.states import Category, StepState
 from stepkeep.worker.answers import StepError
-
-_sorted = msgspec.json.Encoder(order="sorted").encode
-_decode = msgspec.json.Decoder().decode
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
@@ -39,10 +35,9 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     output: bytes | None = None
 
     @classmethod
-    def of(cls, step: Step, output: bytes | None) -> Recorded:
+    def of(cls, step: Step, settled: int | None, output: bytes | None) -> Recorded:
         assert step.note is not None
         assert step.note.call is not None
-        settled = step.settled if step.state in STEP_TERMINAL else None
         return cls(step.no, step.note.call, step.state, settled, step.category, step.error, output)
 
 
@@ -77,11 +72,6 @@ class Call(msgspec.Struct, frozen=True):
 
 def title_of(kind: str, name: str, digest: str) -> str:
     return f"{kind} {name} ({digest[:8]})"
-
-
-def digest_of(arguments: bytes) -> str:
-    """The digest by which a replay recognises the arguments of a call."""
-    return hashlib.sha256(_sorted(_decode(arguments))).hexdigest()[:32]
 
 
 class CallFailed(StepError):
@@ -159,4 +149,4 @@ class Templates:
         main, undo, _ = queue_specs(definition)
         step = definition.steps[0]
         child = None if step.child is msgspec.UNSET else (step.child.workflow, step.child.version)
-        return Template(written_template(step), main, undo, child)
+        return Template(written_template(step), main, undo, child, made)

@@ -14,6 +14,7 @@ from msgspec.json import decode
 
 from stepkeep.definition.added import Template
 from stepkeep.definition.bounds import DEADLINE
+from stepkeep.definition.calls import digest_of
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Function
@@ -23,7 +24,7 @@ from stepkeep.errors import InvalidInput
 from stepkeep.kernel.child_runs import CONTINUE
 from stepkeep.kernel.definition import Definition
 from stepkeep.worker.context import Context
-from stepkeep.worker.flows.calls import Call, CallFailed, Templates, digest_of
+from stepkeep.worker.flows.calls import Call, CallFailed, Templates
 from stepkeep.worker.flows.replay import Flow
 from stepkeep.worker.once import checked_name
 from stepkeep.worker.payloads import encode

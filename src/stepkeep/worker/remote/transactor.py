@@ -21,13 +21,15 @@ from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.events import Event, StepCheckpointed, StepReported
 from stepkeep.kernel.fitting import outcome_bytes
 from stepkeep.kernel.outcomes import Released
-from stepkeep.kernel.rows import Details, Step
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.rows import Called, Details, Note, Step
+from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.network.service import CODES
+from stepkeep.operations.asked_calls import CALL_BYTES, AskedCalls
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.network import NAME
 from stepkeep.operations.payloads import OutputKey, Payloads
 from stepkeep.operations.plans import PlanCache
+from stepkeep.operations.recorded_calls import CallReader, RecordedCall
 from stepkeep.operations.settings import SettingKind
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.operations.work_outcomes import outcome_json
@@ -143,6 +145,61 @@ class RemoteStore:
         return msgspec.json.decode(answer, type=dict[str, list[RunAnswer]])["runs"]
 
 
+class CallAnswer(msgspec.Struct, frozen=True):
+    """One recorded call of a flow. Its result keeps its bytes; there are none where it has none."""
+
+    no: int
+    kind: str
+    name: str
+    digest: str
+    state: StepState
+    settled: int | None = None
+    category: Category | None = None
+    error: str | None = None
+    output: msgspec.Raw = msgspec.Raw()
+
+
+class CallsAnswer(msgspec.Struct, frozen=True):
+    """A page of calls. `following` is the place of the next one."""
+
+    calls: list[CallAnswer]
+    until: int
+    following: int | None = None
+
+
+class RemoteCalls(CallReader):
+    """The recorded calls of flows, in pages of the service."""
+
+    def __init__(self, channel: Channel, tenant: str, payloads: Payloads) -> None:
+        self._channel, self._tenant, self._opened = channel, tenant, payloads.seal.opened
+
+    async def read(self, claim: Claim) -> list[RecordedCall]:
+        found: list[RecordedCall] = []
+        body: dict[str, Any] = {"run_id": claim.run_id, "no": claim.step.no, "fence": claim.step.fence}
+        while True:
+            answer = await self._channel.read("POST", self._channel.path("calls"), body, tries=TRIES)
+            page = msgspec.json.decode(answer, type=CallsAnswer)
+            found += [self._recorded(claim, one) for one in page.calls]
+            if page.following is None:
+                return found
+            body |= {"start": page.following, "until": page.until}
+
+    def _recorded(self, claim: Claim, one: CallAnswer) -> RecordedCall:
+        call = Called(kind=one.kind, name=one.name, digest=one.digest, arguments="null", step="{}")
+        row = Step(
+            tenant=self._tenant,
+            run_id=claim.run_id,
+            no=one.no,
+            queue=0,
+            state=one.state,
+            category=one.category,
+            error=one.error,
+            note=Note(call=call),
+        )
+        output = bytes(one.output)
+        return RecordedCall(row, one.settled, self._opened(output) if output else None)
+
+
 class RemotePayloads(Payloads):
     """Payloads as the service gives them: whole, and opened where the service can open them."""
 
@@ -164,6 +221,7 @@ class RemoteTransactor(Transactor):
         self._channel, self._tenant = channel, tenant
         self.payloads = RemotePayloads(self.store)
         self.payloads.max_bytes = LARGEST_RESULT
+        self.calls = RemoteCalls(channel, tenant, self.payloads)
         self._unanswered: dict[str, Any] | None = None
 
     async def submit_all(self, events: Sequence[Event]) -> list[Answer]:
@@ -324,6 +382,8 @@ def _portions(events: Sequence[StepReported]) -> list[list[StepReported]]:
     size = 0
     for event in events:
         own = outcome_bytes(event.outcome) + 2048
+        if isinstance(event.outcome, AskedCalls):
+            own += sum(len(call.step) + CALL_BYTES for call in event.outcome.calls)
         if portions[-1] and (size + own > LARGEST_RESULT or len(portions[-1]) >= MOST_REPORTS):
             portions.append([])
             size = 0

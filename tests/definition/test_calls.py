@@ -1,0 +1,119 @@
+"""A call of a flow means the same after its way to the service, which does not know the handlers of the worker."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+import stepkeep as sk
+from stepkeep.definition.calls import digest_of, read_call, written_call
+from stepkeep.definition.registry import Registry
+from stepkeep.errors import InvalidInput
+from stepkeep.kernel.outcomes import NewCall
+from stepkeep.worker.flows.calls import Templates
+
+HANDLERS = Registry()
+
+
+@sk.step(
+    "calls.undo", registry=HANDLERS, timeout="7s", retry=sk.Retry(max_attempts=9), queue="slow", capabilities=["a"]
+)
+def undo(n: int) -> None: ...
+
+
+@sk.step("calls.bare", registry=HANDLERS)
+def bare(n: int) -> None: ...
+
+
+@sk.step(
+    "calls.rich",
+    registry=HANDLERS,
+    undo=undo,
+    timeout="1m1s",
+    retry=sk.Retry(max_attempts=7, initial="250ms", max="3s", jitter=0.25, on=["timeout", "external"]),
+    effect="irreversible",
+    capabilities=["gpu", "b"],
+    queue="night",
+)
+def rich(n: int) -> None: ...
+
+
+@sk.step("calls.read", registry=HANDLERS, effect="read", retry=sk.Retry(max_elapsed="1h"))
+def read(n: int) -> None: ...
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"timeout": "3s"},
+    {"timeout": timedelta(milliseconds=1500)},
+    {"retry": sk.Retry(max_attempts=2)},
+    {"retry": {"max_elapsed": "2h"}},
+    {"undo": undo},
+    {"undo": {"uses": "calls.undo", "with": {"n": 1}, "timeout": "9s"}},
+    {"undo": {"command": ["true"]}},
+    {"undo": "other.undo", "compensate_when": "attempted"},
+    {"effect": "write", "capabilities": ["c"], "queue": "day"},
+    {"post": ["output > 1"], "description": "a call"},
+    {"on_exhausted": "hold", "hold": {"prompt": "Sure?", "roles": ["boss"]}},
+    {"output_schema": {"type": "integer"}},
+    {"resources": {"gpu": 1}},
+]
+WAITS: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
+    ("sleep", "sleep", ("2d",), {}),
+    ("sleep", "sleep", (timedelta(seconds=1.5),), {}),
+    ("sleep", "sleep", (), {"until": datetime(2030, 1, 1, tzinfo=UTC)}),
+    ("wait_for", "wait", ("paid",), {}),
+    ("wait_for", "wait", ("paid",), {"deadline": "1h", "where": "message.cents > 1", "count": 3}),
+    ("wait_for", "wait", ("paid",), {"until": "size(messages) > 1"}),
+    ("gate", "approval", (), {"prompt": "Send it?"}),
+    (
+        "gate",
+        "approval",
+        (),
+        {"roles": ["a"], "quorum": 2, "not_": ["requester"], "deadline": "1d", "on_deadline": "skip"},
+    ),
+    ("child", "workflow", ("other",), {}),
+    ("child", "workflow", ("other",), {"version": 3, "deadline": "1h", "undo": undo}),
+    ("child", "workflow", ("other",), {"detached": True}),
+    ("child", "workflow", ("other",), {"effect": "read"}),
+]
+
+
+def same(kind: str, template: Any, arguments: bytes = b"{}", digest: str | None = None) -> None:
+    """The service reads the template that the worker has."""
+    written = written_call(template, HANDLERS)
+    sent = NewCall(kind=kind, name="x", digest=digest or digest_of(arguments), arguments=arguments, step=written)
+    found = read_call(sent, "order").template
+    assert (found.step, found.queue, found.undo_queue) == (template.step, template.queue, template.undo_queue)
+    assert found.child == template.child
+
+
+@pytest.mark.parametrize("handler", [bare, rich, read, "calls.unknown"], ids=lambda one: getattr(one, "__name__", one))
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_call_of_a_handler_has_the_template_of_a_worker_with_the_database(
+    handler: Any, options: dict[str, Any]
+) -> None:
+    same("step", Templates(HANDLERS).of_handler("order", handler, options))
+
+
+@pytest.mark.parametrize(("kind", "method", "given", "options"), WAITS, ids=str)
+def test_a_call_that_no_worker_runs_has_the_same_template(
+    kind: str, method: str, given: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    template = Templates(HANDLERS).of_wait("order", method, given, options)
+    if kind == "child":
+        said = {key: value for key, value in options.items() if key in ("version", "detached")}
+        recognised = {**said, "deadline": options.get("deadline"), "input": {}}
+        same(kind, template, digest=digest_of(msgspec.json.encode(recognised)))
+    else:
+        same(kind, template)
+
+
+def test_a_template_counts_for_the_kind_that_is_said() -> None:
+    written = written_call(Templates(HANDLERS).of_wait("order", "sleep", ("2d",), {}), HANDLERS)
+    call = NewCall(kind="step", name="x", digest=digest_of(b"{}"), arguments=b"{}", step=written)
+    with pytest.raises(InvalidInput, match="the key `uses`"):
+        read_call(call, "order")

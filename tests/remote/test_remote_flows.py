@@ -1,0 +1,325 @@
+"""Flows on workers over HTTP: the same file, the same results, and the same record as on a worker with the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+import stepkeep as sk
+from stepkeep.definition.calls import digest_of
+from stepkeep.definition.handlers import registry_of
+from stepkeep.operations.recorded_calls import PAGE_BYTES
+from tests.api.stage import TENANT, Stage, on, told
+from tests.remote import flows
+from tests.remote.test_remote_worker import Plain, ended, start, working
+
+Act = Callable[[Stage, str, httpx2.AsyncClient], Awaitable[None]]
+
+
+def on_service(url: str, act: Act) -> None:
+    async def serve(stage: Stage) -> None:
+        await stage.publish(*flows.FLOWS)
+        async with stage.serving(await stage.key()) as client:
+            await act(stage, str(client.base_url), client)
+
+    on(url, serve)
+
+
+async def judged(client: httpx2.AsyncClient, run_id: str) -> None:
+    verdict = (await client.get(f"/runs/{run_id}/certificate")).json()
+    assert verdict["ok"], verdict
+
+
+def test_a_remote_worker_runs_a_flow_with_all_kinds_of_calls_of_handlers(database_url: str) -> None:
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        flows.called.clear()
+        async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
+            found = await ended(client, "far.sums", {"numbers": [1, 2, 3]})
+        assert found["state"] == "succeeded", found
+        assert found["output"] == {"one": 2, "at_once": [2, 4, 6], "mapped": [2, 4, 6], "drawn": 7, "why": "no"}
+        assert flows.called == ["drawn"]
+        await judged(client, found["run_id"])
+        emitted = await stage.engine.store.read_outbox(TENANT, found["run_id"])
+        assert [(one.name, one.payload) for one in emitted] == [("doubled", b'{"n":2}')]
+        steps = (await client.get(f"/runs/{found['run_id']}")).json()["steps"]
+        assert [step["state"] for step in steps] == ["succeeded", *["succeeded"] * 8, "skipped"]
+
+    on_service(database_url, act)
+
+
+def test_calls_of_a_remote_flow_have_the_options_of_their_handlers_and_are_undone(database_url: str) -> None:
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        flows.undone.clear()
+        async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
+            well = await ended(client, "far.trip", {})
+            assert (well["state"], well["output"]) == ("succeeded", "booked")
+            badly = await ended(client, "far.trip", {"ends": "badly"})
+        assert (badly["state"], flows.undone) == ("rolled_back", ["suite", "flaky"]), badly
+        await judged(client, well["run_id"])
+        await judged(client, badly["run_id"])
+
+    on_service(database_url, act)
+
+
+def test_a_remote_flow_waits_for_messages_and_for_people(database_url: str) -> None:
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        async with stage.host() as host:
+            await host.users.grant("ann", role="finance")
+        async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
+            run_id = await start(client, "far.asking", {})
+            for cents in (1, 20):
+                sent = await client.post(f"/runs/{run_id}/messages", json={"name": "paid", "payload": {"cents": cents}})
+                assert sent.status_code < 300, sent.text
+            async with asyncio.timeout(20):
+                while (await client.post(f"/runs/{run_id}/approve", json={})).status_code != 200:
+                    until = {"wait": 5, "until_blocked": True}
+                    await client.get(f"/runs/{run_id}/result", params=until)
+            found = (await client.get(f"/runs/{run_id}/result", params={"wait": 20})).json()
+        assert found["state"] == "succeeded", found
+        assert found["output"] == {"paid": {"cents": 20}, "decision": "approved"}
+        await judged(client, run_id)
+
+    on_service(database_url, act)
+
+
+def test_a_remote_flow_starts_children_and_hears_of_their_ends(database_url: str) -> None:
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
+            found = await ended(client, "far.parent", {"n": 4})
+        assert found["state"] == "succeeded", found
+        assert found["output"] == {"one": 8, "loose": ["run_id"], "absent": "validation"}
+        await judged(client, found["run_id"])
+
+    on_service(database_url, act)
+
+
+def test_a_remote_flow_continues_as_new(database_url: str) -> None:
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
+            first = await start(client, "far.crawl", {"page": 1, "seen": 0})
+            found = (await client.get(f"/runs/{first}/result", params={"wait": 20})).json()
+        assert (found["state"], found["output"]) == ("succeeded", 12)
+        runs = [first]
+        while (told := (await client.get(f"/runs/{runs[-1]}")).json()["run"].get("continued_as")) is not None:
+            runs.append(told["run_id"])
+        assert len(runs) == 3
+        for one in runs:
+            await judged(client, one)
+
+    on_service(database_url, act)
+
+
+def test_calls_beyond_the_bounds_fail_a_remote_flow_in_words(database_url: str) -> None:
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
+            many = await ended(client, "far.many", {})
+            large = await ended(client, "far.large", {})
+        assert (many["state"], large["state"]) == ("failed", "failed")
+        assert "it makes more than 5 calls, as its definition allows" in many["error"]
+        assert "Make fewer calls at a time" in large["error"]
+        await judged(client, many["run_id"])
+        await judged(client, large["run_id"])
+
+    on_service(database_url, act)
+
+
+@pytest.mark.parametrize("order", [("far", "near"), ("near", "far"), ("far", "far")], ids="-".join)
+def test_a_flow_goes_on_at_another_worker_of_either_kind(database_url: str, order: tuple[str, str]) -> None:
+    """The first worker leaves while the flow waits for a message; the second replays it."""
+
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        flows.called.clear()
+        key = await stage.key("work", owner="bob")
+
+        @asynccontextmanager
+        async def worker(kind: str) -> AsyncIterator[None]:
+            if kind == "far":
+                async with working(url, key, registry_of(None)):
+                    yield
+                return
+            async with sk.AsyncEngine(stage.url, tenant=TENANT, registry=registry_of(None)) as engine:
+                made = engine.worker()
+                serving = asyncio.create_task(made.serve())
+                await made.joined.wait()
+                try:
+                    yield
+                finally:
+                    made.stop(grace=0)
+                    await serving
+
+        run_id = await start(client, "far.halves", {"n": 5})
+        async with worker(order[0]):
+            found = (await client.get(f"/runs/{run_id}/result", params={"wait": 20, "until_blocked": True})).json()
+            assert found["state"] in ("blocked", "running"), found
+            async with asyncio.timeout(20):
+                while not await _waits(client, run_id):
+                    await client.get(f"/runs/{run_id}/result", params={"wait": 1, "until_blocked": True})
+        async with worker(order[1]):
+            await client.post(f"/runs/{run_id}/messages", json={"name": "on", "payload": 3})
+            found = (await client.get(f"/runs/{run_id}/result", params={"wait": 20})).json()
+        assert (found["state"], found["output"]) == ("succeeded", [10, 7, 3, 6]), found
+        assert flows.called == ["drawn"]
+        emitted = await stage.engine.store.read_outbox(TENANT, run_id)
+        assert [one.name for one in emitted] == ["begun", "ended"]
+        await judged(client, run_id)
+
+    on_service(database_url, act)
+
+
+async def _waits(client: httpx2.AsyncClient, run_id: str) -> bool:
+    steps = (await client.get(f"/runs/{run_id}")).json()["steps"]
+    return any(step["state"] == "awaiting_event" for step in steps)
+
+
+def asked(kind: str, name: str, arguments: Any, step: Any, **more: Any) -> dict[str, Any]:
+    """A call as a worker writes it."""
+    digest = digest_of(msgspec.json.encode(arguments))
+    return {"kind": kind, "name": name, "digest": digest, "arguments": arguments, "step": step, **more}
+
+
+DOUBLE = asked("step", "far.double", {"n": 1}, {"uses": "far.double"})
+AGAIN = {"name": "far.crawl", "version": 1, "detached": True}
+
+REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
+    "another kind": ("kind", {"calls": [{**DOUBLE, "kind": "shell"}]}),
+    "a program": ("uses", {"calls": [asked("step", "x", {}, {"command": ["rm", "-rf", "/"]})]}),
+    "a program beside a handler": ("command", {"calls": [asked("step", "x", {}, {"uses": "a.b", "command": ["ls"]})]}),
+    "an unknown key": ("retrys", {"calls": [asked("step", "x", {}, {"uses": "a.b", "retrys": 3})]}),
+    "a timeout beyond its bounds": ("timeout", {"calls": [asked("step", "x", {}, {"uses": "a.b", "timeout": "900d"})]}),
+    "no handler's name": ("uses", {"calls": [asked("step", "x", {}, {"uses": "rm -rf /"})]}),
+    "an expression that is none": (
+        "if",
+        {"calls": [asked("wait_for", "x", {}, {"wait": {"event": "x", "if": "1 +"}})]},
+    ),
+    "the digest of other arguments": ("digest", {"calls": [{**DOUBLE, "arguments": {"n": 2}}]}),
+    "the digest of another child": ("digest", {"calls": [asked("child", "w", {"n": 1}, {"workflow": "w"})]}),
+    "no digest": ("digest", {"calls": [{**DOUBLE, "digest": "x"}]}),
+    "a queue of its own choice": ("queue", {"calls": [{**DOUBLE, "queue": 1}]}),
+    "arguments that are too large": ("262144", {"calls": [asked("step", "x", "y" * 262_144, {"uses": "a.b"})]}),
+    "arguments that no database keeps": ("arguments", {"calls": [asked("step", "x", {"a": "\x00"}, {"uses": "a.b"})]}),
+    "a name of two lines": ("name of call 0", {"calls": [asked("step", "a\nb", {}, {"uses": "a.b"})]}),
+    "a step that is a list": ("step", {"calls": [{**DOUBLE, "step": ["uses"]}]}),
+    "a long step": ("32768", {"calls": [asked("step", "x", {}, {"uses": "a.b", "description": "x" * 33_000})]}),
+    "more calls than any flow": ("calls", {"calls": [DOUBLE] * 10_001}),
+    "ends that it was never given": ("seen", {"seen": 1, "calls": [DOUBLE]}),
+    "fewer ends than none": ("seen", {"seen": -1}),
+    "the words of another outcome": ("output", {"calls": [DOUBLE], "output": 1}),
+    "another workflow in its place": ("another run", {"calls": [asked("continue", "w", {}, {"workflow": "w"})]}),
+    "an input that does not fit": (
+        "does not fit",
+        {"calls": [asked("continue", "far.crawl", {"pages": 1}, {"workflow": AGAIN})]},
+    ),
+    "a successor beside a call": (
+        "last call",
+        {"calls": [DOUBLE, asked("continue", "far.crawl", {"page": 1, "seen": 1}, {"workflow": AGAIN})]},
+    ),
+}
+
+
+def test_what_no_flow_could_report_is_refused_and_changes_nothing(database_url: str) -> None:
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        plain = await Plain.registered(client)
+        run = await start(client, "far.crawl", {"page": 1, "seen": 0})
+        [claim] = await plain.claim("far.crawl", wait_seconds=5)
+        assert claim["flow"] == {"calls": 0, "seen": 0}
+        named = {name: claim[name] for name in ("run_id", "no", "fence")}
+        store = stage.engine.store
+
+        async def stored() -> Any:
+            return (
+                await store.read_steps(TENANT, run),
+                len(await store.read_journal(TENANT, run)),
+                await store.list_queues(TENANT),
+            )
+
+        before = await stored()
+        for what, (said, outcome) in REFUSED.items():
+            answer = await plain.post("report", {"reports": [{**named, "outcome": {"kind": "suspended", **outcome}}]})
+            assert said in str(told(answer, 400, "invalid_input")), (what, answer.text)
+            assert await stored() == before, what
+        good = {"kind": "suspended", "calls": [DOUBLE]}
+        # A good report beside a bad one, another fence, another step, another worker: nothing is made for them.
+        new = {"kind": "suspended", "calls": [asked("step", "x", {}, {"uses": "far.new"})]}
+        both = [{**named, "outcome": new}, {**named, "outcome": {**good, "seen": -1}}]
+        told(await plain.post("report", {"reports": both}), 400, "invalid_input")
+        late = {**named, "fence": claim["fence"] + 1}
+        other = await Plain.registered(client, instance="fedcba9876543210")
+        for worker, name in ((plain, late), (other, named), (plain, {**named, "no": 4})):
+            answer = await worker.post("report", {"reports": [{**name, "outcome": new}]})
+            [reply] = answer.json()["replies"]
+            assert (reply["accepted"], reply["code"]) in ((False, "fenced"), (False, "not_found")), reply
+            told(await worker.post("calls", name), 404, "not_found")
+        assert await stored() == before
+        [reply] = (await plain.report(claim, good))["replies"]
+        assert (reply["accepted"], reply["state"]) == (True, "awaiting_children")
+
+    on_service(database_url, act)
+
+
+def test_a_step_that_is_no_flow_makes_no_calls(database_url: str) -> None:
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        chain = sk.Workflow("plain")
+        chain.step("one", "far.double")
+        await stage.publish(chain)
+        plain = await Plain.registered(client)
+        await start(client, "plain", {"n": 1})
+        [claim] = await plain.claim("far.double", wait_seconds=5)
+        named = {name: claim[name] for name in ("run_id", "no", "fence")}
+        assert claim["flow"] is None
+        answer = await plain.post(
+            "report", {"reports": [{**named, "outcome": {"kind": "suspended", "calls": [DOUBLE]}}]}
+        )
+        assert "is no flow" in told(answer, 400, "invalid_input")["detail"]
+        assert "is no flow" in told(await plain.post("calls", named), 400, "invalid_input")["detail"]
+
+    on_service(database_url, act)
+
+
+LONG = "a page ends with this" * (PAGE_BYTES // 20)
+
+
+def test_a_plain_worker_drives_a_flow_and_reads_its_calls_in_pages(database_url: str) -> None:
+    """A page that is read later shows no end that came after the first page: a replay takes ends in their order."""
+
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        plain = await Plain.registered(client)
+        run = await start(client, "far.sums", {"numbers": [1]})
+        [claim] = await plain.claim("far.sums", wait_seconds=5)
+        calls = [asked("step", "far.double", {"n": n}, {"uses": "far.double"}) for n in range(4)]
+        await plain.report(claim, {"kind": "suspended", "calls": calls, "seen": 0, "code": "abc"})
+        held = {one["inputs"]["n"]: one for one in await plain.claim("far.double", wait_seconds=5)}
+        assert sorted(held) == [0, 1, 2, 3]
+        await plain.report(held[1], {"kind": "completed", "output": LONG})
+        [again] = await plain.claim("far.sums", wait_seconds=5)
+        assert again["flow"] == {"calls": 4, "seen": 0}
+        named = {name: again[name] for name in ("run_id", "no", "fence")}
+        first = (await plain.post("calls", named)).json()
+        assert [(one["kind"], one["name"], one.get("output")) for one in first["calls"]] == [
+            ("step", "far.double", None),
+            ("step", "far.double", LONG),
+        ]
+        assert [one.get("settled") for one in first["calls"]] == [None, first["until"]]
+        assert first["following"] == 2
+        for n in (0, 3):
+            await plain.report(held[n], {"kind": "completed", "output": n})
+        rest = (await plain.post("calls", {**named, "start": 2, "until": first["until"]})).json()
+        assert [one.get("settled") for one in rest["calls"]] == [None, None]
+        assert (rest["following"], rest["until"]) == (None, first["until"])
+        [reply] = (await plain.report(again, {"kind": "suspended", "seen": 4}))["replies"]
+        assert (reply["code"], "3 of its calls have settled" in reply["detail"]) == ("invalid_input", True)
+        [reply] = (await plain.report(again, {"kind": "suspended", "seen": 1}))["replies"]
+        # Two ends came meanwhile: nothing else would wake it.
+        assert reply["state"] == "ready"
+        [third] = await plain.claim("far.sums", wait_seconds=5)
+        await plain.report(held[2], {"kind": "completed", "output": 2})
+        [reply] = (await plain.report(third, {"kind": "completed", "output": "done"}))["replies"]
+        assert reply["state"] == "succeeded"
+        await judged(client, run)
+
+    on_service(database_url, act)
