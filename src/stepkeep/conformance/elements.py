@@ -109,7 +109,7 @@ class Elements:
         """The first element is planned in a dialect that does not show that its owner began."""
         if place.owner is None or place.owner in self.owners:
             return
-        for _ in self.opened(self._contract.places[place.owner], line, asked):
+        if list(self.opened(self._contract.places[place.owner], line, asked)):
             # Its cause is on a line that the dialect hides: it may have as many elements as the definition allows.
             owner = self.owners[place.owner]
             owner.count, owner.is_count_known = owner.rule.max, False

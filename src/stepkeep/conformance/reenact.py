@@ -232,6 +232,7 @@ class Reenactment:
         known = (line.seq, line.event, line.actor)
         if line.detail is not None:
             self.asked = self.verdicts = json.loads(line.detail)
+            self.additions.hear(self.verdicts)
             self._note_start(line)
             self._check_asked(line, say)
         elif self._cause[:3] != known:
@@ -364,6 +365,8 @@ class Reenactment:
         """What a hop of an owner says about its elements."""
         yield from self.flows.moved(place, line, self.verdicts)
         yield from self.flows.called(place, line)
+        if self._derives and line.trigger == "rules_passed" and place.rule is not None and place.rule.is_then:
+            yield from self.additions.owner_succeeds(place) if place.phase == "main" else ()
         if place.rule is None or not (place.rule.owns or place.rule.is_then) or place.phase != "main":
             return
         if line.trigger == "children_started":
@@ -589,6 +592,8 @@ class Reenactment:
         for no, allow in place.dependents:
             if self._state(no) != "pending" or no in self.to_skip or no in self.to_open:
                 continue
+            if no not in self.unmet:
+                continue  # an added step beyond those that the definition allows: that is a finding already
             if ended not in allow or step.is_hard:
                 self.to_skip[no] = place.no
                 continue

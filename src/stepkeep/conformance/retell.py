@@ -196,6 +196,8 @@ class Retelling:
         self._entry, self._hop = (told.seq, told.at), hop
 
     def _end_entry(self, say: Say) -> None:
+        for problem in self.run.additions.entry_ended():
+            say(*problem)
         # A dialect may hide that the run stops, and show at once that it compensates.
         if self.run.must_cancel and self.state not in ("compensating", *RUN_ENDED):
             say(Code.POLICY, "steps are cancelled, but the run neither stops nor is cancelled")

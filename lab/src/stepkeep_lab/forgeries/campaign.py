@@ -20,7 +20,7 @@ from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects import registry
 from stepkeep.operations.log import canonical_machines
 from stepkeep_lab.forgeries.kinds import Kind, all_kinds
-from stepkeep_lab.forgeries.material import CANONICAL, TrueLog, true_logs
+from stepkeep_lab.forgeries.material import CANONICAL, TrueLog, added_logs, true_logs
 from stepkeep_lab.forgeries.seals import resealed
 from stepkeep_lab.forgeries.undetectable import class_of
 
@@ -117,7 +117,8 @@ def forge_all(
     tallies = []
     for place, kind in enumerate(kinds):
         random = Random(f"{seed}:{kind.words}:{kind.name}")  # noqa: S311 - the same corpus each time
-        tallies.append(_tally(kind, [log for log in logs if log.words == kind.words], tries, random))
+        offered = [log for log in logs if (log.words, log.about) == (kind.words, kind.about)]
+        tallies.append(_tally(kind, offered, tries, random))
         told(place + 1, len(kinds))
     endings: dict[str, int] = {}
     for log in logs:
@@ -181,5 +182,6 @@ def _judge_seed(seed: int) -> Corpus:
 def forge_seeds(
     seeds: int, *, first: int = 0, tries: int = 4, told: Callable[[int, int], None] = lambda d, o: None
 ) -> Corpus:
-    """The corpus over the runs of this many seeds of the simulator."""
-    return forge_all(list(true_logs(range(first, first + seeds))), tries=tries, seed=first, told=told)
+    """The corpus over the runs of this many seeds of the simulator, and over as many with steps that handlers add."""
+    chosen = range(first, first + seeds)
+    return forge_all([*true_logs(chosen), *added_logs(chosen)], tries=tries, seed=first, told=told)

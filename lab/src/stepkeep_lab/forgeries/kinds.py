@@ -11,7 +11,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from stepkeep.dialects import registry
-from stepkeep_lab.forgeries import fields, stories
+from stepkeep_lab.forgeries import added, fields, stories
+from stepkeep_lab.forgeries.added import THEN
 from stepkeep_lab.forgeries.material import CANONICAL
 
 Line = dict[str, Any]
@@ -25,12 +26,17 @@ class Kind(NamedTuple):
     words: str
     what: str
     forge: Forge
+    about: str = ""
+    """The kind of logs that it is offered to: those with added steps, or all others."""
 
 
 def all_kinds() -> list[Kind]:
     """Every forgery in canonical names and in each dialect."""
     return [
-        Kind(name, words, what, forge) for words in (CANONICAL, *registry.names()) for name, what, forge in forgeries()
+        Kind(name, words, what, forge, about)
+        for words in (CANONICAL, *registry.names())
+        for about, told in (("", forgeries()), (THEN, added.ADDED_STORIES))
+        for name, what, forge in told
     ]
 
 
