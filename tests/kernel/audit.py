@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stepkeep.kernel.decision import Accepted, Decision
-from stepkeep.kernel.events import Event, StepCheckpointed, StepClaimed, StepReported
+from stepkeep.kernel.events import Event, FlowResumed, StepCheckpointed, StepClaimed, StepReported
 from stepkeep.kernel.journal import Entry
 from stepkeep.kernel.rows import HOT_OF_RUN, HOT_OF_STEP, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL
@@ -76,7 +76,10 @@ def believed(world: World, events: Sequence[Event], decision: Decision) -> None:
     claimed_now = {event.no for event in events if isinstance(event, StepClaimed)}
     for event, reply in zip(events, decision.replies, strict=True):
         is_of_worker = isinstance(event, StepReported | StepCheckpointed)
-        if is_of_worker and isinstance(reply, Accepted) and event.no not in claimed_now:
+        if isinstance(event, FlowResumed) and isinstance(reply, Accepted):
+            row = world.rows[event.no]
+            assert (row.worker, row.fence + 1) == (None, event.fence), "a flow was resumed that was held"
+        elif is_of_worker and isinstance(reply, Accepted) and event.no not in claimed_now:
             row = world.rows[event.no]
             assert (row.worker, row.fence) == (event.worker, event.fence), "a stranger was believed"
             assert row.due_at is not None

@@ -22,6 +22,7 @@ from stepkeep.kernel import (
     execution,
     failure,
     progress,
+    resuming,
     rollup,
     stopping,
     stuck,
@@ -300,6 +301,10 @@ def _a_flow_may_return_before_its_calls(patch: Patch) -> None:
     patch.setitem(REPORTS, Completed, lambda draft, step, outcome: real(draft, replace(step, unmet=0), outcome))
 
 
+def _a_flow_goes_on_from_anything(patch: Patch) -> None:
+    patch.setattr(resuming, "_misfit", lambda draft, step, event: None)
+
+
 def _a_flow_continues_as_nothing(patch: Patch) -> None:
     patch.setattr(rollup, "ask_for_successor", lambda draft: None)
 
@@ -337,6 +342,9 @@ MUTANTS = (
     Mutant("a retry forgets checkpoints", "checkpoints", "a checkpoint stays", _a_retry_forgets_checkpoints),
     Mutant("a call that settles wakes nobody", "flow", "I18 calls are counted", _a_call_that_settles_wakes_nobody),
     Mutant("a flow may return before its calls", "flow", "I18 calls are counted", _a_flow_may_return_before_its_calls),
+    Mutant(
+        "a flow goes on from anything", "flow", "a flow goes on from what is recorded", _a_flow_goes_on_from_anything
+    ),
     Mutant(
         "a flow continues as nothing", "flow continues", "a flow continues as one run", _a_flow_continues_as_nothing
     ),

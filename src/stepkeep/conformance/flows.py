@@ -41,7 +41,8 @@ class Flow:
         self.planned = self.settled = self.settled_at_claim = 0
         self.recorded = 0
         self.deadline: int | None = None
-        self.is_suspended = False
+        self.must_go_on = False
+        """Whether a call has settled while the flow was suspended, and nothing has woken it since."""
         self.entry = (0, 0)
         """The last entry in which a call was planned, and the place of its first call."""
         self.continues: int | None = None
@@ -72,6 +73,7 @@ class Flows:
         flow = self.flows.get(place.no)
         if flow is None or place.phase != "main":
             return
+        flow.must_go_on = False
         if line.trigger == "claimed":
             flow.settled_at_claim = flow.settled
         elif line.trigger == "children_started":
@@ -160,11 +162,13 @@ class Flows:
             flow.entry = (line.seq, place.index or 0)
         return flow.entry[1]
 
-    def ended(self, place: Place) -> None:
+    def ended(self, place: Place, states: Mapping[int, Any]) -> None:
         """A call has settled."""
         flow = self.owner_of(place)
         if flow is not None and place.owner is not None:
+            owner = states.get(place.owner)
             flow.settled += 1
+            flow.must_go_on = owner is not None and owner.state == "awaiting_children"
             self.due.add(place.owner)
 
     def cancels(self, place: Place, line: Line, owner_state: str) -> bool:
@@ -185,13 +189,11 @@ class Flows:
             if flow.recorded > flow.planned and not has_ended:
                 yield Code.DEFINITION, f"step {name} made {flow.recorded} calls, and {flow.planned} are planned"
             if step is None or step.state != "awaiting_children":
-                flow.is_suspended = False
                 continue
             if flow.settled == flow.planned:
                 yield Code.STUCK, f"step {name} is suspended, and all its calls have settled: nothing wakes it"
-            elif flow.is_suspended:
+            elif flow.must_go_on:
                 yield Code.OUTCOME, f"step {name} must go on here: one of its calls has settled"
-            flow.is_suspended = True
         self.due.clear()
 
 

@@ -569,7 +569,7 @@ class Reenactment:
 
     def _main_ended(self, place: Place, step: Step, line: Line, run_state: str) -> None:
         if place.owner is not None:
-            self.flows.ended(place)
+            self.flows.ended(place, self.steps)
             self.elements.ended(place, line)
             if run_state != "stopping" and line.trigger != "cancelled" and not self.elements.is_stopping(place):
                 self._tell_dependents(place, step, line.target, line.at)

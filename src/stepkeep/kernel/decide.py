@@ -26,6 +26,7 @@ from stepkeep.kernel.events import (
     CompletionSignalled,
     EscalationRequested,
     Event,
+    FlowResumed,
     GateDecided,
     HoldDecided,
     MessageArrived,
@@ -48,6 +49,7 @@ from stepkeep.kernel.notes import annotate, note_violation
 from stepkeep.kernel.pausing import pause, unpause
 from stepkeep.kernel.people import complete_by_hand, reissue_token
 from stepkeep.kernel.progress import begin, settle
+from stepkeep.kernel.resuming import resume
 from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Message, Step
 from stepkeep.kernel.states import (
@@ -233,6 +235,7 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     RunStarted: start,
     StepClaimed: claim,
     StepReported: report,
+    FlowResumed: resume,
     StepCheckpointed: checkpoint,
     TimeCame: time_came,
     GateDecided: decide_gate,
@@ -254,6 +257,7 @@ MEETS_DEADLINE = frozenset(
     {
         StepClaimed,
         StepReported,
+        FlowResumed,
         StepCheckpointed,
         GateDecided,
         ChangesRequested,

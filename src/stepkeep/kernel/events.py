@@ -66,6 +66,25 @@ class StepReported(Event, frozen=True, kw_only=True, gc=False):
     outcome: Outcome
 
 
+class SettledCall(msgspec.Struct, frozen=True, gc=False):
+    """A call of a flow, and the fence under which its end was reported."""
+
+    no: int
+    fence: int
+
+
+class FlowResumed(StepReported, frozen=True, kw_only=True, gc=False):
+    """A worker claims a flow and reports what it came to, in the transaction that settles the calls it went on from.
+
+    `fence` is that of the claim, `calls` are these calls, in the order in which the flow was given their ends, and
+    `seen` is how many ends it has been given.
+    """
+
+    lease: int
+    calls: tuple[SettledCall, ...]
+    seen: int
+
+
 class StepCheckpointed(Event, frozen=True, kw_only=True, gc=False):
     """The handler of the attempt under `fence` has a value that later attempts of its step are to be given."""
 

@@ -51,7 +51,7 @@ def misfit_of_event(event: Event) -> str | None:
     >>> misfit_of_event(TimeCame(tenant="t", run_id="r", actor="sweep", no="1"))
     'no must be a whole number, not str'
     """
-    if type(event) is StepReported:
+    if isinstance(event, StepReported):
         # Nearly every report: the worker made the rest of it from a row that was read.
         outcome = event.outcome
         if type(outcome) is Completed and not outcome.emit and outcome.token is None and outcome.cost is None:

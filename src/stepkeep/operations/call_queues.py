@@ -7,6 +7,7 @@ workers. It decides nothing.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
@@ -37,6 +38,7 @@ class CallQueues:
     def __init__(self, store: Store, tenant: str, changed: Callable[[], Awaitable[None]]) -> None:
         self._store, self._tenant, self._changed = store, tenant, changed
         self._known: dict[QueueSpec | None, int] = {None: NO_QUEUE}
+        self._reading = asyncio.Lock()
 
     def resolved(self, outcome: R, asked: Sequence[NewStep]) -> R | None:
         """The report with its new calls; None if a queue is not known here."""
@@ -51,6 +53,11 @@ class CallQueues:
     async def resolve(self, outcome: R, asked: Sequence[NewStep]) -> R:
         """The same; reads the queues, makes those that do not exist, and pins the workflows that calls start."""
         asked = [await self._pinned(call) for call in asked]
+        async with self._reading:
+            found = self.resolved(outcome, asked)
+            return await self._resolve_anew(outcome, asked) if found is None else found
+
+    async def _resolve_anew(self, outcome: R, asked: Sequence[NewStep]) -> R:
         await self._read()
         wanted = {spec for call in asked for spec in (call.template.queue, call.template.undo_queue)}
         missing = [spec for spec in wanted if spec is not None and spec not in self._known]

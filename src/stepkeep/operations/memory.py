@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from stepkeep.kernel.decision import Decision
-from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.events import FlowResumed, StepReported
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import STEP_TERMINAL
@@ -113,6 +113,9 @@ class Memory:
         recalled: dict[RunKey, Known] = {}
         for event in events:
             key = (event.tenant, event.run_id)
+            if isinstance(event, FlowResumed) and key in recalled:
+                # It has no claim yet. Its row is among those of its call, whose report comes before.
+                continue
             held = self._held.get((key, event.no, event.fence))
             if held is None or held.known is None:
                 return None

@@ -285,7 +285,7 @@ def _sealed(event: E, seal: Callable[[bytes], bytes]) -> E:
 
 
 def _output_of(event: Event) -> bytes | None:
-    if type(event) is StepReported:
+    if isinstance(event, StepReported):
         outcome = event.outcome
         return outcome.output if type(outcome) is Completed else None
     return event.output if isinstance(event, CompletionSignalled | ChildEnded) else None

@@ -23,13 +23,13 @@ from stepkeep.operations.proposed_steps import Proposed, read_proposed
 from stepkeep.operations.transact import Claim
 from stepkeep.safe_text import exception_text
 from stepkeep.worker.claiming import Claiming
-from stepkeep.worker.executor import Job, Report
+from stepkeep.worker.executor import EndedJobs, Job, Report
+from stepkeep.worker.flows.ahead import Resumed
 from stepkeep.worker.lease_keeper import LeaseKeeper
 from stepkeep.worker.payloads import storable_text
 from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.queues import Kind
 from stepkeep.worker.reporting import Reporting
-from stepkeep.worker.runner import EndedJobs
 from stepkeep.worker.running import Running
 from stepkeep.worker.shared import Shared
 
@@ -53,6 +53,7 @@ class Attempts:
             recorded=lambda job, outcome, reply: self._running.inputs.flows.reported(
                 job, outcome, reply.record.get("state"), reply.record.get("settled")
             ),
+            unrecorded=lambda job: self._running.inputs.flows.answered(job),
             unconfirmed=self.claiming.note_unconfirmed,
         )
         self._running = Running(
@@ -123,7 +124,21 @@ class Attempts:
                 self._shared.signals.changed()
             elif not job.reported:
                 held.append((job, outcome))
+        for job, _ in held:
+            if job.resumed is not None:
+                self._resolve_ahead(job, job.resumed)
         self.reporting.report_all([report for report in map(self._with_calls, held) if report is not None])
+
+    def _resolve_ahead(self, job: Job, resumed: Resumed) -> None:
+        """Complete the report of a flow that went on ahead. If its queues must be read first, it waits for a claim."""
+        outcome: Outcome | None = resumed.outcome
+        if isinstance(outcome, Suspended) and resumed.job.asked:
+            outcome = self._queues.resolved(outcome, resumed.job.asked)
+        if outcome is None:
+            job.resumed = None
+            resumed.give_back()
+        else:
+            resumed.outcome = outcome
 
     def _with_calls(self, report: Report) -> Report | None:
         """The report of a flow with the calls that it makes for the first time, or of a handler with the steps that it

@@ -347,12 +347,14 @@ def renew(
     progressed: Callable[[], None] | None,
     trace: str | None,
     checkpoints: Checkpoints,
+    keeps_report: bool = False,
 ) -> None:
     """The worker goes on with a suspended flow in another attempt, which reports what is collected from here on."""
     context.attempt, context.cancelled, context.trace = attempt, cancelled, trace
     context.deadline, context.deadline_at = deadline, deadline_at
     context._progressed, context._checkpoints, context._progress = progressed, checkpoints, None
-    clear_report(context)
+    if not keeps_report:
+        clear_report(context)
 
 
 def clear_report(context: Context) -> None:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from stepkeep.operations.call_queues import NewStep
     from stepkeep.operations.transact import Claim
     from stepkeep.worker.checkpoints import CheckpointKeeper
+    from stepkeep.worker.flows.ahead import Resumed
     from stepkeep.worker.flows.calls import Recorded
+    from stepkeep.worker.flows.keeper import Kept
     from stepkeep.worker.flows.replay import Flow
     from stepkeep.worker.pools.fitness import Fitness
     from stepkeep.worker.rule_checks import Check
@@ -76,6 +78,8 @@ class CallExecutor(Executor, Protocol):
 
 Done = Callable[[Sequence[tuple["Job", Outcome]]], None]
 """Jobs that ended, with their outcomes."""
+
+EndedJobs = list[tuple["Job", Outcome]]
 
 Report = tuple["Job", Outcome]
 """The outcome of one job, on its way to the database."""
@@ -171,6 +175,7 @@ class Job(msgspec.Struct, eq=False):
     `first` are the rules before its handler, as a job of their own, while they are evaluated.
     `arguments` are those of a call. `known` are the calls of a flow that are on record, `recorded` those whose ends it
     is to be given, `flow` is the flow itself if it is suspended here, and `asked` the calls that are new.
+    `kept` is the flow that made this call, if its worker keeps it, and `resumed` what that came to by this end.
     `keeper` records its checkpoints; a job without one records none.
     `trace` is the `traceparent` that its handler passes on, and `span` its span while `is_traced`.
     """
@@ -209,6 +214,8 @@ class Job(msgspec.Struct, eq=False):
     recorded: tuple[Recorded, ...] = ()
     flow: Flow | None = None
     asked: Sequence[NewStep] = ()
+    kept: Kept | None = None
+    resumed: Resumed | None = None
     keeper: CheckpointKeeper | None = None
     is_traced: bool = False
     trace: str | None = None
@@ -295,8 +302,11 @@ class Job(msgspec.Struct, eq=False):
         )
         return self.context
 
-    def renew_context(self, context: Context) -> None:
-        """Go on with the context of an earlier attempt, whose coroutine goes on here: all but the run is new."""
+    def renew_context(self, context: Context, *, keeps_report: bool = False) -> None:
+        """Go on with the context of an earlier attempt, whose coroutine goes on here: all but the run is new.
+
+        `keeps_report`: what it has collected is not on record, because it went on since that attempt.
+        """
         self.context = context
         renew(
             context,
@@ -307,6 +317,7 @@ class Job(msgspec.Struct, eq=False):
             progressed=self.progressed,
             trace=self.trace,
             checkpoints=self.checkpoints(),
+            keeps_report=keeps_report,
         )
 
     def checkpoints(self) -> Checkpoints:

@@ -7,7 +7,7 @@ holds up its neighbours. `attempts` gives it what follows a reply: the chained c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from stepkeep.errors import InvalidInput, Refused, StoreError, Unreadable
 from stepkeep.kernel.decision import Accepted
@@ -22,6 +22,7 @@ from stepkeep.worker.capacity import ChainBudget
 from stepkeep.worker.claiming import ClaimName, named
 from stepkeep.worker.evidence import EvidenceKeeper
 from stepkeep.worker.executor import Job, Report
+from stepkeep.worker.flows.ahead import Resumed
 from stepkeep.worker.payloads import storable_text
 from stepkeep.worker.shared import Shared
 
@@ -35,7 +36,8 @@ class Reporting:
     of them at once.
 
     `accept` takes chained claims, `run_rules` a step whose rules come next, `succeeded` an outcome that may be input of
-    other steps, `recorded` every outcome that was accepted, `unconfirmed` claims of a commit that was never answered.
+    other steps, `recorded` every outcome that was accepted, `unrecorded` every job whose outcome was not, `unconfirmed`
+    claims of a commit that was never answered.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Reporting:
         run_rules: Callable[[Job, Completed], None],
         succeeded: Callable[[Job, Outcome], None],
         recorded: Callable[[Job, Outcome, Accepted], None],
+        unrecorded: Callable[[Job], None],
         unconfirmed: Callable[[dict[ClaimName, Claim]], None],
     ) -> None:
         self._shared = shared
@@ -53,12 +56,12 @@ class Reporting:
             shared.transactor.store, shared.transactor.payloads.seal, shared.settings.log_lines
         )
         self._accept, self._run_rules, self._succeeded, self._unconfirmed = accept, run_rules, succeeded, unconfirmed
-        self._recorded_as = recorded
+        self._recorded_as, self._unrecorded = recorded, unrecorded
         self.commits: GroupCommit[Report] = GroupCommit(
             self._commit,
             lanes=shared.transactor.store.parallel_commits,
             lane_of=lambda report: report[0].lane,
-            size_bytes=lambda report: outcome_bytes(report[1]),
+            size_bytes=_report_bytes,
             sleep=shared.runtime.sleep,
         )
 
@@ -70,6 +73,8 @@ class Reporting:
         for job, outcome in reports:
             job.reported = True
             self._shared.end_span(job, outcome)
+            if job.resumed is not None:
+                job.resumed.outcome = self.evidence.take(job.resumed.job, job.resumed.outcome)
         self.commits.put([(job, self._recorded(job, outcome)) for job, outcome in reports])
 
     def _recorded(self, job: Job, outcome: Outcome) -> Outcome:
@@ -100,13 +105,16 @@ class Reporting:
                 await self._commit_apart(batch, problem)
                 break
             shared.outage.over()
-            for (job, outcome), reply in zip(batch, replies, strict=True):
-                self.answered(job, outcome, reply)
+            answers = iter(replies)
+            for job, outcome in batch:
+                self.answered(job, outcome, next(answers))
+                if job.resumed is not None:
+                    self._answer_resumed(job.resumed, next(answers))
             self._accept(claims, batch[0][0].lane)
             for name in named(claims):
                 unconfirmed.pop(name, None)
             shared.signals.changed()
-            await self.evidence.write(job for job, _ in batch)
+            await self.evidence.write(_all_attempts(batch))
             started = len(claims)
             if budget.slots and started == budget.slots < budget.follow:
                 shared.signals.more_work()
@@ -118,11 +126,18 @@ class Reporting:
     async def _write(
         self, batch: Sequence[Report], budget: ChainBudget, leaving: set[Job]
     ) -> tuple[list[Answer], list[Claim]]:
-        """One transaction: the reports, and claims within the budget."""
+        """One transaction: the reports, each with the flow that went on from it, and claims within the budget."""
         shared = self._shared
         queues = shared.slots.queues.all
         claimer = shared.claimer(queues, budget.slots, budget.blocking_slots) if budget.slots else None
-        events = [shared.event(job.claim, outcome) for job, outcome in batch]
+        events = []
+        for job, outcome in batch:
+            events.append(shared.event(job.claim, outcome))
+            if job.resumed is not None and not shared.may_resume(job.resumed):
+                job.resumed.give_back()
+                job.resumed = None
+            if job.resumed is not None:
+                events.append(shared.resumption(job.resumed))
         with shared.slots.reserve(budget.spare, budget.blocking_spare, leaving):
             return await shared.transactor.report(events, claimer)
 
@@ -144,6 +159,8 @@ class Reporting:
             self._abandon(job)
 
     def _handle(self, job: Job, outcome: Outcome, reply: Answer) -> None:
+        if not isinstance(reply, Accepted):
+            self._unrecorded(job)
         if isinstance(reply, Refused) and not isinstance(reply, InvalidInput):
             log.info("dropped: %s", reply)
             self._shared.let_go(job)
@@ -168,6 +185,19 @@ class Reporting:
             self._shared.signals.due_in(reply.record["due_in"] / SECOND)
         self._shared.let_go(job)
 
+    def _answer_resumed(self, resumed: Resumed, reply: Answer) -> None:
+        """Handle the reply to a flow that went on ahead. One that was refused waits for a claim, as if it had not."""
+        if not isinstance(reply, Accepted):
+            log.debug("not resumed: %s", reply)
+            resumed.job.flow = None
+            resumed.kept.put(resumed.flow)
+            return
+        self._recorded_as(resumed.job, resumed.outcome, reply)
+        if reply.record.get("state") == StepState.SUCCEEDED:
+            self._succeeded(resumed.job, resumed.outcome)
+        if "due_in" in reply.record:
+            self._shared.signals.due_in(reply.record["due_in"] / SECOND)
+
     def _give_up(self, job: Job, outcome: Outcome, problem: Exception) -> None:
         """An outcome that cannot be recorded is replaced by a failure without any data of the handler. If even that
         cannot be recorded, the lease is left to expire."""
@@ -187,6 +217,19 @@ class Reporting:
     def _abandon(self, job: Job) -> None:
         self._shared.transactor.forget(job.claim)
         self._shared.let_go(job)
+
+
+def _report_bytes(report: Report) -> int:
+    job, outcome = report
+    return outcome_bytes(outcome) + (0 if job.resumed is None else outcome_bytes(job.resumed.outcome))
+
+
+def _all_attempts(batch: Sequence[Report]) -> Iterator[Job]:
+    """The attempts that ended with these reports, those of resumed flows among them."""
+    for job, _ in batch:
+        yield job
+        if job.resumed is not None:
+            yield job.resumed.job
 
 
 def of_rules(outcome: Outcome) -> Outcome:

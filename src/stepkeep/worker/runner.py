@@ -15,7 +15,7 @@ from contextvars import Context, copy_context
 from typing import Protocol
 
 from stepkeep.kernel.outcomes import Outcome
-from stepkeep.worker.executor import Job, Pool, PoolKind
+from stepkeep.worker.executor import EndedJobs, Job, Pool, PoolKind
 from stepkeep.worker.guard import without_secrets
 from stepkeep.worker.pools.handler_loop import HandlerLoop
 from stepkeep.worker.pools.loop import LoopPool
@@ -25,8 +25,6 @@ from stepkeep.worker.results import attach_token_digest, check_output
 from stepkeep.worker.settings import Settings
 
 log = logging.getLogger("stepkeep.worker")
-
-EndedJobs = list[tuple[Job, Outcome]]
 
 
 def _nothing() -> None:
@@ -90,9 +88,9 @@ class PooledRunner:
     def open(self, finished: Callable[[EndedJobs], None], changed: Callable[[], None] = _nothing) -> None:
         self._engine, self._context = asyncio.get_running_loop(), copy_context()
         self._finished, self._changed = finished, changed
-        for pool in self._pools.values():
+        for kind, pool in self._pools.items():
             pool.fitness.changed = self._tell_change
-            pool.open(self._note)
+            pool.open(self._note if kind is PoolKind.LOOP else self._note_elsewhere)
 
     def use_context(self, context: Context) -> None:
         self._context = self._coroutines.context = context
@@ -126,6 +124,14 @@ class PooledRunner:
                 pool.close()
             except Exception:
                 log.exception("closing the %s pool failed", kind)
+
+    def _note_elsewhere(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
+        """Called from any thread. Flows go on with their calls on the handlers' loop, wherever these have run."""
+        calls = [one for one in ended if one[0].kept is not None]
+        if calls:
+            self._coroutines.hand_over(calls)
+        if len(calls) < len(ended):
+            self._note([one for one in ended if one[0].kept is None] if calls else ended)
 
     def _note(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         """Called from any thread. The append comes before the check of the flag, so that no job is left behind."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from stepkeep.errors import PayloadSealed, StoreError
+from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed
 from stepkeep.kernel.plan import queue_specs
 from stepkeep.kernel.states import Category
@@ -89,10 +90,12 @@ class Running:
             except Exception as problem:  # noqa: BLE001 - a step that cannot be prepared fails, its neighbours run
                 self._refuse(self._held_unprepared(claim, now), problem)
                 continue
-            job_lane = batch_lane if lane is not None or prepared.runs_alone else self._lane_of(claim)
+            job_lane = batch_lane if lane is not None or prepared.runs_alone else self._lane_for(claim, batch_lane)
             deadline = now + prepared.planned.timeout / SECOND
             job = Job(claim, prepared, deadline, now, self.inputs.fetch, job_lane)
             job.progressed, job.keeper = self._shared.progress.note, self.checkpoints
+            if claim.planned.call is not None and self._shared.transactor.has_database:
+                job.kept = self.inputs.flows.of_call(job)
             if claim.run_due_at is not None:
                 job.run_deadline = now + (claim.run_due_at - claim.claimed_at) / SECOND
             if self._seal.is_on:
@@ -136,6 +139,15 @@ class Running:
     def _lane_of(self, claim: Claim) -> int:
         """The lane of a run with several attempts under way: always the same one."""
         return ord(claim.run_id[-1]) % self._lanes
+
+    def _lane_for(self, claim: Claim, batch_lane: int) -> int:
+        """The lane of a run in which several attempts may be under way. A flow that is its whole workflow and of which
+        nothing is known here has none under way: it may join the batch, and its calls follow it."""
+        known = self.inputs.flows.lane_of(claim)
+        if known is not None:
+            return known
+        is_new = isinstance(claim.planned.growth, Flow) and claim.plan.size == 1
+        return batch_lane if is_new else self._lane_of(claim)
 
     def _lane_to_fill(self) -> int:
         """The lane for claims of one batch: all go to one lane, because two halves would need two commits. It is the

@@ -11,12 +11,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from stepkeep.kernel.decision import Claimer
-from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.events import FlowResumed, StepReported
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.store.change import RunKey
 from stepkeep.worker.capacity import Slots
 from stepkeep.worker.executor import Job
+from stepkeep.worker.flows.ahead import Resumed
 from stepkeep.worker.leases import Leases
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.misfits import Misfits
@@ -108,6 +109,26 @@ class Shared:
             worker=step.worker or row.no,
             outcome=outcome,
         )
+
+    def resumption(self, resumed: Resumed) -> FlowResumed:
+        """The claim of a flow and its report, for the transaction that records the ends it went on from."""
+        row, step, plan = self.membership.row, resumed.job.claim.step, resumed.job.claim.plan
+        return FlowResumed(
+            tenant=step.tenant,
+            run_id=step.run_id,
+            actor=row.id,
+            no=step.no,
+            fence=step.fence,
+            worker=row.no,
+            outcome=resumed.outcome,
+            lease=self.settings.lease_us or plan.definition.lease,
+            calls=resumed.settled(),
+            seen=len(resumed.flow.given),
+        )
+
+    def may_resume(self, resumed: Resumed) -> bool:
+        """Whether this worker may claim the flow now: it does not drain, and serves the queue."""
+        return self.may_claim and resumed.job.claim.step.queue in self.slots.queues.all
 
     def hold(self, jobs: Sequence[Job]) -> None:
         """Hold these jobs: their leases are watched and renewed."""

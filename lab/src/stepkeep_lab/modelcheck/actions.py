@@ -34,6 +34,7 @@ from stepkeep.kernel.events import (
     CompletionSignalled,
     EscalationRequested,
     Event,
+    FlowResumed,
     GateDecided,
     HoldChoice,
     HoldDecided,
@@ -42,6 +43,7 @@ from stepkeep.kernel.events import (
     PauseRequested,
     RunStarted,
     ScopeUse,
+    SettledCall,
     SlotGranted,
     StepCheckpointed,
     StepClaimed,
@@ -174,6 +176,8 @@ class Action(NamedTuple):
     claimer: Claimer | None = None
     crashes: int | None = None
     runs_out: int | None = None
+    resumes: FlowResumed | None = None
+    """A flow that went on from the call that the event reports on, in the same transaction."""
 
     @property
     def detour(self) -> int:
@@ -292,6 +296,32 @@ class Actions:
             yield Action(f"{said} {name}", By.WORKER, event)
             if isinstance(outcome, Completed | RulesPassed):
                 yield Action(f"{said} {name}, then claim", By.WORKER, event, claimer=self._chained)
+            if isinstance(outcome, Completed) and self.plan.is_element(row.no):
+                for resumed in self._resumptions(state, row):
+                    told = type(resumed.outcome).__name__
+                    yield Action(f"{said} {name}, and its flow: {told}", By.OPERATOR, event, resumes=resumed)
+
+    def _resumptions(self, state: State, row: Step) -> Iterator[FlowResumed]:
+        """A flow goes on with the end of this call; its worker may have missed the end of another one."""
+        owner = self.plan.of(row).owner
+        if owner is None or not isinstance(self.plan.steps[owner].growth, Flow):
+            return
+        calls = [other for no, other in state.rows.items() if self.plan.is_element(no)]
+        settled = 1 + sum(other.state in STEP_TERMINAL for other in calls)
+        outcomes: tuple[Outcome, ...] = (Suspended(seen=settled), Suspended(calls=(self.call,), seen=settled))
+        for outcome in (*outcomes, Completed(), Failed(category=Category.AUTH, error="no")):
+            for seen in {settled, max(settled - 1, 1)}:
+                yield FlowResumed(
+                    **WHO,
+                    actor="w",
+                    no=owner,
+                    fence=state.rows[owner].fence + 1,
+                    worker=WORKER,
+                    outcome=replace(outcome, seen=seen) if isinstance(outcome, Suspended) else outcome,
+                    lease=30,
+                    calls=(SettledCall(row.no, row.fence),),
+                    seen=seen,
+                )
 
     def _outcomes(self, state: State, row: Step) -> Iterator[Outcome]:
         planned = self.plan.of(row)

@@ -157,7 +157,8 @@ class Explorer:
         if action.runs_out is not None:
             return run_out(state, action.runs_out)
         assert action.event is not None
-        decision = decide(snapshot, (action.event,), action.now, action.claimer)
+        events = (action.event,) if action.resumes is None else (action.event, action.resumes)
+        decision = decide(snapshot, events, action.now, action.claimer)
         assert isinstance(decision, Decision), "a whole snapshot leaves nothing to ask for"
         self.arrows.update(properties.between(self.plan, state, action, decision))
         return None if decision.entry is None else after(self.plan, state, decision)

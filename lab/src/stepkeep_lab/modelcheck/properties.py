@@ -13,6 +13,7 @@ from stepkeep.kernel.decision import Accepted, Decision
 from stepkeep.kernel.events import (
     ChildEnded,
     CompletionSignalled,
+    FlowResumed,
     GateDecided,
     HoldDecided,
     PauseRequested,
@@ -58,8 +59,9 @@ def between(plan: Plan, state: State, action: Action, decision: Decision) -> lis
 
 def _accepted(state: State, action: Action, decision: Decision) -> None:
     """I3 and I11: an accepted report came from the holder of the lease, and what is decided was open."""
-    [reply] = decision.replies
-    event = action.event
+    reply, event = decision.replies[0], action.event
+    if action.resumes is not None:
+        _resumed(state, action.resumes, decision)
     if isinstance(event, StepClaimed | PauseRequested | UnpauseRequested) and past_deadline(state, action.now):
         first = () if decision.entry is None else open_entry(decision.entry.body).hops[:1]
         met = [hop.trigger for hop in first] == [RunTrigger.TIMED_OUT] and not decision.claimed
@@ -83,6 +85,21 @@ def _accepted(state: State, action: Action, decision: Decision) -> None:
         must(is_exhausted(row) or is_stuck(row), "I11 one decision per gate", action.label)
     elif isinstance(event, CompletionSignalled):
         must(state.rows[event.no].state is StepState.AWAITING_COMPLETION, "I11 one decision per gate", action.label)
+
+
+def _resumed(state: State, resumed: FlowResumed, decision: Decision) -> None:
+    """A flow goes on from ends that the same decision records, that it has seen all of, and that it waited for."""
+    first, second = decision.replies
+    if not isinstance(second, Accepted):
+        return
+    rows = {row.no: row for row in (*decision.changed, *decision.added)}
+    before, call = state.rows[resumed.no], rows.get(resumed.calls[0].no)
+    recorded = isinstance(first, Accepted) and call is not None and call.state is StepState.SUCCEEDED
+    must(recorded, "a flow goes on from what is recorded", "the end of call {} is not", resumed.calls[0].no)
+    grown = None if before.note is None else before.note.grown
+    settled = 0 if grown is None else grown.count - before.unmet + 1
+    must(settled == resumed.seen, "a flow goes on from what is recorded", "{} ends are, not {}", settled, resumed.seen)
+    must(before.worker is None, "a flow goes on from what is recorded", "another attempt holds it")
 
 
 def _refused(decision: Decision, reply: object, action: Action) -> None:

@@ -183,6 +183,8 @@ class Auditor:
         """I2, I3: an outcome is taken from the holder of the latest claim, while its lease stands."""
         old = self._tables.steps[attempt.tenant, attempt.run_id][attempt.no]
         title = f"step {attempt.no} of {attempt.run_id} under fence {attempt.fence}"
+        if entry is not None and old.worker is None and self._went_ahead(attempt, old, open_entry(entry.body)):
+            return
         held = (old.worker, old.fence) == (attempt.worker, attempt.fence)
         self._must(held, f"I3: {title}: an outcome was taken from somebody who does not hold it")
         if entry is None or old.due_at is None:
@@ -196,6 +198,21 @@ class Auditor:
         if attempt.state is AttemptState.LOST:
             self._must(old.due_at < entry.at, f"I12: {title}: declared lost while its lease stood")
             self._healthy_keep_their_leases(attempt, title)
+
+    def _went_ahead(self, attempt: Attempt, old: Step, entry: Entry) -> bool:
+        """Whether a flow was claimed and reported in one entry, after the end of one of its calls."""
+        plan = self._folds[attempt.tenant, attempt.run_id].plan
+        claims = [
+            place
+            for place, hop in enumerate(entry.hops)
+            if (hop.no, hop.trigger, hop.fence) == (attempt.no, StepTrigger.CLAIMED, attempt.fence)
+        ]
+        if len(claims) != 1 or attempt.fence != old.fence + 1:
+            return False
+        return any(
+            hop.target == StepState.SUCCEEDED and hop.no >= plan.size and plan.at(hop.no).owner == attempt.no
+            for hop in entry.hops[: claims[0]]
+        )
 
     def _traced(self, attempt: Attempt, old: Step, entry: Entry, title: str) -> None:
         """An attempt that was cancelled without a report of its worker is in doubt; rules have no effect."""

@@ -11,7 +11,7 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "flow-call-added-twice",
         "a flow that goes on reports calls again that it has reported",
-        (Edit("worker.flows.replay:Flow.new_calls", ", len(self._calls)", ", self._reported"),),
+        (Edit("worker.flows.replay:Flow.was_recorded", "self._recorded_ends = calls,", "self._recorded_ends = 0,"),),
     ),
     Mutant(
         "flow-wake-up-lost",
@@ -21,7 +21,37 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "flow-settled-call-again",
         "a replay takes calls that are on record for new ones, and they run again",
-        (Edit("worker.flows.replay:Flow.__init__", "self._reported = len(recorded)", "self._reported = 0"),),
+        (
+            Edit(
+                "worker.flows.replay:Flow.__init__", "self._recorded_calls = len(recorded)", "self._recorded_calls = 0"
+            ),
+        ),
+    ),
+    Mutant(
+        "flow-ahead-of-the-record",
+        "a flow is resumed without a look at what the decision has recorded",
+        (Edit("kernel.resuming:resume", "if said is not None:", "if False:"),),
+    ),
+    Mutant(
+        "flow-ahead-out-of-order",
+        "a flow is resumed although another call settled before the one that it went on from",
+        (Edit("kernel.resuming:_misfit", "grown.count - step.unmet != event.seen", "False"),),
+    ),
+    Mutant(
+        "flow-ahead-value-kept",
+        "a flow that was fed the end of an attempt keeps it when another attempt of the call is recorded",
+        (
+            Edit(
+                "worker.flows.replay:Flow.fits",
+                "return ahead == [(one.no, one.fence) for one in",
+                "return [no for no, _ in ahead] == [one.no for one in",
+            ),
+        ),
+    ),
+    Mutant(
+        "flow-ahead-report-dropped",
+        "costs and events of a flow that went on ahead are dropped when it is claimed after all",
+        (Edit("worker.executors.flow:FlowExecutor.run", "keeps_report=flow.is_ahead", "keeps_report=False"),),
     ),
     Mutant(
         "flow-child-left-out",

@@ -21,10 +21,12 @@ from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.worker import results
 from stepkeep.worker.answers import StepError, WaitFor, then
 from stepkeep.worker.context import Context, Woken
-from stepkeep.worker.executor import Job, PoolKind
+from stepkeep.worker.executor import EndedJobs, Job, PoolKind
+from stepkeep.worker.executors.flow import FlowExecutor
+from stepkeep.worker.flows.ahead import go_ahead
 from stepkeep.worker.flows.context import FlowContext
+from stepkeep.worker.flows.replay import Flow
 from stepkeep.worker.payloads import MAX_RESULT, encode
-from stepkeep.worker.runner import EndedJobs
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.simulation.added import PLANNER, steps_of
 from stepkeep_lab.simulation.definitions import CAPABILITY, EVENTS, EXACT, HANDLERS
@@ -283,4 +285,19 @@ class SimulatedRunner:
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt
             outcome = results.outcome_of_exception(problem, job.context, job.cancelled, job.prepared.default_category)
         del self._running[job]
-        self._finished([(job, results.attach_token_digest(results.check_output(outcome, job), job))])
+        ended = [(job, results.attach_token_digest(results.check_output(outcome, job), job))]
+        go_ahead(ended, asyncio.get_running_loop().time, self._go_ahead)
+        self._finished(ended)
+
+    def _go_ahead(self, job: Job, flow: Flow) -> Outcome:
+        """As the pool of the handlers' loop does it."""
+        executor = job.prepared.executor
+        assert isinstance(executor, FlowExecutor)
+        self._stage.ledger.met["a flow that went on ahead"] += 1
+        try:
+            answer = executor.go_ahead(job, flow)
+            if not isinstance(answer, Outcome) and not flow.asks_for_checkpoint:
+                self._note_flow(job, answer)
+            return results.outcome_of_return(answer, job.context, MAX_RESULT, may_be_outcome=True)
+        except Exception as problem:  # noqa: BLE001 - whatever user code raises ends its attempt
+            return results.outcome_of_exception(problem, job.context, job.cancelled, job.prepared.default_category)

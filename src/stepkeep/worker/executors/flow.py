@@ -64,14 +64,16 @@ class FlowExecutor:
         if flow is None:
             flow = await self._start(job, record)
         else:
-            job.renew_context(flow.context)
+            job.renew_context(flow.context, keeps_report=flow.is_ahead)
         await flow.feed(job.recorded, planned.segment.first, record)
-        if flow.is_done:
-            return _plain(flow.result())
-        job.asked = tuple(flow.new_calls())
-        job.flow = flow
-        context = flow.context
-        return Suspended(seen=flow.fed, code=flow.code, cost=context.spent, emit=context.emitted)
+        return _answer_of(job, flow)
+
+    def go_ahead(self, job: Job, flow: Flow) -> Any:
+        """The same for a flow that is fed ends of calls which are not on record yet."""
+        segment = job.claim.planned.segment
+        assert segment is not None
+        flow.feed_ahead(job.recorded, segment.first)
+        return None if flow.asks_for_checkpoint else _answer_of(job, flow)
 
     async def _start(self, job: Job, record: Record) -> Flow:
         """Start the coroutine; what it is given first are the ends of calls that are on record."""
@@ -92,6 +94,15 @@ class FlowExecutor:
 
         await flow.start(make, record)
         return flow
+
+
+def _answer_of(job: Job, flow: Flow) -> Any:
+    if flow.is_done:
+        return _plain(flow.result())
+    job.asked = tuple(flow.new_calls())
+    job.flow = flow
+    context = flow.context
+    return Suspended(seen=len(flow.given), code=flow.code, cost=context.spent, emit=context.emitted)
 
 
 async def _settle(asked: Inline, checkpoints: Checkpoints) -> None:

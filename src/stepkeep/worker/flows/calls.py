@@ -24,9 +24,11 @@ from stepkeep.worker.answers import StepError
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
-    """A call that the run has on record. `settled` orders the ends of calls; None: it has not ended."""
+    """A call that the run has on record. `settled` orders the ends of calls; None: it has not ended. `fence` is that of
+    its last attempt."""
 
     no: int
+    fence: int
     call: Called
     state: StepState
     settled: int | None
@@ -38,7 +40,7 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     def of(cls, step: Step, settled: int | None, output: bytes | None) -> Recorded:
         assert step.note is not None
         assert step.note.call is not None
-        return cls(step.no, step.note.call, step.state, settled, step.category, step.error, output)
+        return cls(step.no, step.fence, step.note.call, step.state, settled, step.category, step.error, output)
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -105,10 +107,11 @@ class Templates:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._known: dict[tuple[str, str, str], Template] = {}
+        self._names: dict[int, tuple[Function, str]] = {}
+        """By identity, with the function itself, so that no other one gets the same."""
 
-    def of_handler(self, owner: str, function: Function | str, options: Mapping[str, Any]) -> Template:
-        """The template of a step with this handler. `owner` is the name of the flow's own step."""
-        name = function if isinstance(function, str) else self.handler_name(function)
+    def of_handler(self, owner: str, name: str, options: Mapping[str, Any]) -> Template:
+        """The template of a step with the handler of this name. `owner` is the name of the flow's own step."""
         key = (owner, name, repr(sorted(options.items())) if options else "")
         found = self._known.get(key)
         if found is None:
@@ -130,6 +133,12 @@ class Templates:
 
     def handler_name(self, function: Function) -> str:
         """The name of a handler, which every worker of this flow must know before the flow has run there."""
+        found = self._names.get(id(function))
+        if found is None:
+            found = self._names[id(function)] = (function, self._name_of(function))
+        return found[1]
+
+    def _name_of(self, function: Function) -> str:
         known = self._registry.of(function)
         if known is None:
             named = getattr(function, "__name__", type(function).__name__)

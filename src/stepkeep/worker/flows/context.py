@@ -203,8 +203,8 @@ class Options:
     def step(self, function: Function | str, /, *args: Any, **inputs: Any) -> Awaitable[Any]:
         """Call a handler with these arguments, as a step with these options."""
         context = self._context
-        template = context._templates.of_handler(context.step_name, function, self._options)
         name = function if isinstance(function, str) else context._templates.handler_name(function)
+        template = context._templates.of_handler(context.step_name, name, self._options)
         given = _by_name(context, name, args, inputs)
         return self._call("step", name, given, template)
 

@@ -2,7 +2,7 @@
 
 A cache, never the truth: a flow is given back only if what is recorded of it is what it was kept with, and everything
 that it lacks is known here. Otherwise its calls are read and it is replayed. `inputs.py` asks it, `reporting.py` tells
-it what was recorded. It runs on the worker's loop.
+it what was recorded, `ahead.py` borrows flows. It runs on the worker's loop, but for `borrow` and `pending`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.kernel.outcomes import Completed, Outcome, Suspended
-from stepkeep.kernel.states import StepState
+from stepkeep.kernel.rows import Grown, Note
+from stepkeep.kernel.states import Phase, StepState
+from stepkeep.operations.transact import Claim
 from stepkeep.worker.executor import Job
 from stepkeep.worker.flows.calls import Recorded
 from stepkeep.worker.flows.replay import Flow
@@ -21,17 +24,61 @@ from stepkeep.worker.flows.replay import Flow
 MOST_KEPT = 1_000
 """How many suspended flows a worker keeps."""
 
+SECOND = 1_000_000
+
 Key = tuple[str, str, int]
 """(tenant, run, number of the flow's step)."""
 
 
-class Kept(msgspec.Struct, gc=False):
-    """A suspended flow. `fence` is that of the attempt that suspended it, `ends` what calls came to since."""
+class Kept(msgspec.Struct, eq=False):
+    """A flow of this worker. `job` is the attempt that suspended it last, `count` and `seen` are how many of its calls
+    and of their ends are on record with that, `ends` is what calls came to since.
 
-    flow: Flow
-    fence: int
+    `pending` are calls that were reported without the flow: until these are answered, nothing is fed to it ahead.
+    """
+
+    job: Job
     count: int
-    ends: dict[int, Recorded]
+    seen: int
+    ends: dict[int, Recorded] = {}
+    pending: list[int] = []
+    _here: list[Flow] = []
+
+    def borrow(self) -> Flow | None:
+        """Take the flow away, if it is here. Safe from any thread: only one caller gets it."""
+        try:
+            return self._here.pop()
+        except IndexError:
+            return None
+
+    def put(self, flow: Flow) -> None:
+        self._here.append(flow)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no end of a call is recorded, or about to be, that the flow does not know."""
+        return not self.ends and not self.pending
+
+    def next_job(self, call: Job, now: float) -> Job:
+        """The attempt that goes on with the flow in the transaction of this call's report. `now` is monotonic."""
+        before, step = self.job, self.job.claim.step
+        note = step.note or Note()
+        grown = replace(note.grown or Grown(count=0), count=self.count)
+        claimed = replace(step, fence=step.fence + 1, note=replace(note, grown=grown))
+        took = int((now - call.attempt_deadline) * SECOND) + call.claim.planned.timeout
+        claim = replace(before.claim, step=claimed, claimed_at=call.claim.claimed_at + took)
+        return Job(
+            claim,
+            before.prepared,
+            now + before.claim.planned.timeout / SECOND,
+            call.renewed_at,
+            before.fetch,
+            call.lane,
+            details=before.details,
+            progressed=before.progressed,
+            keeper=before.keeper,
+            opened=before.opened,
+        )
 
 
 class FlowKeeper:
@@ -49,15 +96,30 @@ class FlowKeeper:
         grown = None if note is None else note.grown
         if grown is None or grown.count == 0:
             return True
-        kept = self._kept.pop(_key(job), None)
-        if kept is None:
+        kept = self._kept.get(_key(job))
+        flow = None if kept is None else kept.borrow()
+        if kept is None or flow is None:
             return False
-        is_current = kept.count == grown.count and kept.fence == job.claim.step.fence - 1
-        if not is_current or kept.flow.open - len(kept.ends) != job.claim.step.unmet:
-            kept.flow.close()
+        ends = tuple(kept.ends.values())
+        is_current = kept.count == grown.count and kept.job.claim.step.fence == job.claim.step.fence - 1
+        if not is_current or kept.count - kept.seen - len(ends) != job.claim.step.unmet or not flow.fits(ends):
+            flow.close()
             return False
-        job.flow, job.recorded = kept.flow, tuple(kept.ends.values())
+        job.flow, job.recorded = flow, ends
         return True
+
+    def of_call(self, job: Job) -> Kept | None:
+        """The flow that made this call, if it is one of this worker."""
+        planned = job.claim.planned
+        if planned.call is None or planned.owner is None or planned.phase is not Phase.MAIN:
+            return None
+        return self._kept.get((job.claim.tenant, job.claim.run_id, planned.owner))
+
+    def lane_of(self, claim: Claim) -> int | None:
+        """The lane of the flow that this step is, or that made this call; None if it is not kept here."""
+        owner = claim.step.no if claim.planned.owner is None else claim.planned.owner
+        kept = self._kept.get((claim.tenant, claim.run_id, owner))
+        return None if kept is None else kept.job.lane
 
     def give(self, job: Job, calls: Sequence[Recorded]) -> None:
         """Give a claimed flow what was read: it is replayed."""
@@ -68,26 +130,51 @@ class FlowKeeper:
         """A report was recorded: keep a suspended flow, or what a call of a kept one came to."""
         if isinstance(outcome, Suspended):
             if job.flow is not None and state in (StepState.AWAITING_CHILDREN, StepState.READY):
-                note = job.claim.step.note
-                before = 0 if note is None or note.grown is None else note.grown.count
-                kept = Kept(job.flow, job.claim.step.fence, before + len(outcome.calls), {})
-                self._kept[_key(job)] = kept
-                self._make_room()
+                self._keep(job, job.flow, outcome)
             return
-        planned = job.claim.planned
-        if planned.call is None or planned.owner is None or not self._kept:
+        if job.prepared.is_flow:
+            self._kept.pop(_key(job), None)
             return
-        known = self._kept.get((job.claim.tenant, job.claim.run_id, planned.owner))
-        if known is not None and isinstance(outcome, Completed) and state == StepState.SUCCEEDED:
-            place = settled if isinstance(settled, int) else 0
-            known.ends[planned.no] = Recorded(
-                planned.no, planned.call, StepState.SUCCEEDED, place, output=outcome.output
-            )
+        kept = self.of_call(job) if self._kept else None
+        if kept is None:
+            return
+        self.answered(job)
+        if isinstance(outcome, Completed) and state == StepState.SUCCEEDED:
+            kept.ends[job.claim.step.no] = end_of(job, outcome.output, settled if isinstance(settled, int) else 0)
+
+    def answered(self, job: Job) -> None:
+        """The report on a call was answered, or will never be."""
+        if job.kept is not None and job.claim.step.no in job.kept.pending:
+            job.kept.pending.remove(job.claim.step.no)
+
+    def _keep(self, job: Job, flow: Flow, outcome: Suspended) -> None:
+        note = job.claim.step.note
+        count = (0 if note is None or note.grown is None else note.grown.count) + len(outcome.calls)
+        kept = self._kept.get(_key(job))
+        if kept is None:
+            kept = self._kept[_key(job)] = Kept(job, count, outcome.seen)
+            self._make_room()
+        else:
+            # The same object: calls that are under way refer to it.
+            kept.job, kept.count, kept.seen, kept.ends = job, count, outcome.seen, {}
+            self._kept.move_to_end(_key(job))
+        job.flow = None
+        flow.was_recorded(count)
+        kept.put(flow)
 
     def _make_room(self) -> None:
         while len(self._kept) > self._most:
             _, dropped = self._kept.popitem(last=False)
-            dropped.flow.close()
+            flow = dropped.borrow()
+            if flow is not None:
+                flow.close()
+
+
+def end_of(job: Job, output: bytes | None, settled: int | None = None) -> Recorded:
+    """The end of a call that this attempt has completed. `settled` is None before it is recorded."""
+    step, call = job.claim.step, job.claim.planned.call
+    assert call is not None
+    return Recorded(step.no, step.fence, call, StepState.SUCCEEDED, settled, output=output)
 
 
 def _key(job: Job) -> Key:

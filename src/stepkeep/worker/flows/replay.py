@@ -64,11 +64,14 @@ class Flow:
         self._task: asyncio.Task[Any] | None = None
         self._mismatch: NonDeterministic | None = None
         self._asked: deque[Inline] = deque()
-        self._reported = len(recorded)
+        self._recorded_calls = len(recorded)
+        self._recorded_ends = 0
         self._ending: Call | None = None
         self._continued: asyncio.Future[Any] | None = None
-        self.fed = 0
-        """How many ends of calls it has been given."""
+        self.given: list[tuple[int, int]] = []
+        """The numbers and fences of the calls whose ends it has been given, in that order."""
+        self.is_slow = False
+        """Whether its function once took so long between two calls that nothing is fed to it ahead any more."""
 
     async def start(self, make: Callable[[], Coroutine[Any, Any, Any]], record: Record) -> None:
         """Start the coroutine, and run it until it awaits a call. `record` gives the values of checkpoints."""
@@ -76,18 +79,50 @@ class Flow:
         await self._run(record)
 
     async def feed(self, ends: Sequence[Recorded], first: int, record: Record) -> None:
-        """Give it the ends of calls. `first` is the number of its first call."""
-        for end in sorted(ends, key=lambda one: one.settled or 0):
-            place = end.no - first
-            if place >= len(self._futures):
-                self._found_mismatch()
-            future = self._futures[place]
-            if not future.done():
-                _settle(future, end)
-            self.fed += 1
+        """Give it the ends of calls that it was not given ahead. `first` is the number of its first call."""
+        if self.is_ahead:
+            await self._run(record)
+        for end in sorted(ends, key=_order)[len(self.given) - self._recorded_ends :]:
+            self._give(end, first)
             await self._run(record)
         if len(self._calls) < len(self._known):
             self._found_mismatch()
+
+    def feed_ahead(self, ends: Sequence[Recorded], first: int) -> None:
+        """Give it ends of calls that are not on record yet, until it asks for a checkpoint: that needs a claim."""
+        for end in ends:
+            if self._asked:
+                return
+            self._give(end, first)
+            self._go()
+
+    @property
+    def asks_for_checkpoint(self) -> bool:
+        """Whether it awaits the value of a checkpoint."""
+        return bool(self._asked)
+
+    def was_recorded(self, calls: int) -> None:
+        """A suspension was recorded: so many of its calls are on record, and every end that it was given."""
+        self._recorded_calls, self._recorded_ends = calls, len(self.given)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it went on from ends of calls since its last recorded suspension."""
+        return len(self.given) > self._recorded_ends
+
+    def fits(self, ends: Sequence[Recorded]) -> bool:
+        """Whether the ends that it was given ahead are the first ones of these, in the order of their record."""
+        ahead = self.given[self._recorded_ends :]
+        return ahead == [(one.no, one.fence) for one in sorted(ends, key=_order)[: len(ahead)]]
+
+    def _give(self, end: Recorded, first: int) -> None:
+        place = end.no - first
+        if place >= len(self._futures):
+            self._found_mismatch()
+        future = self._futures[place]
+        if not future.done():
+            _settle(future, end)
+        self.given.append((end.no, end.fence))
 
     def call(self, call: Call) -> asyncio.Future[Any]:
         """The flow makes a call: one that is recorded at this place, or a new one."""
@@ -114,7 +149,7 @@ class Flow:
     @property
     def open(self) -> int:
         """How many of its calls it has no end of."""
-        return len(self._calls) - self.fed
+        return len(self._calls) - len(self.given)
 
     @property
     def is_done(self) -> bool:
@@ -139,8 +174,8 @@ class Flow:
             self._continued = self.call(ending)
 
     def new_calls(self) -> list[Call]:
-        """The calls that are not on record, each once."""
-        new, self._reported = self._calls[self._reported :], len(self._calls)
+        """The calls that are not on record."""
+        new = self._calls[self._recorded_calls :]
         if not self.open and not new:
             raise refusal("awaits something that is no call of its context, and nothing would wake it")
         return new
@@ -153,21 +188,26 @@ class Flow:
 
     async def _run(self, record: Record) -> None:
         while True:
-            self._loop.run_ready()
-            if self._mismatch is not None:
-                # The function may have caught it: it must not go on from a call that was never made.
-                raise self._mismatch
+            self._go()
             if not self._asked:
-                self._drop_told()
-                self._continue()
                 return
             asked = self._asked.popleft()
             if not asked.future.done():
                 await record(asked)
 
+    def _go(self) -> None:
+        """Run it until it awaits a call or a checkpoint, or has ended."""
+        self._loop.run_ready()
+        if self._mismatch is not None:
+            # The function may have caught it: it must not go on from a call that was never made.
+            raise self._mismatch
+        if not self._asked:
+            self._drop_told()
+            self._continue()
+
     def _drop_told(self) -> None:
         """Up to the last suspension on record, what it emits and costs was reported with that one or an earlier one."""
-        if self._told is not None and self.fed <= self._told:
+        if self._told is not None and len(self.given) <= self._told:
             clear_report(self.context)
 
     def _found_mismatch(self) -> None:
@@ -185,6 +225,10 @@ class Flow:
         )
         self._mismatch = NonDeterministic(said, recorded, replayed)
         raise self._mismatch
+
+
+def _order(end: Recorded) -> int:
+    return end.settled or 0
 
 
 def _settle(future: asyncio.Future[Any], end: Recorded) -> None:

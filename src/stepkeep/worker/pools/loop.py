@@ -24,7 +24,10 @@ from stepkeep.kernel.states import Category
 from stepkeep.operations.spans import activate
 from stepkeep.safe_text import exception_text
 from stepkeep.worker import results
-from stepkeep.worker.executor import Done, Job
+from stepkeep.worker.executor import Done, EndedJobs, Job
+from stepkeep.worker.executors.flow import FlowExecutor
+from stepkeep.worker.flows.ahead import go_ahead, wait_for_claim
+from stepkeep.worker.flows.replay import Flow
 from stepkeep.worker.forks import end_copy
 from stepkeep.worker.pools.fitness import Fitness
 from stepkeep.worker.pools.handler_loop import CLOSE_SECONDS, HandlerLoop
@@ -37,6 +40,10 @@ BLOCKED_SECONDS = 5.0
 TOGETHER = 0.002
 """How long (seconds) a result waits for others of its turn. Otherwise the first one would be reported alone, and all
 others would wait for that commit."""
+
+
+HANDED_SECONDS = 0.1
+"""How long (seconds) the end of a call in another pool waits for this loop, which may be blocked."""
 
 
 class LoopPool:
@@ -60,6 +67,7 @@ class LoopPool:
         self._ending: asyncio.Task[None] | None = None
         self._asked_at: float | None = None
         self._ended: list[tuple[Job, Outcome]] = []
+        self._handed: dict[int, tuple[float, EndedJobs]] = {}
         self._waiting_since = 0.0
         self.context = copy_context()
         self._done: Done = lambda ended: None
@@ -76,8 +84,28 @@ class LoopPool:
     def stop(self, job: Job) -> None:
         self._call(partial(self._cancel, job))
 
+    def hand_over(self, ended: EndedJobs) -> None:
+        """Go on with the flows of these calls, which ended in another pool. Called from any thread."""
+        if self.fitness.is_unable or not self._home.is_started:
+            wait_for_claim(ended)
+            self._done(ended)
+            return
+        self._handed[id(ended)] = (time.monotonic(), ended)
+        try:
+            self._home.call(partial(self._take_over, ended))
+        except (OSError, RuntimeError):
+            self._give_up_handed(0.0)
+
+    def _give_up_handed(self, age: float) -> None:
+        """Report calls whose flows cannot go on now: the loop is blocked or broken. Their flows wait for a claim."""
+        for key, (since, ended) in list(self._handed.items()):
+            if time.monotonic() - since >= age and self._handed.pop(key, None) is not None:
+                wait_for_claim(ended)
+                self._done(ended)
+
     def check(self) -> None:
         """Check that the loop responds; if it does not, nothing more is claimed for it until it does."""
+        self._give_up_handed(HANDED_SECONDS)
         if not self._jobs or not self._home.is_started:
             return
         now = time.monotonic()
@@ -92,6 +120,7 @@ class LoopPool:
 
     def close(self) -> None:
         if self._home.is_started:
+            self._give_up_handed(0.0)
             self._call(self._begin_end)
             if not self._home.is_running_here and not self._is_over.wait(CLOSE_SECONDS):
                 where = self._home.position(_RUN)
@@ -117,6 +146,7 @@ class LoopPool:
         self._asked_at = None
         for forget in self._on_replaced:
             forget()
+        self._give_up_handed(0.0)
         ended, self._ended = self._ended, []
         waiting = set(self._waiting)
         for job in list(self._jobs):
@@ -216,7 +246,28 @@ class LoopPool:
     def _deliver(self) -> None:
         if self._ended:
             ended, self._ended = self._ended, []
+            go_ahead(ended, time.monotonic, self._go_ahead)
             self._done(ended)
+
+    def _take_over(self, ended: EndedJobs) -> None:
+        if self._handed.pop(id(ended), None) is not None:
+            go_ahead(ended, time.monotonic, self._go_ahead)
+            self._done(ended)
+
+    def _go_ahead(self, job: Job, flow: Flow) -> Outcome:
+        """What a flow came to that is fed ends of calls ahead."""
+        category = job.prepared.default_category
+        try:
+            executor = job.prepared.executor
+            assert isinstance(executor, FlowExecutor)
+            answer = executor.go_ahead(job, flow)
+            end_copy(self._pid)
+            return results.outcome_of_return(
+                answer, job.context, self._result_limit, may_be_outcome=True, otherwise=category
+            )
+        except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the loop
+            end_copy(self._pid)
+            return results.outcome_of_exception(problem, job.context, job.cancelled, category, job.title)
 
     def _begin_end(self) -> None:
         self._ending = asyncio.get_running_loop().create_task(self._end())
