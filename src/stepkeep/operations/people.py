@@ -282,9 +282,10 @@ async def step_number(transactor: Transactor, tenant: str, run_id: str, step: st
 
 
 def _number(plan: Plan, run_id: str, step: str) -> int:
-    no = plan.number(validate.key("the name of a step", step))
+    name = validate.key("the name of a step", step)
+    no = plan.number(name)
     if no is None:
-        raise validate.no_such_step(f"run {run_id}", step, [planned.name for planned in plan.steps])
+        raise validate.no_such_step(f"run {run_id}", name, [planned.name for planned in plan.steps])
     return no
 
 
