@@ -20,7 +20,8 @@ from stepkeep.operations.diagnosis import explain
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import lines_of
-from stepkeep.operations.views import describe_run, is_asleep
+from stepkeep.operations.sleeping import is_asleep
+from stepkeep.operations.views import describe_run
 from tests.operations.test_child_maps import BAD, tree
 from tests.operations.test_child_rollback import BACK, HOOK, ended, names
 from tests.operations.test_children import call, certified, children, finish, flow, look_after

@@ -38,7 +38,7 @@ def _wait(run: str, wait: Mapping[str, Any], settings: Settings, token: str | No
     if wait["for"] == "children" and "elements" in wait:
         return [f"{step} waits for its elements{until}: {wait['settled']} of {wait['elements']} have settled."]
     if wait["for"] == "children":
-        return [f"{step} waits for its child run{until}: {settings.command('show', run)}"]
+        return [f"{step} waits for its child run{until}: {settings.command('explain', wait.get('run_id') or run)}"]
     if wait["for"] == "decision":
         choices = [f"  {settings.command('decide', run, step, choice)}" for choice in ("retry", "skip", "fail")]
         return [f"{step} holds after {wait['attempts']} attempts ({wait['error']}){until}:", *choices]

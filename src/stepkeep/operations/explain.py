@@ -336,7 +336,8 @@ def _children(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     if planned.undoes_child:
         what = f"the rollback of run {None if step.note is None else step.note.undoes}"
     said = f"{planned.name} waits for {what}{by(scene.now, ends)}."
-    command = ("show", scene.run.id)
+    child_id = None if step.note is None else step.note.child
+    command = ("explain", child_id) if child_id is not None else ("show", scene.run.id)
     return Cause(code=Why.CHILDREN, subject=planned.name, sentence=said, until=ends, command=command)
 
 

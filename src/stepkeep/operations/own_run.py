@@ -19,8 +19,9 @@ from stepkeep.operations import validate
 from stepkeep.operations.diagnosis import read_staff
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.services import Wanted
+from stepkeep.operations.sleeping import is_asleep
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.views import is_asleep, is_sleep
+from stepkeep.operations.views import is_sleep
 
 
 class Lacking(NamedTuple):

@@ -146,6 +146,14 @@ async def plan_for(transactor: Transactor, run: Run) -> Plan:
     return plan or transactor.plans.add(await stored_definition(transactor, run))
 
 
+async def known_plans(transactor: Transactor, definitions: set[int]) -> dict[int, Plan]:
+    """The plans of these definitions; those that are not known yet are read at once."""
+    missing = [one for one in definitions if not transactor.plans.knows(one)]
+    if missing:
+        transactor.plans.learn((await transactor.store.read_definitions(missing)).values())
+    return {one: plan for one in definitions if (plan := transactor.plans.get(one)) is not None}
+
+
 def written_definition(plan: Plan, steps: Iterable[Step]) -> dict[str, Any]:
     """The definition of a run as plain data, for the words of dialects.
 

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from stepkeep.errors import StepkeepError
-from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RunState
+from stepkeep.operations.plans import known_plans
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.views import describe_run, may_sleep, result_output, sleepers
+from stepkeep.operations.views import describe_run, result_output
 from stepkeep.store.change import RunKey
 from stepkeep.store.records import RunStatus
 
@@ -36,7 +36,7 @@ async def read_results(
         key: RunResult(state=status.state, error=status.error) for key, status in statuses.items()
     }
     succeeded = {key: status for key, status in statuses.items() if status.state is RunState.SUCCEEDED}
-    plans = await _plans(transactor, {status.definition_id for status in succeeded.values()})
+    plans = await known_plans(transactor, {status.definition_id for status in succeeded.values()})
     wants: list[tuple[str, str, int]] = []
     for key, status in succeeded.items():
         plan = plans.get(status.definition_id)
@@ -55,21 +55,6 @@ async def read_results(
     return results
 
 
-async def only_sleeps(transactor: Transactor, key: RunKey, status: RunStatus) -> bool:
-    """Whether a run is blocked by sleeps alone: time moves it, and no person or message is waited for. True as well of
-    one that is not blocked any more."""
-    if status.state is not RunState.BLOCKED:
-        return False
-    plan = (await _plans(transactor, {status.definition_id})).get(status.definition_id)
-    if plan is None or not may_sleep(plan):
-        return False
-    if waits := await sleepers(transactor, plan, *key):
-        return all(waits)
-    # Its steps were read after its state: it may have moved on, and is not blocked any more.
-    now = (await transactor.store.read_states([key])).get(key)
-    return now is not None and now.state is not RunState.BLOCKED
-
-
 async def _told(
     transactor: Transactor,
     key: RunKey,
@@ -84,13 +69,6 @@ async def _told(
         return problem
     found = {name: values[(*key, no)] for name, no in names.items()}
     return RunResult(state=status.state, output=result_output(found))
-
-
-async def _plans(transactor: Transactor, definitions: set[int]) -> dict[int, Plan]:
-    missing = [one for one in definitions if not transactor.plans.knows(one)]
-    if missing:
-        transactor.plans.learn((await transactor.store.read_definitions(missing)).values())
-    return {one: plan for one in definitions if (plan := transactor.plans.get(one)) is not None}
 
 
 async def _described(transactor: Transactor, key: RunKey) -> RunResult | StepkeepError:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stepkeep.definition.conditions import render_output
 from stepkeep.errors import ExpressionError, InvalidInput, NotFound, PayloadSealed, Unreadable
 from stepkeep.kernel.decision import asked_names
-from stepkeep.kernel.definition import Case, Flow, Loop, Switch
+from stepkeep.kernel.definition import Case, Loop, Switch
 from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan, PlannedStep
@@ -151,32 +151,9 @@ async def describe_step(transactor: Transactor, run_id: str, step: str, *, tenan
     return {"run": whole["run"], "step": found}
 
 
-async def is_asleep(transactor: Transactor, run: Run) -> bool:
-    """Whether a blocked run goes on by itself, because one of its steps sleeps."""
-    if run.state is not RunState.BLOCKED:
-        return False
-    return any(await sleepers(transactor, await plan_for(transactor, run), run.tenant, run.id))
-
-
-async def sleepers(transactor: Transactor, plan: Plan, tenant: str, run_id: str) -> list[bool]:
-    """For each step of a blocked run that waits, whether it goes on by itself; empty if its plan has no such step."""
-    if not may_sleep(plan):
-        return []
-    waiting = [step for step in await transactor.store.read_steps(tenant, run_id) if step.state in STEP_WAITING]
-    # A flow waits for its calls, and for nothing else.
-    return [is_sleep(plan, step) for step in waiting if not isinstance(plan.of(step).growth, Flow)]
-
-
-def may_sleep(plan: Plan) -> bool:
-    """Whether a run of this plan may be blocked and go on by itself."""
-    return bool(plan.children) or any(
-        planned.sleeps or isinstance(planned.growth, Loop | Flow) for planned in plan.steps
-    )
-
-
 def is_sleep(plan: Plan, step: Step) -> bool:
     """Whether the wait of this step ends by itself: it sleeps, is a loop between two of its elements, or waits for a
-    child run."""
+    child run. Whether that child goes on by itself is for `sleeping` to say."""
     planned = plan.of(step)
     if step.state is StepState.AWAITING_CHILDREN:
         case = _case_of(step, planned)
@@ -410,6 +387,8 @@ def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
         return waits | element_counts(step) | {"until": instant(waits_until(run, step))}
     if plan.of(step).sleeps:
         return waits | {"for": "sleep", "until": instant(step.due_at)}
+    if step.note is not None and step.note.child is not None:
+        waits["run_id"] = step.note.child
     if step.note is not None and step.note.event is not None:
         waits["event"] = step.note.event
     gate = gate_terms(step, plan.of(step))

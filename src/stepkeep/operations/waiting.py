@@ -18,7 +18,8 @@ from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RunState
-from stepkeep.operations.results import RunResult, only_sleeps, read_results
+from stepkeep.operations.results import RunResult, read_results
+from stepkeep.operations.sleeping import only_sleeps
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import result_output
 from stepkeep.store.change import RunKey
