@@ -82,6 +82,32 @@ def test_an_interrupted_run_says_how_to_go_on_and_hands_back_what_it_held(
     assert cli("show", run, "--json").json["steps"][1]["attempts"] == 1
 
 
+def test_a_run_whose_reader_has_gone_goes_on_and_ends_on_a_signal(process: Start, cli: Cli, ledger: Path) -> None:
+    """The note about the interrupt cannot be written; it must not keep the signal from the worker."""
+    child = slow_run(process, ledger)
+    assert child.stdout is not None
+    child.stdout.close()
+    child.send_signal(signal.SIGTERM)
+
+    def is_heard() -> bool:
+        return child.poll() is not None or "draining" in str(cli("workers", "--json").json["workers"])
+
+    wait_until(is_heard)
+    child.send_signal(signal.SIGTERM)
+    said = finish(child)
+    assert (said.status, said.err) == (141, "")
+    run = only_run(cli)
+    assert cli("show", run, "--json").json["steps"][1]["state"] == "ready"
+    ledger.with_name("hold-middle").unlink()
+    again = process("run", "--resume", run, "--app", HANDLERS)
+    assert again.stdout is not None
+    again.stdout.close()
+    # Without a reader from the start, the work is done all the same.
+    assert finish(again).status == 141
+    assert cli("show", run, "--json").json["run"]["state"] == "succeeded"
+    assert executed(ledger) == {"before": 1, "middle": 2, "after": 1}
+
+
 def test_a_worker_finishes_what_it_runs_when_it_is_told_to_stop(process: Start, cli: Cli, ledger: Path) -> None:
     worker = process("worker", "--app", HANDLERS, "--concurrency", "2", "--name", "box")
     run = cli("start", "slow.yaml", "--app", HANDLERS, "--input", json.dumps({"ledger": str(ledger)}), "--json")

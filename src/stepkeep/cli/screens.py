@@ -6,11 +6,12 @@ Screens draw a `Progress` and know nothing of databases or workers.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from stepkeep.cli.printer import console, say
+from stepkeep.cli.printer import OutputFailed, console, flush, say
 from stepkeep.cli.progress import MICROS, Progress, StepNow, Told, sleep_text
 from stepkeep.cli.render.look import look, words
 from stepkeep.cli.render.times import span
@@ -68,14 +69,18 @@ class Lines(Silence):
     """For logs and pipes: one plain line per event."""
 
     def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
-        say(title)
+        self.note(title)
 
     def tell(self, told: Sequence[Told]) -> None:
         for one in told:
             say(one.line())
+        if told:
+            # A pipe would get the lines only when its buffer is full, or at the end.
+            flush()
 
     def note(self, text: str) -> None:
         say(text)
+        flush()
 
 
 class Moving(Silence):
@@ -160,9 +165,50 @@ class Moving(Silence):
         return text
 
 
+class Unheard:
+    """A screen that may lose its reader: from then on nothing is shown, and the work goes on.
+
+    It is drawn from tasks and from signal handlers, where an error of the output would keep them from their work. The
+    command finds the output closed when it prints how the run stands.
+    """
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen: Screen = screen
+
+    def __enter__(self) -> Self:
+        with self._heard():
+            self._screen.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._heard():
+            self._screen.__exit__(kind, error, trace)
+
+    def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
+        with self._heard():
+            self._screen.begin(title, progress, clock_offset)
+
+    def tell(self, told: Sequence[Told]) -> None:
+        with self._heard():
+            self._screen.tell(told)
+
+    def note(self, text: str) -> None:
+        with self._heard():
+            self._screen.note(text)
+
+    @contextmanager
+    def _heard(self) -> Iterator[None]:
+        try:
+            yield
+        except OutputFailed:
+            self._screen = Silence()
+
+
 def screen_for(*, json: bool) -> Screen:
     """The screen that fits where the output goes."""
     if json:
         return Silence()
     target = console()
-    return Moving(target) if target.is_terminal else Lines()
+    return Unheard(Moving(target) if target.is_terminal else Lines())

@@ -162,10 +162,12 @@ def _stopped_by_signals(worker: Worker, interrupted: asyncio.Event, screen: Scre
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        if not interrupted.is_set():
-            screen.note(f"interrupted: running steps have {GRACE:.0f} s to finish (once more to stop them at once)")
-        worker.stop(0.0 if interrupted.is_set() else GRACE)
+        is_second = interrupted.is_set()
         interrupted.set()
+        # First of all: whatever happens to the note, the worker stops.
+        worker.stop(0.0 if is_second else GRACE)
+        if not is_second:
+            screen.note(f"interrupted: running steps have {GRACE:.0f} s to finish (once more to stop them at once)")
 
     which = (signal.SIGINT, signal.SIGTERM)
     for one in which:
