@@ -339,7 +339,13 @@ def calls_json(page: CallPage) -> dict[str, Any]:
     for row, settled, output in page.calls:
         call = None if row.note is None else row.note.call
         assert call is not None
-        one: dict[str, Any] = {"no": row.no, "kind": call.kind, "name": call.name, "digest": call.digest}
+        one: dict[str, Any] = {
+            "no": row.no,
+            "fence": row.fence,
+            "kind": call.kind,
+            "name": call.name,
+            "digest": call.digest,
+        }
         ended: dict[str, Any] = {"settled": settled, "category": row.category, "error": row.error}
         one |= {"state": row.state.value} | ({} if settled is None else ended)
         told.append(one if output is None else one | {"output": msgspec.Raw(output)})

@@ -149,6 +149,7 @@ class CallAnswer(msgspec.Struct, frozen=True):
     """One recorded call of a flow. Its result keeps its bytes; there are none where it has none."""
 
     no: int
+    fence: int
     kind: str
     name: str
     digest: str
@@ -191,6 +192,7 @@ class RemoteCalls(CallReader):
             run_id=claim.run_id,
             no=one.no,
             queue=0,
+            fence=one.fence,
             state=one.state,
             category=one.category,
             error=one.error,
