@@ -475,7 +475,7 @@ def _child(world: World, random: Random) -> Event:
         category=random.choice((None, Category.VALIDATION)),
         error=random.choice((None, "no")),
         output=b"7" if state is RunState.SUCCEEDED and maybe(random, 0.8) else None,
-        partial=world.plan.is_undo(row.no) and maybe(random, 0.2),
+        partial=(world.plan.is_undo(row.no) or state in (RunState.FAILED, RunState.CANCELLED)) and maybe(random, 0.2),
     )
 
 

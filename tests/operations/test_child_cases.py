@@ -214,6 +214,7 @@ def test_the_deadline_of_the_child_fails_the_choice(database_url: str) -> None:
         await finish(bench)
         [child] = await children(bench, run)
         assert await bench.state(child.child_id) in (RunState.ROLLED_BACK, RunState.CANCELLED)
+        assert await ended(bench, run) == (RunState.FAILED, Rollback.PARTIAL), "the child had not ended"
         return await tree(bench, run)
 
     certified(database_url, *on(database_url, body))

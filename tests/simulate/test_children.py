@@ -55,8 +55,9 @@ def test_the_ends_of_a_child_are_those_that_its_own_paths_have() -> None:
     assert leaf.started_by == ("parent.ship",)
     assert "book fails for good" in paths(leaf.report)
     found = paths(report)
-    for end in ("fails", "is rolled back", "is cancelled", "does not end in time"):
+    for end in ("fails", "is rolled back", "is cancelled"):
         assert found[f"the child of ship {end}"] == "failed none"
+    assert found["the child of ship does not end in time"] == "failed partial", "it may have had its effect"
     assert found["pay fails for good"] == "rolled_back complete"
     assert found["pay fails for good, then the rollback of a child fails in undo:ship"] == "failed partial"
     assert not any("leaves something" in path for path in found), "every step of the child has an undo"
@@ -81,8 +82,11 @@ def test_a_child_that_may_never_end_leaves_its_parent_waiting() -> None:
 def test_what_a_child_cannot_undo_is_left_by_a_rollback_of_its_parent() -> None:
     leaf = LEAF.replace("undo: {uses: x.unbook}", "effect: write")
     report = walked(PARENT, leaf)
-    [finding] = [one for one in report.serious if one.kind is Kind.UNCOMPENSATED]
+    failed, finding = [one for one in report.serious if one.kind is Kind.UNCOMPENSATED]
     assert (finding.step, "leaves what book did there" in finding.message) == ("ship", True)
+    assert failed.message.startswith("What ship did stays when the child of ship fails;")
+    assert failed.hint.startswith("Let leaf undo itself")
+    assert paths(report)["the child of ship fails"] == "failed partial"
     assert paths(report)["pay fails for good, then the rollback of a child leaves something in undo:ship"] == (
         "failed partial"
     )
@@ -136,7 +140,7 @@ def test_each_case_with_a_child_has_the_ends_of_its_own_workflow() -> None:
 
 def test_what_the_child_of_a_case_cannot_undo_is_told_of_its_step() -> None:
     leaf = LEAF.replace("undo: {uses: x.unbook}", "effect: write")
-    [finding] = [one for one in walked(CHOICE, leaf, CALM).serious if one.kind is Kind.UNCOMPENSATED]
+    _, finding = [one for one in walked(CHOICE, leaf, CALM).serious if one.kind is Kind.UNCOMPENSATED]
     assert (finding.step, "child of ship[0] leaves what book did" in finding.message) == ("ship", True)
     assert not any("ship takes near" in path for path in finding.paths)
     [said] = reasons(walked(CHOICE, LEAF))

@@ -86,7 +86,7 @@ class Remaining(BaseModel):
 
     step: str
     state: str
-    reason: Literal["no_undo", "not_finished", "attempted"]
+    reason: Literal["no_undo", "not_finished", "attempted", "child"]
     says: str
     run_id: str
     level: int

@@ -15,7 +15,7 @@ from stepkeep.conformance.line import Line
 from stepkeep.conformance.policies import Verdict, check_verdict, terms_of
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import ASKED, TIMED, Step
-from stepkeep.conformance.texts import CHILD_IN_DOUBT, IN_DOUBT, LOST, NOT_RUN, wordings
+from stepkeep.conformance.texts import CHILD_IN_DOUBT, IN_DOUBT, LOST, NOT_RUN, left_by_child, wordings
 
 Problem = tuple[Code, str]
 FREE = object()
@@ -149,6 +149,8 @@ def _error(hop: Hop) -> Iterator[Problem]:
         if line.error != CHILD_IN_DOUBT:
             why = "its child may still have run when its run waited no longer"
             yield Code.CONTRADICTION, wrong_field("error", line.error, CHILD_IN_DOUBT, why)
+    elif _hears_of_its_child(hop):
+        yield from _what_its_child_left(hop)
     elif _is_closed_in_flight(hop):
         if line.error != IN_DOUBT and not (line.error == LOST and line.event == "time_came"):
             why = "its handler may still have run when the attempt was closed"
@@ -162,6 +164,25 @@ def _error(hop: Hop) -> Iterator[Problem]:
             yield Code.CONTRADICTION, wrong_field("error", line.error, " or ".join(map(str, allowed)), why)
     elif line.error != LOST or not _is_lost_while_stopping(hop):
         yield Code.CONTRADICTION, wrong_field("error", line.error, None, "nothing failed here")
+
+
+def _hears_of_its_child(hop: Hop) -> bool:
+    """Whether a step that called its child back is cancelled by the end of that child."""
+    is_told = hop.asked.get("step") == hop.place.name
+    return hop.line.trigger == "cancelled" and hop.line.event == "child_ended" and hop.place.awaits_child and is_told
+
+
+def _what_its_child_left(hop: Hop) -> Iterator[Problem]:
+    """A step whose child left something of what it did says so."""
+    error = hop.line.error
+    if "partial" not in hop.asked:
+        if error is not None:
+            yield Code.CONTRADICTION, wrong_field("error", error, None, "its child left nothing")
+        return
+    allowed = tuple(left_by_child(hop.asked))
+    if error is None or not any(wording.fits(error) for wording in allowed):
+        why = "its child left something of what it did"
+        yield Code.CONTRADICTION, wrong_field("error", error, " or ".join(map(str, allowed)), why)
 
 
 def _leaves_its_child(hop: Hop) -> bool:
@@ -306,6 +327,8 @@ def _child_failed(hop: Hop) -> Iterator[Problem]:
     owns = hop.rule is not None and hop.rule.owns
     if hop.asked.get("state") == "succeeded" and not owns:
         yield Code.CONTRADICTION, "its child has succeeded, but the step fails"
+    if hop.asked.get("state") in ("rolled_back", "not_started") and "partial" in hop.asked and not owns:
+        yield Code.CONTRADICTION, "its child has undone everything or never began, but left something of what it did"
 
 
 def _is_manual(hop: Hop) -> Iterator[Problem]:

@@ -29,9 +29,20 @@ from stepkeep.conformance.policies import check_pin, gate_rule, permit_of, terms
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.resources import Resources
 from stepkeep.conformance.steps import Step, ends_attempt
-from stepkeep.conformance.texts import CHILD_IN_DOUBT, IN_DOUBT, LOST, NOT_RUN, RUN_TIMED_OUT, asked_by
+from stepkeep.conformance.texts import (
+    CHILD_IN_DOUBT,
+    CHILD_LATE,
+    EFFECTS_LEFT,
+    IN_DOUBT,
+    LOST,
+    NOT_RUN,
+    RUN_TIMED_OUT,
+    asked_by,
+)
 
 ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
+UNSURE = (IN_DOUBT, CHILD_IN_DOUBT, CHILD_LATE, EFFECTS_LEFT, LOST)
+"""How the error of a step begins whose effect remains, or may."""
 RUN_ENDED = frozenset({"succeeded", "failed", "cancelled", "rolled_back"})
 LIVE = frozenset({"queued", "running", "blocked", "paused", "validating"})
 OPENINGS = frozenset(
@@ -521,7 +532,7 @@ class Reenactment:
             step.was_lost = line.trigger == "lease_lost"
         if line.error is not None:
             # A person who fails a held step leaves its error in front, and with it how the last attempt ended.
-            step.is_unsure, step.last_error = line.error.startswith((IN_DOUBT, CHILD_IN_DOUBT, LOST)), line.error
+            step.is_unsure, step.last_error = line.error.startswith(UNSURE), line.error
         if line.trigger in RULED_OUT or (line.source == "validating" and line.trigger == "cancelled"):
             self._completed_in_vain(step, line)
         if line.trigger == "operator_retried":

@@ -18,7 +18,8 @@ IN_DOUBT = "IN_DOUBT: its handler was still running when the attempt was closed;
 NOT_RUN = "NOT_RUN: "
 RUN_TIMED_OUT = "the run did not end within its timeout"
 UNDECIDED = "no decision came before the deadline"
-CHILDLESS = "its children did not end before the deadline"
+CHILD_LATE = "IN_DOUBT: its child run had not ended when the deadline passed; it may have had its effect"
+EFFECTS_LEFT = "EFFECTS_LEFT: "
 ELEMENTLESS = "its elements did not end before the deadline"
 CHILD_IN_DOUBT = "IN_DOUBT: its child run had not ended when the grace period did; it may have had its effect"
 UNCOMPLETED = "the step was not completed before the deadline"
@@ -70,7 +71,7 @@ def wordings(line: Line, step: Step, place: Place, asked: Mapping[str, Any]) -> 
         return (Wording(f"{step.last_error} ({said})"),)
     if trigger.startswith("children_failed"):
         has_child = place.rule is not None and place.rule.child is not None and not place.rule.owns
-        return tuple(_child(asked)) if has_child else ()
+        return tuple(left_by_child(asked, is_main=place.phase == "main")) if has_child else ()
     if not trigger.startswith("condition"):
         return ()
     shows = place.gate is not None and place.gate.facts is not None
@@ -78,9 +79,11 @@ def wordings(line: Line, step: Step, place: Place, asked: Mapping[str, Any]) -> 
     return tuple(Wording(one, "") for one in begins)
 
 
-def _child(asked: Mapping[str, Any]) -> Iterator[Wording]:
+def left_by_child(asked: Mapping[str, Any], *, is_main: bool = True) -> Iterator[Wording]:
+    """How the end of a child reads that did not succeed. The undo step that rolls a child back has its own words."""
     child, state = asked.get("child"), asked.get("state")
-    said = f"child run {child} " + ("was not started" if state == "not_started" else f"has ended {state}")
+    said = EFFECTS_LEFT if asked.get("partial") is True and is_main else ""
+    said += f"child run {child} " + ("was not started" if state == "not_started" else f"has ended {state}")
     yield Wording(said)
     yield Wording(f"{said}: ", "")
 
@@ -90,7 +93,7 @@ def _deadline(line: Line, step: Step, place: Place) -> Wording:
         return Wording(UNCOMPLETED)
     if line.source == "awaiting_children":
         owns = place.rule is not None and place.rule.growth is not None
-        return Wording(ELEMENTLESS if owns else CHILDLESS)
+        return Wording(ELEMENTLESS if owns else CHILD_LATE)
     if line.source == "awaiting_approval":
         return Wording(UNDECIDED if line.category == "timeout" else f"rejected: {UNDECIDED}")
     wait = None if place.rule is None else place.rule.wait
@@ -105,6 +108,6 @@ def left_by(error: str | None) -> str | None:
         return "awaiting_approval"
     if error == UNCOMPLETED:
         return "awaiting_completion"
-    if error in (CHILDLESS, ELEMENTLESS):
+    if error in (CHILD_LATE, ELEMENTLESS):
         return "awaiting_children"
     return "awaiting_event" if (error or "").startswith(UNHEARD[0]) else None

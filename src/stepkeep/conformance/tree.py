@@ -68,6 +68,7 @@ class _Told:
         continues: Any = (detail or {}).get("continues")
         self.continues: Mapping[str, Any] = continues if is_continuation(continues) else {}
         self.state = own[-1]["to_state"] if own else None
+        self.is_partial = bool(own) and own[-1].get("trigger") == "undo_failed"
         self.ended_at = own[-1]["metadata"].get("at") if own else None
 
 
@@ -83,6 +84,8 @@ def _contradictions(
             yield f"its parent hears of it at step {quoted(step)}, and it is the child of {quoted(one.step)}"
         if state != told.state:
             yield f"its parent hears that it ended {quoted(state)}, and its journal ends {quoted(told.state)}"
+        if told.is_partial and said.get("partial") is not True:
+            yield "its parent does not hear that something of what it did remains, and its rollback was partial"
         if isinstance(at, int) and isinstance(told.ended_at, int) and at < told.ended_at:
             yield f"its parent hears of its end at {at}, before it ended at {told.ended_at}"
     if one.undoes is not None or told.continues.get("as") == ROLLBACK:

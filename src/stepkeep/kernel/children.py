@@ -6,6 +6,8 @@ The news comes at least once and in any order with other events of the parent; o
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from stepkeep.kernel.child_runs import recall
@@ -18,6 +20,7 @@ from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
+from stepkeep.kernel.stopping import CHILD_LATE, EFFECTS_LEFT
 from stepkeep.kernel.tables import StepTrigger
 
 CALLED_OFF = frozenset({RunState.CANCELLED, RunState.ROLLED_BACK, None})
@@ -47,15 +50,20 @@ def _end(draft: Draft, step: Step, event: ChildEnded) -> Settled | None:
         note = replace(step.note or Note(), output=output)
         told = draft.move(step, StepTrigger.CHILDREN_SUCCEEDED, note=note)
         return pass_rules(draft, told, payload_digest(event.output))
+    error = (EFFECTS_LEFT if event.partial else "") + _error(event)
+    left: dict[str, Any] = {"error": error} if event.partial else {}
     if draft.stopping and event.state in CALLED_OFF:
-        draft.move(step, StepTrigger.CANCELLED)
+        draft.move(step, StepTrigger.CANCELLED, **left)
         return None
     if event.state in CALLED_OFF and _owner_stops(draft, step):
-        draft.move(step, StepTrigger.CANCELLED, of=draft.planned(step).owner)
+        draft.move(step, StepTrigger.CANCELLED, of=draft.planned(step).owner, **left)
         return Settled(step.no, StepState.CANCELLED)
-    ended = "was not started" if event.state is None else f"has ended {event.state}"
-    error = f"child run {event.child} {ended}" + (f": {event.error}" if event.error else "")
     return fail_for_good(draft, step, CHILDREN, event.category or Category.EXTERNAL, error)
+
+
+def _error(event: ChildEnded) -> str:
+    ended = "was not started" if event.state is None else f"has ended {event.state}"
+    return f"child run {event.child} {ended}" + (f": {event.error}" if event.error else "")
 
 
 def _owner_stops(draft: Draft, step: Step) -> bool:
@@ -69,12 +77,10 @@ def _end_hook(draft: Draft, step: Step, event: ChildEnded) -> Settled | None:
     """The rollback of a child has ended. One that found nothing to undo was only cancelled."""
     if event.state in UNDONE and not event.partial:
         return pass_rules(draft, draft.move(step, StepTrigger.CHILDREN_SUCCEEDED))
-    ended = "was not started" if event.state is None else f"has ended {event.state}"
-    error = f"child run {event.child} {ended}" + (f": {event.error}" if event.error else "")
-    return fail_for_good(draft, step, CHILDREN, event.category or Category.EXTERNAL, error)
+    return fail_for_good(draft, step, CHILDREN, event.category or Category.EXTERNAL, _error(event))
 
 
 def out_of_time(draft: Draft, step: Step) -> Settled | None:
-    """The deadline of a step with children has passed: they are called back, and the step has failed."""
+    """The deadline of a step with a child has passed: it is called back, and the step has failed, in doubt."""
     recall(draft, step)
-    return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, "its children did not end before the deadline")
+    return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, CHILD_LATE)

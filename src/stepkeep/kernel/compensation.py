@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
+
 from stepkeep.kernel.child_runs import begin_hook
 from stepkeep.kernel.definition import CompensateWhen, Effect, StepDefinition
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Note, Step, is_completed
+from stepkeep.kernel.rows import Note, Run, Step, is_completed
 from stepkeep.kernel.states import OnFailure, Rollback, StepState, StopCause
-from stepkeep.kernel.stopping import is_effect_unknown, may_have_run
+from stepkeep.kernel.stopping import leaves_effect, may_have_run
 from stepkeep.kernel.tables import RunTrigger
 
 
@@ -66,6 +68,8 @@ class Remains(StrEnum):
     """Its handler completed, and its rules did not pass."""
     ATTEMPTED = "attempted"
     """Nothing tells how its last attempt ended, and its undo is for steps that succeeded."""
+    CHILD = "child"
+    """Its child had not ended, or did not succeed and left something of what it had done."""
 
 
 class UndoPlan(NamedTuple):
@@ -92,7 +96,7 @@ def undo_plan(plan: Plan, rows: Sequence[Step]) -> UndoPlan:
         definition = plan.of(step).definition
         if not _happened(step, definition):
             if _may_remain(step) and (definition.undo is not None or definition.effect is not Effect.READ):
-                remains.append((step, Remains.NOT_FINISHED if is_completed(step) else Remains.ATTEMPTED))
+                remains.append((step, _why(step, definition)))
             continue
         if definition.undo is not None:
             undone.append(step)
@@ -100,6 +104,34 @@ def undo_plan(plan: Plan, rows: Sequence[Step]) -> UndoPlan:
             remains.append((step, Remains.NO_UNDO))
     undone.sort(key=lambda step: step.settled or 0, reverse=True)
     return UndoPlan(tuple(undone), tuple(remains))
+
+
+def _why(step: Step, definition: StepDefinition) -> Remains:
+    if definition.child is not msgspec.UNSET:
+        return Remains.CHILD
+    return Remains.NOT_FINISHED if is_completed(step) else Remains.ATTEMPTED
+
+
+def leaves_effects(plan: Plan, run: Run, rows: Sequence[Step]) -> bool:
+    """Whether something remains, or may remain, of what a run did that ended without success."""
+    if run.rollback is not Rollback.NONE:
+        return run.rollback is Rollback.PARTIAL
+    found = undo_plan(plan, rows)
+    if found.undone or found.remains:
+        return True
+    # A run that is cancelled at once, and so has no policy, calls its children back and does not hear what they left.
+    unheard = [row for row in rows if row.state is StepState.CANCELLED and has_child(row)] if run.policy is None else []
+    return any(_may_change(plan, row) for row in unheard)
+
+
+def has_child(step: Step) -> bool:
+    """Whether a step, or an undo step, has asked for a child."""
+    return step.note is not None and step.note.child is not None
+
+
+def _may_change(plan: Plan, step: Step) -> bool:
+    definition = plan.of(step).definition
+    return definition.undo is not None or definition.effect is not Effect.READ
 
 
 def is_anothers(step: Step) -> bool:
@@ -121,8 +153,8 @@ def has_effect(plan: Plan, no: int) -> bool:
 
 def _may_remain(step: Step) -> bool:
     """Whether a step that did not succeed may have left its effect: its handler completed and its rules did not pass,
-    or nothing tells how its last attempt ended."""
-    return is_completed(step) or is_effect_unknown(step.error)
+    nothing tells how its last attempt ended, or its child left something."""
+    return is_completed(step) or leaves_effect(step.error)
 
 
 def _happened(step: Step, definition: StepDefinition) -> bool:

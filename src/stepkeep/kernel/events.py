@@ -205,7 +205,7 @@ class SlotGranted(Event, frozen=True, kw_only=True, gc=False):
 class ChildEnded(Event, frozen=True, kw_only=True, gc=False):
     """The child run of a step has ended, or was not started (`state` is None). `activation` says which child it is.
 
-    `partial`: the child rolled an earlier one back, and something of it remains.
+    `partial`: something remains of what the child did, or of the earlier child that it rolled back.
     """
 
     no: int

@@ -24,6 +24,9 @@ from stepkeep.kernel.tables import RunTrigger, StepTrigger
 
 IN_DOUBT = "IN_DOUBT: its handler was still running when the attempt was closed; it may have had its effect"
 CHILD_IN_DOUBT = "IN_DOUBT: its child run had not ended when the grace period did; it may have had its effect"
+CHILD_LATE = "IN_DOUBT: its child run had not ended when the deadline passed; it may have had its effect"
+EFFECTS_LEFT = "EFFECTS_LEFT: "
+"""How the error of a step begins whose child did not succeed, and did not undo everything that it had done."""
 LEASE_EXPIRED = "LEASE_EXPIRED: the worker was not heard of in time"
 NOT_RUN = "NOT_RUN: "
 """How the error of a step begins whose rules failed before its handler ran."""
@@ -45,6 +48,15 @@ def is_effect_unknown(error: str | None) -> bool:
     (True, True, False)
     """
     return is_in_doubt(error) or (error is not None and error.startswith("LEASE_EXPIRED"))
+
+
+def leaves_effect(error: str | None) -> bool:
+    """Whether the last error of a step says that an effect remains or may remain: it is unknown, or a child left some.
+
+    >>> leaves_effect(IN_DOUBT), leaves_effect(f"{EFFECTS_LEFT}child run c has ended failed"), leaves_effect("no")
+    (True, True, False)
+    """
+    return is_effect_unknown(error) or (error is not None and error.startswith(EFFECTS_LEFT))
 
 
 def may_have_run(step: Step) -> bool:

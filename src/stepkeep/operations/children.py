@@ -18,6 +18,7 @@ from stepkeep.definition.conditions import CompiledTemplate, compile_inputs
 from stepkeep.definition.elements import ElementTemplate
 from stepkeep.errors import Conflict, ExpressionError, InvalidInput, NotFound, Refused, StepkeepError, StoreError
 from stepkeep.kernel.child_runs import CONTINUE, is_child
+from stepkeep.kernel.compensation import leaves_effects
 from stepkeep.kernel.decision import asked_names
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.events import CancelRequested, ChildEnded
@@ -253,11 +254,15 @@ class ChildSweep:
         await self._save(replace(child, todo=None, todo_at=None), ChildTodo.TELL)
 
     async def _is_partial(self, child: Child) -> bool:
-        """Whether the rollback of an earlier child left something."""
-        if child.undoes is None or child.state is not ChildState.ENDED:
+        """Whether something remains of what a child did that did not succeed, or of the child that it rolled back."""
+        if child.state is not ChildState.ENDED or child.outcome is RunState.SUCCEEDED:
             return False
-        record = await self._transactor.store.read_run(child.tenant, child.child_id)
-        return record is None or record.run.rollback is Rollback.PARTIAL
+        transactor = self._transactor
+        record = await transactor.store.read_run(child.tenant, child.child_id)
+        if record is None or child.undoes is not None or record.run.rollback is Rollback.PARTIAL:
+            return record is None or record.run.rollback is Rollback.PARTIAL
+        rows = await transactor.store.read_steps(child.tenant, child.child_id)
+        return leaves_effects(await plan_for(transactor, record.run), record.run, rows)
 
     async def _output(self, child: Child) -> bytes | None:
         if child.outcome is not RunState.SUCCEEDED:

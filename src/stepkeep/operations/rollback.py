@@ -23,6 +23,7 @@ WHY: dict[Remains, str] = {
     Remains.NO_UNDO: "it succeeded, and its definition has no undo",
     Remains.NOT_FINISHED: "its handler completed and its rules did not pass, so that its undo does not apply",
     Remains.ATTEMPTED: "nothing tells how its last attempt ended, and its undo applies to success only",
+    Remains.CHILD: "its child had not ended, or ended without success and left something of what it had done",
 }
 
 

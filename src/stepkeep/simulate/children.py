@@ -13,6 +13,7 @@ import msgspec
 from stepkeep.kernel.definition import Definition, SubWorkflow, templates_of
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.segments import element_name
+from stepkeep.kernel.states import RunState
 
 Find = Callable[[SubWorkflow], Definition | None]
 """The definition of a child; None if there is none to be found."""
@@ -25,7 +26,8 @@ DEEPEST = 8
 
 
 class ChildEnds(msgspec.Struct, frozen=True, kw_only=True):
-    """How a child may end, besides success. `leaves` names steps whose effect no rollback of the child undoes.
+    """How a child may end, besides success. `leaves` names steps whose effect no rollback of the child undoes, and
+    `leaves_when` the ends after which something may remain of what it did.
 
     The defaults are those of a child that is not known.
     """
@@ -36,6 +38,7 @@ class ChildEnds(msgspec.Struct, frozen=True, kw_only=True):
     may_leave: bool = True
     has_effects: bool = True
     leaves: tuple[str, ...] = ()
+    leaves_when: frozenset[RunState] = frozenset()
 
 
 UNKNOWN = ChildEnds()

@@ -49,6 +49,12 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     def fates(self) -> frozenset[Fate]:
         return frozenset(what.fate for what in self.deviations)
 
+    @property
+    def leaves_something(self) -> bool:
+        """Whether an effect remains by the definition: no undo step failed, and no person asked for a plain cancel."""
+        is_undone_well = not self.hooks_failed and Fate.CANCELLED not in self.fates
+        return is_undone_well and self.ended and bool(self.left or self.irreversible)
+
     def counts(self) -> dict[str, int]:
         """The number of steps per final state."""
         return {str(state): number for state, number in Counter(self.states).items()}

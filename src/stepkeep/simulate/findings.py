@@ -145,6 +145,10 @@ def _remedy(definition: Definition, step: StepDefinition, endings: Sequence[Endi
     if step.undo is None:
         return f"Give {step.name} an `undo`, or say `effect: read` or `effect: irreversible`."
     blamed = {what.step for ending in endings for what in ending.deviations if what.step is not None}
+    if blamed == {step.name} and step.child is not msgspec.UNSET:
+        return (
+            f"Let {step.child.workflow} undo itself: say `on_failure: compensate` there, and give its steps an `undo`."
+        )
     if blamed == {step.name} and step.compensate_when is CompensateWhen.SUCCEEDED:
         return f"Say `compensate_when: attempted` for {step.name}: its handler had done its work."
     if definition.on_failure is not OnFailure.COMPENSATE:
@@ -164,7 +168,9 @@ def _in_doubt(definition: Definition, endings: Sequence[Ending]) -> Iterator[Fin
         paths = [ending.path for ending in doubtful]
         said = f"{name} may have done its work, and is not undone, when {_some(paths)}."
         hint = f"Say `compensate_when: attempted` for {name}: its `undo` must then bear finding nothing to undo."
-        if steps[name].child:
+        if steps[name].child and any(Fate.EXPIRES in ending.fates for ending in doubtful):
+            hint = f"Give {name} a longer `deadline`, and the workflow a longer `grace`: a child that ended is certain."
+        elif steps[name].child:
             hint = f"Give the workflow a longer `grace`: it is how long the child of {name} may take to undo itself."
         elif steps[name].undo is None:
             hint = f"Give {name} an `undo` and `compensate_when: attempted`, or a way to look whether it was done."

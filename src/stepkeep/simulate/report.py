@@ -238,4 +238,5 @@ def _ends(report: Report, stage: Stage) -> ChildEnds:
         may_leave=any(planned.definition.undo is None for planned in acting) or bool(inner),
         has_effects=bool(acting),
         leaves=tuple(dict.fromkeys([*leaves, *inner])),
+        leaves_when=frozenset(ending.state for ending in report.endings if ending.leaves_something),
     )

@@ -39,7 +39,7 @@ from stepkeep.kernel.plan import ADDED, PlannedStep, written_template
 from stepkeep.kernel.resources import unlimited_grants
 from stepkeep.kernel.retry import may_retry
 from stepkeep.kernel.rows import Edge, Step, is_exhausted
-from stepkeep.kernel.states import Category, Phase, RunState, StepState
+from stepkeep.kernel.states import Category, OnFailure, Phase, RunState, StepState
 from stepkeep.simulate.fates import Fate, Part, Place, nuisance
 from stepkeep.simulate.world import RUN_ID, TENANT, WALKED, WORKER, World
 
@@ -147,8 +147,24 @@ def _child(world: World, row: Step) -> Happening | None:
     elif world.fate(Place(Part.FLIGHT)) is Fate.HEARS_NOTHING:
         return None
     activation = row.note.activation or 0
-    ended = ChildEnded(**HEAD, no=row.no, activation=activation, child="child", state=state, error="simulated")
+    ended = ChildEnded(
+        **HEAD,
+        no=row.no,
+        activation=activation,
+        child="child",
+        state=state,
+        error="simulated",
+        partial=_leaves_something(world, row, state),
+    )
     return _answered(world, row, fate, ended)
+
+
+def _leaves_something(world: World, row: Step, state: RunState) -> bool:
+    """Whether a child that ends like this leaves something. One that a rollback calls back undoes what it can."""
+    ends = world.stage.ends_of(world.stage.plan.of(row))
+    if world.run.state is RunState.STOPPING and world.run.policy is OnFailure.COMPENSATE:
+        return bool(ends.leaves)
+    return state in ends.leaves_when
 
 
 _ENDS = {

@@ -37,7 +37,7 @@ from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep, build_plan, q
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.segments import Segment
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, AttemptState, RunState, StepState
-from stepkeep.kernel.stopping import is_in_doubt
+from stepkeep.kernel.stopping import is_in_doubt, leaves_effect
 from stepkeep.simulate.children import UNKNOWN, ChildEnds, child_key
 from stepkeep.simulate.fates import Deviation, Fate, Part, Place, case_place
 
@@ -333,8 +333,10 @@ class World:
             if self.stage.plan.of(row).starts_child and row.no in self.stage.effects:
                 if row.state is StepState.SUCCEEDED:
                     self.done |= {row.no}
-                elif row.state is StepState.CANCELLED and is_in_doubt(row.error):
+                elif row.state in STEP_TERMINAL and is_in_doubt(row.error):
                     self.unsure |= {row.no}
+                elif row.state in STEP_TERMINAL and leaves_effect(row.error):
+                    self.done |= {row.no}
 
     def _put(self, row: Step) -> None:
         no = row.no

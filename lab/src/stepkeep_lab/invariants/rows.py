@@ -185,7 +185,7 @@ def _is_unknown(plan: Plan, row: Step) -> bool:
     definition = plan.of(row).definition
     harmless = definition.effect is Effect.READ and definition.undo is None
     checked = row.note is not None and row.note.checked is not None
-    unknown = checked or (row.error or "").startswith(("IN_DOUBT", "LEASE_EXPIRED"))
+    unknown = checked or (row.error or "").startswith(("IN_DOUBT", "LEASE_EXPIRED", "EFFECTS_LEFT"))
     if row.note is not None and row.note.adopted is not None and row.note.adopted.remains is not None:
         return True
     return not harmless and not _is_done(plan, row) and unknown

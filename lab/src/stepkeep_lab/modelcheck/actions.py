@@ -282,9 +282,12 @@ class Actions:
         if row.state is StepState.AWAITING_CHILDREN and row.note is not None and row.note.activation is not None:
             for ended in (*CHILD_ENDS, None):
                 yield Action(f"the child of {name} ends {ended}", By.WAIT, self._ended(no, row.note.activation, ended))
-            if self.plan.of(row).phase is Phase.UNDO:
-                partial = replace(self._ended(no, row.note.activation, RunState.CANCELLED), partial=True)
-                yield Action(f"the rollback of {name} leaves something", By.WAIT, partial)
+            what = "rollback" if self.plan.of(row).phase is Phase.UNDO else "child"
+            partial = replace(self._ended(no, row.note.activation, RunState.CANCELLED), partial=True)
+            yield Action(f"the {what} of {name} leaves something", By.WAIT, partial)
+            if what == "child":
+                failed = replace(self._ended(no, row.note.activation, RunState.FAILED), partial=True)
+                yield Action(f"the child of {name} fails and leaves something", By.WAIT, failed)
 
     def _reports(self, state: State, row: Step) -> Iterator[Action]:
         name = self.plan.of(row).name

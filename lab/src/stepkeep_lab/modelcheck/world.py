@@ -25,7 +25,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.resources import AWAITS_RESOURCES, awaits_resources
 from stepkeep.kernel.rows import Message, Note, Opening, Origin, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Phase, StepState
-from stepkeep.kernel.stopping import IN_DOUBT, NOT_RUN, is_effect_unknown
+from stepkeep.kernel.stopping import IN_DOUBT, NOT_RUN, leaves_effect
 
 NOW = 1_000_000_000
 LATER = NOW + 1_000_000_000
@@ -214,7 +214,7 @@ def _fences(row: Step, counts_first: bool) -> dict[int, int]:
 
 def _is_unknown(plan: Plan, row: Step) -> bool:
     """Whether the last error of a step decides how a rollback ends; no other error decides anything."""
-    if plan.of(row).phase is not Phase.MAIN or row.state is StepState.SUCCEEDED or not is_effect_unknown(row.error):
+    if plan.of(row).phase is not Phase.MAIN or row.state is StepState.SUCCEEDED or not leaves_effect(row.error):
         return False
     definition = plan.of(row).definition
     is_undone = definition.compensate_when is CompensateWhen.ATTEMPTED and definition.undo is not None

@@ -167,6 +167,7 @@ def wrong_families(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
             yield f"families: run {run.id} does not name its parent"
         if child.mode is ChildMode.AWAITED and (step.note or Note()).activation == child.activation:
             yield from _told(plan, child, step, run.state, run.rollback)
+    yield from _left_untold(tables, plans)
     yield from _undone_once(tables)
     yield from _undone_whole(tables, plans)
 
@@ -180,6 +181,41 @@ def _told(plan: Plan, child: Child, step: Step, ended: RunState, rollback: Rollb
             yield f"families: {name} of run {child.run_id} is {step.state}, and its rollback ended {ended}, {rollback}"
     elif step.state is StepState.SUCCEEDED and ended is not RunState.SUCCEEDED:
         yield f"families: {name} of run {child.run_id} succeeded, and its child ended {ended}"
+
+
+def _left_untold(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
+    """Where a run says that its rollback is complete, nothing remains of what a child did that did not succeed."""
+    for child in tables.children.links.values():
+        parent = tables.runs[child.tenant, child.run_id]
+        step = tables.steps[child.tenant, child.run_id][child.no]
+        is_whole = parent.rollback is Rollback.COMPLETE and child.undoes is None and child.mode is ChildMode.AWAITED
+        if not is_whole or step.state is StepState.SUCCEEDED or not _acts(plans[parent.definition_id], step):
+            continue
+        for name in _left_in(tables, plans, child.tenant, child.child_id):
+            yield f"families: the rollback of run {parent.id} is complete, and {name} of run {child.child_id} remains"
+
+
+def _acts(plan: Plan, step: Step) -> bool:
+    definition = plan.of(step).definition
+    return definition.undo is not None or definition.effect is not Effect.READ
+
+
+def _left_in(tables: Tables, plans: Mapping[int, Plan], tenant: str, run_id: str) -> Iterator[str]:
+    """The steps of a run, and of the runs below it, that succeeded with an effect and were not undone."""
+    run = tables.runs.get((tenant, run_id))
+    if run is None:
+        return
+    plan, rows = plans[run.definition_id], tables.steps[tenant, run_id]
+    for no, row in rows.items():
+        planned = plan.of(row)
+        if planned.phase is not Phase.MAIN or planned.segment is not None or not _acts(plan, row):
+            continue
+        if row.state is StepState.SUCCEEDED:
+            hook = rows.get(plan.undo_no(no))
+            if hook is None or hook.state is not StepState.SUCCEEDED:
+                yield planned.name
+        elif row.note is not None and row.note.child is not None:
+            yield from _left_in(tables, plans, tenant, row.note.child)
 
 
 def _undone_once(tables: Tables) -> Iterator[str]:

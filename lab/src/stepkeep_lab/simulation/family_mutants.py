@@ -55,6 +55,16 @@ FAMILY_MUTANTS: tuple[Mutant, ...] = (
         (Edit("kernel.child_runs:has_children_out", "draft.plan.has_child_elements", "False"),),
     ),
     Mutant(
+        "late-child-is-certain",
+        "a step whose child is late does not say that its effect is in doubt",
+        (Edit("kernel.children:out_of_time", "CHILD_LATE", '"its child run is late"'),),
+    ),
+    Mutant(
+        "child-left-untold",
+        "a parent does not hear that its child left something of what it did",
+        (Edit("operations.children:ChildSweep._tell", "await self._is_partial(child)", "False"),),
+    ),
+    Mutant(
         "chosen-child-fenced-by-none",
         "a run that stops does not wait for the child of the case that a choice took",
         (Edit("kernel.plan:_awaits_child", "templates_of(step)", "(step,)"),),

@@ -722,8 +722,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "loss-forgotten",
         "a lost lease whose effect is not undone leaves the rollback complete",
         "compensation:_may_remain",
-        "is_effect_unknown(step.error)",
-        '(step.error or "").startswith("IN_DOUBT")',
+        "leaves_effect(step.error)",
+        '(step.error or "").startswith(("IN_DOUBT", "EFFECTS_LEFT"))',
     ),
     _in_kernel(
         "work-before-rules-forgotten",
