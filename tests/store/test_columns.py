@@ -277,7 +277,13 @@ NUMBERED = re.compile(
     r"select \$2::text(?: as tenant)?, ([^$]*(?:\$1[^$]*)*)\s+from \(select .*?cardinality\(n\) - 1, (\d+)\)", re.DOTALL
 )
 WRITTEN = {
-    "write_hot": (["id", "was", *names(Run, 3)], names(Step, 1), names(Attempt, 1), names(SealedEntry, 1)),
+    "write_hot": (
+        ["id", "was", *names(Run, 3)],
+        names(Step, 1),
+        names(Attempt, 1),
+        names(SealedEntry, 1),
+        names(Step, 1),
+    ),
     "write_hot_columns": (
         ["id", "was", *(one for one in names(Run) if one in HOT_OF_RUN)],
         ["run_id", "no", *(one for one in names(Step) if one in HOT_OF_STEP)],
@@ -285,13 +291,11 @@ WRITTEN = {
         names(SealedEntry, 1),
     ),
     "insert_runs": (names(Details, 1), names(Step, 1), names(SealedEntry, 1), names(Run, 1)),
-    "insert_steps": (names(Step, 1),),
 }
 ROWS = {
-    "write_hot": (Run, Step, Attempt, SealedEntry),
+    "write_hot": (Run, Step, Attempt, SealedEntry, Step),
     "write_hot_columns": (Run, Step, Attempt, SealedEntry),
     "insert_runs": (Details, Step, SealedEntry, Run),
-    "insert_steps": (Step,),
 }
 DECODED = {
     Kind.NUMBER: "n[i + {}]",

@@ -142,7 +142,7 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
         "sqlite": sqlite - postgres,
         "postgres": postgres - sqlite,
     }
-    # One statement there writes what eleven write here; the server's clock and size have to be asked for; its journal
+    # One statement there writes what twelve write here; the server's clock and size have to be asked for; its journal
     # has parts, its tables a schema, and a business key a lock of its own.
     assert differ == {
         "sqlite": {
@@ -154,6 +154,7 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
             "insert_attempts",
             "insert_journal",
             "insert_run_details",
+            "insert_steps",
             "update_run_unindexed_columns",
             "update_step_hot_columns",
             "update_runs",

@@ -206,6 +206,8 @@ def check_write(what: Write) -> None:
             _check_run(change.run)
         if what.steps:
             _check_steps(what.steps)
+        if what.new_steps:
+            _check_steps(what.new_steps)
         for attempt in what.attempts:
             counters = attempt.no | attempt.fence | attempt.number | attempt.worker
             if counters >> 31 or (attempt.started_at | attempt.ended_at) >> 57:
@@ -233,7 +235,6 @@ def _check_rest(what: Write) -> None:
         _check_entries(new.entries)
     if what.only_creates:
         return
-    _check_steps(what.new_steps)
     for message in (*what.messages, *what.consumed, *(one for new in what.new_runs for one in new.messages)):
         _check_row("messages", message)
     for sent in what.mailbox:

@@ -329,12 +329,12 @@ class Write(msgspec.Struct, kw_only=True):
 
     @property
     def has_hot_rows(self) -> bool:
-        """Whether it has runs, steps, attempts or journal entries, as most have."""
-        return bool(self.runs or self.steps or self.attempts or self.entries)
+        """Whether it has runs, steps, new or not, attempts or journal entries, as most have."""
+        return bool(self.runs or self.steps or self.new_steps or self.attempts or self.entries)
 
     @property
     def _has_rare_rows(self) -> bool:
-        rare = (self.new_steps, self.messages, self.consumed, self.outbox, self.released_keys, self.mailbox)
+        rare = (self.messages, self.consumed, self.outbox, self.released_keys, self.mailbox)
         if self.payloads or self.granted or self.holds:
             return True
         return any(rare) or self._has_gates or self.has_triggers or self.has_children
@@ -355,7 +355,7 @@ class Write(msgspec.Struct, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it has only runs, steps, attempts and journal entries, as most have."""
+        """Whether it has only runs, steps, new or not, attempts and journal entries, as most have."""
         return not (self.new_runs or self._has_rare_rows)
 
     @property

@@ -93,7 +93,7 @@ async def test_runs_are_written_by_their_whole_key_and_never_by_their_tenant_alo
     assert re.search(r"Index Cond: \(\(tenant = .*\.tenant\S* AND \(id = \w+\.id\)\)", plan)
 
 
-@pytest.mark.parametrize("name", [*WRITES, "insert_runs", "insert_steps"])
+@pytest.mark.parametrize("name", [*WRITES, "insert_runs"])
 async def test_what_numbers_stand_for_is_found_without_a_call(store: Store, url: str, name: str) -> None:
     """A function that the planner cannot put into the statement costs more than the rest of the row."""
     plan = await plan_of(url, getattr(SQL, name), ENGINE, "verbose, ")

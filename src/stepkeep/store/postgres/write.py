@@ -11,7 +11,6 @@ from typing import TypeAlias
 import msgspec
 
 from stepkeep.errors import Conflict, Contended, InvariantBroken
-from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.change import NOT_REQUESTED, Loaded, NewRun, Write
 from stepkeep.store.columns import people_values
@@ -62,8 +61,6 @@ async def record(connection: Connection, what: Write, known: Loaded, clock_offse
 
 async def _write_rest(connection: Connection, what: Write, clock_offset: int) -> None:
     """The rows that few changes write."""
-    if what.new_steps:
-        await _insert_steps(connection, what.new_steps)
     if messages := [*(one for new in what.new_runs for one in new.messages), *what.messages]:
         await _insert(connection, SQL.insert_messages, messages)
     if what.consumed:
@@ -157,7 +154,8 @@ async def _write_hot(
                 attempt_rows(mine.attempts, parcel),
                 parameters.entry_numbers(mine.entries, parcel),
             )
-        asked = (not is_sure, clock_offset, len(mine.runs), len(mine.steps), *notice)
+            new = () if what.only_hot else (parameters.step_numbers(mine.new_steps, parcel),)
+        asked = (not is_sure, clock_offset, len(mine.runs), len(mine.steps), *notice, *new)
         [(changed_runs, changed_steps, now, *_)] = await fetch(
             connection, statement, *_given(tenant, parcel), *rows, *asked
         )
@@ -171,7 +169,7 @@ async def _write_hot(
 
 def _by_tenant(what: Write) -> list[tuple[str, Write]]:
     """The hot rows, tenant by tenant. Only a sweep has several tenants."""
-    tables = ([change.run for change in what.runs], what.steps, what.attempts, what.entries)
+    tables = ([change.run for change in what.runs], what.steps, what.new_steps, what.attempts, what.entries)
     tenants = {row.tenant for table in tables for row in table}
     if len(tenants) == 1:
         return [(tenants.pop(), what)]
@@ -181,6 +179,7 @@ def _by_tenant(what: Write) -> list[tuple[str, Write]]:
             Write(
                 runs=[change for change in what.runs if change.run.tenant == tenant],
                 steps=[step for step in what.steps if step.tenant == tenant],
+                new_steps=[step for step in what.new_steps if step.tenant == tenant],
                 attempts=[attempt for attempt in what.attempts if attempt.tenant == tenant],
                 entries=[entry for entry in what.entries if entry.tenant == tenant],
             ),
@@ -229,14 +228,6 @@ async def _insert_runs(
         tenants, keys = [run.tenant for run in live], [run.business_key for run in live]
         await execute(connection, SQL.insert_business_keys, tenants, keys, ids([run.id for run in live]))
     return now
-
-
-async def _insert_steps(connection: Connection, new: list[Step]) -> None:
-    for tenant in sorted({step.tenant for step in new}):
-        parcel = Parcel()
-        with translated():
-            rows = parameters.step_numbers([step for step in new if step.tenant == tenant], parcel)
-        await execute(connection, SQL.insert_steps, *_given(tenant, parcel), rows)
 
 
 async def _save_mailbox(connection: Connection, what: Write) -> None:

@@ -1,5 +1,5 @@
 -- Write the rows of nearly every transaction: runs that are at their expected journal sequence, their steps, attempts
--- and journal entries. Advance the delivery cursors of sinks that take more than what these runs emit, and note runs that
+-- and journal entries, and steps that are new ($15): elements, undo steps and final checks. Advance the delivery cursors of sinks that take more than what these runs emit, and note runs that
 -- end for the triggers that are about their workflow.
 --
 -- All rows are of one tenant, $2. The rows of a table are sent as one array of numbers, row after row. A number may
@@ -70,6 +70,16 @@ new_entries as (
     select $2::text, run[n[i + 1]], n[i + 2], n[i + 3], stepkeep_part($1, n[i + 4]), stepkeep_part($1, n[i + 5])
     from (select $3::text::uuid[] as run, $8::text::bigint[] as n offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 5) as i
+),
+new_steps as (
+    insert into steps (
+        tenant, run_id, no, queue, priority, state, ready_at, due_at, fence, worker, claimed_at, attempts, losses, unmet,
+        settled, category, error, note)
+    select $2::text, run[n[i + 1]], n[i + 2], n[i + 3], n[i + 4], word[n[i + 5]], nullif(n[i + 6], -1),
+        nullif(n[i + 7], -1), n[i + 8], nullif(n[i + 9], -1), nullif(n[i + 10], -1), n[i + 11], n[i + 12], n[i + 13],
+        nullif(n[i + 14], -1), word[n[i + 15]], stepkeep_text($1, n[i + 16]), stepkeep_text($1, n[i + 17])
+    from (select $3::text::uuid[] as run, $4::text::text[] as word, $15::text::bigint[] as n offset 0) as given
+    cross join generate_series(0, cardinality(n) - 1, 17) as i
 ),
 advanced as (
     update deliveries
