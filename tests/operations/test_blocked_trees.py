@@ -79,6 +79,22 @@ def test_a_parent_is_blocked_where_its_child_is_paused(database_url: str) -> Non
         assert engine.work_on(result.id).state is RunState.SUCCEEDED
 
 
+def test_a_parent_that_calls_its_child_back_is_not_blocked_by_it(database_url: str) -> None:
+    """One element fails, and the map stops: a worker cancels the other child, although it waits for a message."""
+    with sk.open(database_url) as engine:
+        known = workflows()
+        for one in known.values():
+            engine.publish(one)
+        result = engine.run(known["each"], {"items": [1, 2]})
+        first, _ = (one["run_id"] for one in engine.show(result.id)["run"]["children"])
+        owner = next(cause for cause in engine.explain(result.id)["causes"] if cause["subject"] == "below")
+        assert "waits for its elements: 0 of 2 have settled" in owner["sentence"]
+        engine.cancel(first)
+        assert engine.work_on(result.id).state is RunState.FAILED
+        looked = engine.continuations.preview(first, "retry")
+        assert looked["child_of"] == result.id
+
+
 def test_a_run_in_which_only_an_added_step_sleeps_is_awaited(database_url: str) -> None:
     with sk.open(database_url) as engine:
         agent = sk.Workflow("agent", timeout="1h")

@@ -82,6 +82,7 @@ class ContinuationPreview(BaseModel):
     may_repeat: list[str]
     owns_undo: list[str] = Field(description="Adopted steps that the new run would undo in a rollback.")
     continued_by: list[str] = Field(description="Runs that repeat or continue this one already, newest first.")
+    child_of: str | None = Field(description="The parent of the run, which does not wait for the new run.")
     steps: list[StepFate]
 
 

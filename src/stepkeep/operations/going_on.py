@@ -136,8 +136,15 @@ async def preview(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant
         "may_repeat": [step["step"] for step in steps if step["may_repeat"]],
         "owns_undo": [step["step"] for step in steps if step["adopted"] and step["undo"] and _is_retry(wanted)],
         "continued_by": await transactor.store.find_reruns(tenant, run_id),
+        "child_of": await _parent_of(transactor, tenant, run_id),
         "steps": steps,
     }
+
+
+async def _parent_of(transactor: Transactor, tenant: str, run_id: str) -> str | None:
+    """The run that started this one as its child. It does not wait for a run that goes on with it."""
+    link = await transactor.store.children.read_link(tenant, run_id) if is_child(run_id) else None
+    return None if link is None else link.run_id
 
 
 def _is_retry(wanted: Wanted) -> bool:

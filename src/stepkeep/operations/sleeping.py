@@ -8,6 +8,7 @@ other programs can move a run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum
 
 from stepkeep.kernel.definition import Flow, Loop, Then
 from stepkeep.kernel.plan import Plan
@@ -20,8 +21,18 @@ from stepkeep.store.change import RunKey
 from stepkeep.store.records import RunStatus
 
 Combine = Callable[[Iterable[bool]], bool]
-STANDS = frozenset({RunState.PAUSED, RunState.IDLE})
-"""States of a child that only people end."""
+
+
+class _Way(Enum):
+    """What moves a wait on: a worker now, time, or nothing but people and messages."""
+
+    MOVES = "moves"
+    SLEEPS = "sleeps"
+    STANDS = "stands"
+
+
+CHILD = {RunState.PAUSED: _Way.STANDS, RunState.IDLE: _Way.STANDS}
+"""What moves a child by its state; a blocked one is looked into, and every other moves."""
 
 
 async def is_asleep(transactor: Transactor, run: Run) -> bool:
@@ -31,37 +42,53 @@ async def is_asleep(transactor: Transactor, run: Run) -> bool:
 
 
 async def only_sleeps(transactor: Transactor, key: RunKey, status: RunStatus) -> bool:
-    """Whether a run is blocked, and no person or message is waited for. True as well of one that is not blocked any
-    more."""
+    """Whether a run is blocked, and either a worker moves it now, or no person and no message is waited for. True as
+    well of one that is not blocked any more."""
     return await _goes_on(transactor, key, status, all)
 
 
 async def _goes_on(transactor: Transactor, key: RunKey, status: RunStatus, combine: Combine) -> bool:
-    if status.state is not RunState.BLOCKED:
-        return False
+    return status.state is RunState.BLOCKED and await _way(transactor, key, status, combine) is not _Way.STANDS
+
+
+async def _way(transactor: Transactor, key: RunKey, status: RunStatus, combine: Combine) -> _Way:
+    """What moves a blocked run on. Where both time and people do, `combine` says which counts."""
     plan = (await known_plans(transactor, {status.definition_id})).get(status.definition_id)
     if plan is None or not _may_sleep(plan):
-        return False
-    if waits := await _waits(transactor, plan, key, combine):
-        return combine(waits)
-    # Its steps were read after its state: it may have moved on, and is not blocked any more.
-    now = (await transactor.store.read_states([key])).get(key)
-    return now is not None and now.state is not RunState.BLOCKED
+        return _Way.STANDS
+    waits = await _waits(transactor, plan, key, combine)
+    if not waits:
+        # Its steps were read after its state: it may have moved on, and is not blocked any more.
+        now = (await transactor.store.read_states([key])).get(key)
+        return _Way.STANDS if now is None or now.state is RunState.BLOCKED else _Way.MOVES
+    if _Way.MOVES in waits:
+        return _Way.MOVES
+    return _Way.SLEEPS if combine(one is _Way.SLEEPS for one in waits) else _Way.STANDS
 
 
-async def _waits(transactor: Transactor, plan: Plan, key: RunKey, combine: Combine) -> list[bool]:
-    """For each step that waits for something of its own, whether its wait ends by itself."""
+async def _waits(transactor: Transactor, plan: Plan, key: RunKey, combine: Combine) -> list[_Way]:
+    """For each step that waits for something of its own, what moves it on."""
     steps = await transactor.store.read_steps(*key)
     waiting = [step for step in steps if step.state in STEP_WAITING and not _awaits_elements(plan, step)]
     children = {step.no: (key[0], run_id) for step in waiting if (run_id := _child_of(step)) is not None}
-    # A child that is not there yet is started by a worker, and the end of one that has ended is told by a worker.
-    below = dict.fromkeys(children.values(), True)
-    for child, status in (await transactor.store.read_states(list(below))).items() if below else ():
-        if status.state is RunState.BLOCKED:
-            below[child] = await _goes_on(transactor, child, status, combine)
-        else:
-            below[child] = status.state not in STANDS
-    return [below[children[step.no]] if step.no in children else is_sleep(plan, step) for step in waiting]
+    below = await _below(transactor, key, set(children.values()), combine) if children else {}
+    return [
+        below[children[step.no]] if step.no in children else _Way.SLEEPS if is_sleep(plan, step) else _Way.STANDS
+        for step in waiting
+    ]
+
+
+async def _below(transactor: Transactor, key: RunKey, children: set[RunKey], combine: Combine) -> dict[RunKey, _Way]:
+    """What moves each child of a run on. A worker starts it, calls it back and tells its end."""
+    links = await transactor.store.children.read_all(*key)
+    due = {(key[0], link.child_id) for link in links if link.todo is not None}
+    found = dict.fromkeys(children, _Way.MOVES)
+    for child, status in (await transactor.store.read_states(sorted(children - due))).items():
+        is_blocked = status.state is RunState.BLOCKED
+        found[child] = (
+            await _way(transactor, child, status, combine) if is_blocked else CHILD.get(status.state, _Way.MOVES)
+        )
+    return found
 
 
 def _may_sleep(plan: Plan) -> bool:

@@ -156,9 +156,8 @@ def is_sleep(plan: Plan, step: Step) -> bool:
     child run. Whether that child goes on by itself is for `sleeping` to say."""
     planned = plan.of(step)
     if step.state is StepState.AWAITING_CHILDREN:
-        case = _case_of(step, planned)
-        if (planned.definition if case is None else case.step).child is not UNSET:
-            return True
+        if planned.growth is None:
+            return planned.definition.child is not UNSET
         return isinstance(planned.growth, Loop) and step.unmet == 0
     return step.state is StepState.AWAITING_EVENT and planned.sleeps
 

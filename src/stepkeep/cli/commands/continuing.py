@@ -168,6 +168,8 @@ def _lines(found: dict[str, Any], settings: Settings, asked: Asked) -> Iterator[
         yield said + step["says"] + repeat
     if found["owns_undo"]:
         yield f"a rollback of the new run would also undo {', '.join(found['owns_undo'])}"
+    if found["child_of"]:
+        yield f"the new run is no child: run {found['child_of']} does not wait for it"
     if found["continued_by"]:
         yield f"it is repeated or continued already by {', '.join(found['continued_by'])}"
     yield f"Do it: {settings.command(asked.how, found['run_id'], *asked.options)}"
