@@ -66,6 +66,13 @@ async def buy(ctx: Any, items: list[str]) -> int:
     return total
 
 
+@sk.flow("buy.crash", retry=sk.Retry(max_losses=2), registry=registry)
+async def crash(ctx: Any) -> None:
+    """Its code ends the process of its worker after the first call, whenever it is run."""
+    await ctx.step(reserve, "it")
+    os.kill(os.getpid(), 9)
+
+
 class Mortal(Transactor):
     """Kills its process after so many commits."""
 

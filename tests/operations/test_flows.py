@@ -13,7 +13,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.errors import InvalidInput
 from stepkeep.testing import Workbench
-from tests.operations.flows_process import buy
+from tests.operations.flows_process import buy, crash
 from tests.suites import first_on, short_and_all
 
 undone: list[str] = []
@@ -294,6 +294,26 @@ def test_a_flow_sleeps_waits_asks_people_and_maps(database_url: str) -> None:
         assert result.output == [{"cents": 5}, "approved", [0, 2, 4, 6, 8]]
         certificate = engine.certify(result.id)
         assert certificate.ok, [certificate.canonical, *((one.dialect, one.findings) for one in certificate.dialects)]
+
+
+def test_code_of_a_flow_that_ends_its_worker_is_no_fault_of_the_call_before_it(
+    database_url: str, tmp_path: Path
+) -> None:
+    """The first worker had fed the flow ahead. The call runs once more and is recorded first; then the flow fails."""
+    ledger = tmp_path / "ledger"
+    with sk.Engine(database_url) as engine:
+        started = engine.start(crash, {})
+        program = Path(__file__).with_name("flows_process.py")
+        given = [sys.executable, str(program), database_url, started.run_id, "0", str(ledger)]
+        ended = [subprocess.run(given, timeout=60, check=False).returncode for _ in range(4)]
+        assert ended == [-9, -9, -9, 0]
+        view = engine.show(started.run_id)
+        certificate = engine.certify(started.run_id)
+    assert certificate.ok, certificate
+    assert len(ledger.read_text().splitlines()) == 2
+    steps = {step["name"]: (step["state"], step["category"]) for step in view["steps"]}
+    assert steps["buy.crash"] == ("failed", "poison")
+    assert steps["buy.crash[0]"][0] == "succeeded"
 
 
 @pytest.mark.parametrize("commits", short_and_all([2, 6], range(1, 11)))

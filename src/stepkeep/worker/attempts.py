@@ -124,6 +124,8 @@ class Attempts:
                 self._shared.signals.changed()
             elif not job.reported:
                 held.append((job, outcome))
+            else:
+                self._running.inputs.flows.answered(job)
         for job, _ in held:
             if job.resumed is not None:
                 self._resolve_ahead(job, job.resumed)

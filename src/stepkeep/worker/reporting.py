@@ -89,7 +89,7 @@ class Reporting:
         nothing."""
         shared, tries, started = self._shared, 0, 0
         unconfirmed: dict[ClaimName, Claim] = {}
-        while batch := [report for report in batch if report[0] in shared.leases]:
+        while batch := self._held(batch):
             leaving = {job for job, outcome in batch if _frees_slot(job, outcome)} if shared.may_claim else set()
             budget = shared.slots.chain_budget(batch, leaving) if shared.may_claim else ChainBudget()
             try:
@@ -122,6 +122,16 @@ class Reporting:
         if unconfirmed:
             self._unconfirmed(unconfirmed)
         return started
+
+    def _held(self, batch: list[Report]) -> list[Report]:
+        """The reports of attempts that are still held; the others are dropped."""
+        leases = self._shared.leases
+        held = [report for report in batch if report[0] in leases]
+        if len(held) < len(batch):
+            for job, _ in batch:
+                if job not in leases:
+                    self._unrecorded(job)
+        return held
 
     async def _write(
         self, batch: Sequence[Report], budget: ChainBudget, leaving: set[Job]
