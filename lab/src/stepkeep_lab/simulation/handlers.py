@@ -293,7 +293,9 @@ class SimulatedRunner:
         """As the pool of the handlers' loop does it."""
         executor = job.prepared.executor
         assert isinstance(executor, FlowExecutor)
-        self._stage.ledger.met["a flow that went on ahead"] += 1
+        ledger = self._stage.ledger
+        ledger.met["a flow that went on ahead"] += 1
+        ledger.is_ahead = True
         try:
             answer = executor.go_ahead(job, flow)
             if not isinstance(answer, Outcome) and not flow.asks_for_checkpoint:
@@ -301,3 +303,5 @@ class SimulatedRunner:
             return results.outcome_of_return(answer, job.context, MAX_RESULT, may_be_outcome=True)
         except Exception as problem:  # noqa: BLE001 - whatever user code raises ends its attempt
             return results.outcome_of_exception(problem, job.context, job.cancelled, job.prepared.default_category)
+        finally:
+            ledger.is_ahead = False

@@ -67,6 +67,10 @@ class Ledger:
         self.waits: dict[tuple[str, int], list[WaitFor]] = defaultdict(list)
         self.continued: dict[str, Any] = {}
         """The input with which the flow of a run continued as new, or would have."""
+        self.continued_ahead: dict[str, list[Any]] = defaultdict(list)
+        """The same of flows that were fed ends of calls ahead. Such an end may be refused; a replay gets another."""
+        self.is_ahead = False
+        """Whether a flow is fed ahead at this moment."""
         self.drops: set[str] = set()
         self.dropped: set[tuple[str, str]] = set()
         self.saved_at: dict[tuple[str, str], int] = {}
