@@ -11,6 +11,7 @@ from stepkeep.api.app import create_app
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, NotAllowed, QuotaExceeded
 from stepkeep.operations import quotas
+from stepkeep.operations.by_key import Sending, Sent
 from stepkeep.operations.quotas import Quotas, RequestBuckets
 from tests.api.stage import GATED, Stage, on, told
 from tests.suites import first_on
@@ -88,6 +89,33 @@ def test_a_message_to_a_live_run_needs_no_place_and_one_that_starts_a_run_does(d
             await engine.send(None, "paid", 2, key="order-1", start="gated")
             with pytest.raises(QuotaExceeded):
                 await engine.send(None, "paid", 1, key="order-2", start="gated")
+
+    on(database_url, act)
+
+
+def test_a_message_starts_no_run_beyond_the_quota_if_the_live_run_ends_meanwhile(database_url: str) -> None:
+    """The sender has no place left, and sees a live run of another caller. That run ends before the message is there."""
+
+    async def act(stage: Stage) -> None:
+        await stage.publish(GATED)
+        async with (
+            stage.host() as host,
+            AsyncEngine(database_url, key=await stage.key(max_concurrent_runs=1)) as engine,
+        ):
+            await engine.start("gated")
+            live = await host.start("gated", business_key="order-1")
+            lane = engine._key_sender._lane
+            put = lane.put
+
+            async def put_late(sending: Sending) -> Sent:
+                await host.cancel(live.run_id)
+                return await put(sending)
+
+            lane.put = put_late  # type: ignore[method-assign]
+            with pytest.raises(QuotaExceeded):
+                await engine.send(None, "paid", 1, key="order-1", start="gated")
+            assert len((await host.runs())["runs"]) == 2
+            assert (await host.mailbox.list())["messages"] == []
 
     on(database_url, act)
 

@@ -41,12 +41,14 @@ MAX_KEPT_BYTES = 16 * 1024 * 1024
 
 
 class Sending(msgspec.Struct, frozen=True, kw_only=True):
-    """One message to a business key. With `start`, a run is started for it if no run has the key."""
+    """One message to a business key. With `start`, a run is started for it if no run has the key; with `over_quota`, it
+    may go to a run of another sender only, and that is the answer if there is none."""
 
     key: str
     message: MessageArrived
     ttl: int = KEEP_US
     start: StartRequest | None = None
+    over_quota: QuotaExceeded | None = None
 
     @property
     def business_key(self) -> BusinessKey:
@@ -145,8 +147,8 @@ class KeySender:
                 sent = await self._lane.put(sending)
                 created(sent.run_id or "")
                 return sent
-        except QuotaExceeded:
-            # A message to a run that lives starts none.
+        except QuotaExceeded as problem:
+            # A message to a run that lives starts none. If that run ends before, none is started either.
             live = RunFilter(
                 tenant=tenant,
                 business_key=sending.key,
@@ -155,7 +157,7 @@ class KeySender:
             )
             if not await self._transactor.store.list_runs(live):
                 raise
-            return await self._lane.put(sending)
+            return await self._lane.put(replace(sending, over_quota=problem))
 
     async def _send_batch(self, sendings: list[Sending]) -> list[Sent | Exception]:
         return await all_or_each(sendings, self._send_together)
@@ -336,6 +338,7 @@ class KeyBatch:
             if box.holder is None:
                 new = [place for place in self._new(places, box, loaded.now) if self._admitted(place, loaded)]
                 if not self._start(starting, new, box, loaded):
+                    self._refuse_over_quota(new)
                     self._keep(new, box, write, loaded.now)
         write.new_runs += starting.write.new_runs
         write.children += starting.write.children
@@ -361,7 +364,7 @@ class KeyBatch:
         """Start a run for the first message that asks for one, and deliver them all. Returns whether one started."""
         for place in new:
             request = self._sendings[place].start
-            if request is None or place in self.answers:
+            if request is None or place in self.answers or self._sendings[place].over_quota is not None:
                 continue
             kept = {one.id for one in box.kept if one.is_kept(loaded.now)}
             own = [self._sendings[one].message for one in new if one not in self.answers]
@@ -380,6 +383,12 @@ class KeyBatch:
             self._note_started(starting, new, place, started, loaded.now, kept)
             return True
         return False
+
+    def _refuse_over_quota(self, new: Sequence[int]) -> None:
+        for place in new:
+            problem = self._sendings[place].over_quota
+            if problem is not None and place not in self.answers:
+                self.answers[place] = problem.with_traceback(None)
 
     def _note_started(
         self, starting: Starting, new: Sequence[int], by: int, started: Started, now: int, kept: set[str]
