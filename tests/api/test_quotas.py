@@ -94,7 +94,7 @@ def test_a_message_to_a_live_run_needs_no_place_and_one_that_starts_a_run_does(d
 
 
 def test_a_message_starts_no_run_beyond_the_quota_if_the_live_run_ends_meanwhile(database_url: str) -> None:
-    """The sender has no place left, and sees a live run of another caller. That run ends before the message is there."""
+    """The sender has no place left, and sees a live run of another caller, which ends before the message is there."""
 
     async def act(stage: Stage) -> None:
         await stage.publish(GATED)
