@@ -55,6 +55,7 @@ class Fault(StrEnum):
     CANCEL = "cancel"
     QUARANTINE = "quarantine"
     RUN_PAUSED = "run_paused"
+    WORKFLOW_PAUSED = "workflow_paused"
     STEP_DECIDED = "step_decided"
     RUN_MIGRATED = "run_migrated"
     STAFF = "staff"

@@ -65,6 +65,12 @@ class Ledger:
         self.sent: dict[tuple[str, str], str] = {}
         self.by_key: list[tuple[str, str, Sent]] = []
         self.waits: dict[tuple[str, int], list[WaitFor]] = defaultdict(list)
+        self.asked_at: dict[str, float] = {}
+        """When people first asked for a run that they were told of."""
+        self.begin_asked_at: dict[str, float] = {}
+        """When people first asked to start a run that was created idle."""
+        self.workflow_pauses: list[tuple[str, float, int]] = []
+        """Paused workflows: since when, on the loop's clock, and until when, on that of the database."""
         self.continued: dict[str, Any] = {}
         """The input with which the flow of a run continued as new, or would have."""
         self.continued_ahead: dict[str, list[Any]] = defaultdict(list)

@@ -968,6 +968,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "(RunState.RUNNING, RunState.BLOCKED, RunState.PAUSED)",
         "(RunState.RUNNING, RunState.BLOCKED)",
     ),
+    _one(
+        "paused-workflow-starts-anyway",
+        "the runs of a paused workflow start as usual",
+        "operations.start:Starter.reduced",
+        "request = msgspec.structs.replace(request, pause=pause)",
+        "pass",
+    ),
+    _one(
+        "paused-workflow-forgets-the-idle",
+        "a run that was created before its workflow was paused starts as usual",
+        "operations.start:start_idle",
+        "pauses = await pauses_of_idle(transactor.store, [(tenant, run_id)])",
+        "pauses = []",
+    ),
     # -- elements of maps, loops and choices
     _in_kernel(
         "element-counted-twice",

@@ -22,7 +22,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
 from stepkeep.kernel.stuck import CHOICES
-from stepkeep.operations import interventions, mailbox, pausing, people, quarantine
+from stepkeep.operations import interventions, mailbox, pauses, pausing, people, quarantine
 from stepkeep.operations.access import Acting
 from stepkeep.operations.going_on import Wanted, go_on
 from stepkeep.operations.migrating import migrate
@@ -181,8 +181,10 @@ class People:
         return random.choice((2, 5, 12)) * SECOND if maybe(random, 0.12) else None
 
     async def _start_once(self, request: StartRequest) -> None:
+        asked_at = self._stage.loop.time()
         started = await self._ask(lambda server: server.starter.start(request), again=True)
         if started is not None:
+            self._ledger.asked_at.setdefault(started.run_id, asked_at)
             self._started(started, request)
 
     def _started(self, started: Started, request: StartRequest) -> None:
@@ -555,6 +557,44 @@ class People:
             "resume",
         )
 
+    async def pause_workflows(self) -> None:
+        """Pause workflows at random, with their live runs, and resume both after a while, until the chaos is over."""
+        random, scenario = self._stage.random("workflow pauser"), self._stage.scenario
+        paused: set[str] = set()
+        while scenario.workflow_pauses and self._stage.chaos:
+            await asyncio.sleep(random.choice((0.2, 1.0, 3.0)) * random.random())
+            workflow = random.choice(self._plans).definition.name
+            if maybe(random, scenario.workflow_pauses) and workflow not in paused:
+                paused.add(workflow)
+                self._spawn(
+                    self._pause_workflow(workflow, 1 + random.choice((1.0, 4.0, 12.0)) * random.random(), paused)
+                )
+
+    async def _pause_workflow(self, workflow: str, seconds: float, paused: set[str]) -> None:
+        self._stage.log.note(Fault.WORKFLOW_PAUSED, workflow)
+        acting = Acting(actor="operator", vouched_by=None, key=None)
+        await self._ask(
+            lambda server: pauses.pause_workflow(server.transactor.store, TENANT, workflow, "a look", acting=acting),
+            again=True,
+        )
+        began = self._stage.loop.time()
+        for run in self._live(workflow):
+            self._spawn(self._pause(run, seconds))
+        await asyncio.sleep(seconds)
+        self._ledger.workflow_pauses.append((workflow, began, self._stage.database.clock()))
+        await self._ask(
+            lambda server: pauses.resume_workflow(server.transactor.store, TENANT, workflow, acting=acting), again=True
+        )
+        paused.discard(workflow)
+        for run in self._live(workflow):
+            if run.state is RunState.PAUSED:
+                self._spawn(self._resume(run.id))
+
+    def _live(self, workflow: str) -> list[Run]:
+        tables = self._stage.database.tables
+        live = (run for run in tables.runs.values() if run.state not in RUN_TERMINAL)
+        return [run for run in live if tables.details[run.tenant, run.id].workflow == workflow]
+
     async def decide_stuck(self) -> None:
         """Retry, skip, fail or complete single steps at random, stuck or not, until the chaos is over. A scenario with
         `stuck` has those alone that somebody may decide about."""
@@ -646,6 +686,7 @@ class People:
     # -- fairness ----------------------------------------------------------------------------------------------------
     def _begin(self, run: Run) -> None:
         self._ledger.begun.add(run.id)
+        self._ledger.begin_asked_at.setdefault(run.id, self._stage.loop.time())
 
         async def begin() -> None:
             record = await self._ask(

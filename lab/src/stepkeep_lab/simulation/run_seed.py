@@ -146,6 +146,7 @@ class _Simulation:
             people.meddle(),
             people.set_aside(),
             people.pause_runs(),
+            people.pause_workflows(),
             people.decide_stuck(),
             people.migrate_runs(),
             self._harm(places, server),

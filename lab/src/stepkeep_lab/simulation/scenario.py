@@ -21,6 +21,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     is written in one of the dialects, `work` how much longer than usual handlers take. `slow_at` and `pause_at` name
     the only statement at which that happens (then often), `standstill` is how long a process stands still at most.
     `sinks` is how many sinks there are; with any, workers relay events to them.
+    `workflow_pauses` is how often a workflow is paused, with its live runs; `pauses` how often a run is.
     `stuck` means that decisions about single steps are made only where a step may be decided about.
     `families` is which share of the steps starts a child run.
     `flows` is which share of the steps is a flow, whose calls are steps too.
@@ -80,6 +81,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     duplicate: float = 0.0
     quarantine: float = 0.0
     pauses: float = 0.0
+    workflow_pauses: float = 0.0
     decisions: float = 0.0
     stuck: bool = False
     migrations: float = 0.0
@@ -463,6 +465,7 @@ def draw(seed: int) -> Scenario:
             **_decider(seed),
             **_migrator(seed),
             **_pauser(seed),
+            **_workflow_pauser(seed),
             **_staff(seed),
             **_parents(seed),
             **_flows(seed),
@@ -496,6 +499,12 @@ def _pauser(seed: int) -> dict[str, Any]:
     """Somebody pauses runs and resumes them. Drawn apart, like a corner."""
     random = Random(f"pauser:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"pauses": random.random()} if random.random() < 0.3 else {}
+
+
+def _workflow_pauser(seed: int) -> dict[str, Any]:
+    """Workflows are paused and resumed. Drawn apart, like a corner."""
+    random = Random(f"workflow pauser:{seed}")  # noqa: S311 - chance that must come out the same again
+    return {"workflow_pauses": random.random()} if random.random() < 0.15 else {}
 
 
 def _decider(seed: int) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from stepkeep_lab.simulation.gathering import wrongly_taken
 from stepkeep_lab.simulation.ledger import Ack, Ledger
 from stepkeep_lab.simulation.limits import wrong_slots
 from stepkeep_lab.simulation.migrated import wrong_migrations
+from stepkeep_lab.simulation.paused import wrong_pauses
 from stepkeep_lab.simulation.shared_resources import wrong_resources
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.standing import Standing
@@ -104,6 +105,8 @@ class Verdict:
         for said in self._stage.checkpoints.wrong(self._tables):
             self._ledger.violation(said)
         for said in wrong_added(self._tables, self._plans):
+            self._ledger.violation(said)
+        for said in wrong_pauses(self._tables, self._ledger):
             self._ledger.violation(said)
         for said in wrong_slots(self._tables):
             self._ledger.violation(said)
