@@ -243,6 +243,12 @@ def test_what_no_flow_could_report_is_refused_and_changes_nothing(database_url: 
             answer = await plain.post("report", {"reports": [{**named, "outcome": {"kind": "suspended", **outcome}}]})
             assert said in str(told(answer, 400, "invalid_input")), (what, answer.text)
             assert await stored() == before, what
+        # So many different steps are read beside the loop of the service, and are refused all the same.
+        many = [asked("step", "x", {}, {"uses": f"far.x{number}"}) for number in range(60)]
+        wrong = {"kind": "suspended", "calls": [*many, {**DOUBLE, "arguments": {"n": 2}}]}
+        answer = await plain.post("report", {"reports": [{**named, "outcome": wrong}]})
+        assert "call 60: the digest" in told(answer, 400, "invalid_input")["detail"]
+        assert await stored() == before
         good = {"kind": "suspended", "calls": [DOUBLE]}
         # A good report beside a bad one, another fence, another step, another worker: nothing is made for them.
         new = {"kind": "suspended", "calls": [asked("step", "x", {}, {"uses": "far.new"})]}

@@ -33,8 +33,7 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
     grown = Grown(count=0, deadline=limit) if known is None else known
     count = grown.count + len(outcome.calls)
     if count > growth.max:
-        said = f"it makes more than {growth.max} calls, as its definition allows; end it before by ctx.continue_as_new"
-        return _fail(draft, step, outcome, said)
+        return _fail(draft, step, outcome, too_many_calls(growth))
     if not outcome.calls and not step.unmet and outcome.seen >= grown.count:
         return _fail(draft, step, outcome, "it awaits nothing: all its calls have settled")
     draft.close_attempt(step, AttemptState.WAITED, outcome)
@@ -66,6 +65,11 @@ def suspend(draft: Draft, step: Step, outcome: Suspended) -> Settled | None:
         # One of its calls has settled since the worker looked: nothing else would wake it.
         _wake(draft, draft.step(step.no))
     return None
+
+
+def too_many_calls(growth: Flow) -> str:
+    """Why a flow fails that makes more calls than it may."""
+    return f"it makes more than {growth.max} calls, as its definition allows; end it before by ctx.continue_as_new"
 
 
 def settled_calls(step: Step) -> int:

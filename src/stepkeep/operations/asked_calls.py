@@ -19,13 +19,17 @@ from stepkeep.definition.run_input import check_input
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.child_runs import CONTINUE
 from stepkeep.kernel.definition import Flow
-from stepkeep.kernel.outcomes import NewCall, Suspended
+from stepkeep.kernel.flows import too_many_calls
+from stepkeep.kernel.outcomes import Failed, NewCall, Suspended
 from stepkeep.kernel.plan import Plan, PlannedStep, template_of
 from stepkeep.kernel.rows import Grown, Step
+from stepkeep.kernel.states import Category
 from stepkeep.operations import validate
 from stepkeep.operations.call_queues import NewStep
 
 MAX_CODE = 64
+MOST_STEPS, MOST_CHARACTERS = 50, 16 * 1024
+"""Calls with more different steps than that, or longer ones, are read in a thread. A new step takes about 2 ms."""
 CALL_BYTES = 512
 """What a call has at most in a request beside its arguments and its step."""
 
@@ -47,8 +51,17 @@ def written_calls(outcome: Suspended, asked: Sequence[NewStep], registry: Regist
     return AskedCalls(calls=calls, seen=outcome.seen, code=outcome.code, cost=outcome.cost, emit=outcome.emit)
 
 
-def read_asked(outcome: AskedCalls, plan: Plan, planned: PlannedStep, step: Step) -> tuple[Suspended, list[ReadCall]]:
-    """The report without its new calls, and those. `step` is the row of the flow. Raises InvalidInput."""
+def is_long(outcome: AskedCalls) -> bool:
+    """Whether these calls take so long to read that it is not done on an event loop."""
+    steps = {call.step for call in outcome.calls}
+    return len(steps) > MOST_STEPS or sum(map(len, steps)) > MOST_CHARACTERS
+
+
+def read_asked(
+    outcome: AskedCalls, plan: Plan, planned: PlannedStep, step: Step
+) -> tuple[Suspended | Failed, list[ReadCall]]:
+    """The report without its new calls, and those; or a failure for good of a flow that makes too many. `step` is the
+    row of the flow. Raises InvalidInput."""
     if not isinstance(planned.growth, Flow):
         raise InvalidInput(f"step {planned.name} of run {step.run_id} is no flow: it awaits no calls.")
     if outcome.code is not None:
@@ -58,6 +71,9 @@ def read_asked(outcome: AskedCalls, plan: Plan, planned: PlannedStep, step: Step
         raise InvalidInput(
             f"the flow {planned.name} has seen {outcome.seen} ends of calls, and made {grown.count} calls."
         )
+    if grown.count + len(outcome.calls) > planned.growth.max:
+        error = too_many_calls(planned.growth)
+        return Failed(category=Category.VALIDATION, error=error, final=True, cost=outcome.cost), []
     calls = [_read(place, call, planned.name) for place, call in enumerate(outcome.calls, grown.count)]
     if calls and grown.continues:
         raise InvalidInput(f"the flow {planned.name} has continued as new; it makes no more calls.")

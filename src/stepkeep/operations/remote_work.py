@@ -27,7 +27,7 @@ from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.kernel.states import WorkerState
 from stepkeep.operations import validate, workers
 from stepkeep.operations.access import Access, guarded
-from stepkeep.operations.asked_calls import AskedCalls, read_asked
+from stepkeep.operations.asked_calls import AskedCalls, is_long, read_asked
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.call_queues import CallQueues, NewStep
 from stepkeep.operations.codec import SEALED_QUEUE
@@ -278,7 +278,8 @@ class RemoteWork:
             if claim is None:
                 # The lease is gone: the kernel refuses the report, whatever it says.
                 return Released(), ()
-            return read_asked(proposed, claim.plan, claim.planned, claim.step)
+            given = (proposed, claim.plan, claim.planned, claim.step)
+            return await asyncio.to_thread(read_asked, *given) if is_long(proposed) else read_asked(*given)
         if isinstance(proposed, Proposed):
             plan = await plan_of(self._transactor, self._tenant, report.run_id)
             if plan.name_of(report.no) is None:
