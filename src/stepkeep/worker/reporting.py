@@ -7,7 +7,7 @@ holds up its neighbours. `attempts` gives it what follows a reply: the chained c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from stepkeep.errors import InvalidInput, Refused, StoreError, Unreadable
 from stepkeep.kernel.decision import Accepted
@@ -105,16 +105,13 @@ class Reporting:
                 await self._commit_apart(batch, problem)
                 break
             shared.outage.over()
-            answers = iter(replies)
-            for job, outcome in batch:
-                self.answered(job, outcome, next(answers))
-                if job.resumed is not None:
-                    self._answer_resumed(job.resumed, next(answers))
+            attempts = _all_attempts(batch)
+            self._answer_all(batch, replies)
             self._accept(claims, batch[0][0].lane)
             for name in named(claims):
                 unconfirmed.pop(name, None)
             shared.signals.changed()
-            await self.evidence.write(_all_attempts(batch))
+            await self.evidence.write(attempts)
             started = len(claims)
             if budget.slots and started == budget.slots < budget.follow:
                 shared.signals.more_work()
@@ -157,9 +154,25 @@ class Reporting:
             for report in batch:
                 await self._commit([report])
             return
+        job = batch[0][0]
+        if job.resumed is not None:
+            # The fault may be in the flow's part: the call is reported without it.
+            job.resumed.give_back()
+            job.resumed = None
+            await self._commit(batch)
+            return
         self._give_up(*batch[0], problem)
 
     # -- one reply ---------------------------------------------------------------------------------------------------
+    def _answer_all(self, batch: Sequence[Report], replies: Sequence[Answer]) -> None:
+        """Handle the replies to a batch: that to each report, and to the flow that went on from it."""
+        answers = iter(replies)
+        for job, outcome in batch:
+            resumed, job.resumed = job.resumed, None
+            self.answered(job, outcome, next(answers))
+            if resumed is not None:
+                self._answer_resumed(resumed, next(answers))
+
     def answered(self, job: Job, outcome: Outcome, reply: Answer) -> None:
         """Handle the reply to one report. A defect here costs the lease of this job only."""
         try:
@@ -234,12 +247,10 @@ def _report_bytes(report: Report) -> int:
     return outcome_bytes(outcome) + (0 if job.resumed is None else outcome_bytes(job.resumed.outcome))
 
 
-def _all_attempts(batch: Sequence[Report]) -> Iterator[Job]:
+def _all_attempts(batch: Sequence[Report]) -> list[Job]:
     """The attempts that ended with these reports, those of resumed flows among them."""
-    for job, _ in batch:
-        yield job
-        if job.resumed is not None:
-            yield job.resumed.job
+    jobs = [job for job, _ in batch]
+    return jobs + [job.resumed.job for job in jobs if job.resumed is not None]
 
 
 def of_rules(outcome: Outcome) -> Outcome:
