@@ -153,6 +153,7 @@ def wrong_families(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
         plan = plans[parent.definition_id]
         name, step = plan.at(child.no).name, tables.steps[child.tenant, child.run_id][child.no]
         run = tables.runs.get((child.tenant, child.child_id))
+        yield from _undoes(tables, plan, child, step)
         if child.todo is not None:
             yield f"families: {child.todo} is left to be done about the child of {name} of run {child.run_id}"
         if (run is not None) != (child.state in (ChildState.STARTED, ChildState.ENDED)):
@@ -170,6 +171,16 @@ def wrong_families(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
     yield from _left_untold(tables, plans)
     yield from _undone_once(tables)
     yield from _undone_whole(tables, plans)
+
+
+def _undoes(tables: Tables, plan: Plan, child: Child, step: Step) -> Iterator[str]:
+    """A run that an undo step starts rolls the child of the step back that it undoes; no other run rolls one back."""
+    name = plan.of(step).name
+    if (plan.of(step).phase is Phase.UNDO) != (child.undoes is not None):
+        yield f"families: {name} of run {child.run_id} started run {child.child_id}, which rolls {child.undoes} back"
+    first = None if child.undoes is None else tables.children.link_of(child.tenant, child.undoes)
+    if first is not None and first.run_id == child.run_id and plan.undo_no(first.no) != child.no:
+        yield f"families: {name} of run {child.run_id} rolls run {child.undoes} back, which another step started"
 
 
 def _told(plan: Plan, child: Child, step: Step, ended: RunState, rollback: Rollback) -> Iterator[str]:

@@ -59,6 +59,17 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         (Edit("kernel.child_runs:awaits_child", "draft.planned(step).starts_child", "step.no < draft.plan.size"),),
     ),
     Mutant(
+        "flow-child-undo-lost",
+        "the undo of a call that started a child does not know which run it rolls back",
+        (
+            Edit(
+                "kernel.compensation:_add_hook",
+                "planned is not None and planned.undoes_child",
+                "planned is not None and planned.undoes_child and undone.no < draft.plan.size",
+            ),
+        ),
+    ),
+    Mutant(
         "successor-asked-too-early",
         "a flow that continues as new has its successor before its run has succeeded",
         (

@@ -19,7 +19,8 @@ from stepkeep.definition.retry import Retry as RetryOption
 from stepkeep.kernel.definition import SECOND, Definition, Flow, Handler, StepDefinition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Step
-from stepkeep.kernel.states import StepState
+from stepkeep.kernel.states import Category, StepState
+from stepkeep.worker.answers import StepError
 from stepkeep.worker.flows.calls import CallFailed
 from stepkeep.worker.flows.context import FlowContext
 from stepkeep_lab.simulation.definitions import HANDLERS, PATIENT
@@ -31,6 +32,8 @@ CHECKPOINTS = 0.3
 """How likely a flow records a checkpoint at each place where it may."""
 CHILDREN = 0.5
 """How likely a flow that may start a child does so."""
+GIVES_UP = 0.4
+"""How likely a flow fails after its child has succeeded, so that its run may roll the child back."""
 FOLLOWS = 50
 """How far the argument of a call that follows another one is from that of the other."""
 FAILED = "failed"
@@ -111,14 +114,18 @@ async def play(
     )
     if random.random() < 0.3:
         await ctx.sleep("2s")
+    has_child = False
     if child and apart.random() < CHILDREN:
         with suppress(CallFailed):
             deadline = apart.choice((None, None, "20s"))
             await ctx.child(child, ctx.input, deadline=deadline, detached=apart.random() < 0.2)
+            has_child = True
     for place in range(at_once, at_once + random.randint(1, 3)):
         await call(place)
         if apart.random() < CHECKPOINTS:
             await checkpoint(f"after-{place}")
+    if has_child and Random(drawn + 2_000).random() < GIVES_UP:  # noqa: S311
+        raise StepError("the flow gives up", category=Category.VALIDATION, final=True)
     return told
 
 
