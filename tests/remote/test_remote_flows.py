@@ -14,6 +14,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.calls import digest_of
 from stepkeep.definition.handlers import registry_of
+from stepkeep.kernel.rows import OutboxEntry
 from stepkeep.operations.recorded_calls import PAGE_BYTES
 from tests.api.stage import TENANT, Stage, on, told
 from tests.remote import flows
@@ -45,7 +46,7 @@ def test_a_remote_worker_runs_a_flow_with_all_kinds_of_calls_of_handlers(databas
         assert found["output"] == {"one": 2, "at_once": [2, 4, 6], "mapped": [2, 4, 6], "drawn": 7, "why": "no"}
         assert flows.called == ["drawn"]
         await judged(client, found["run_id"])
-        emitted = await stage.engine.store.read_outbox(TENANT, found["run_id"])
+        emitted = await _emitted(stage, found["run_id"])
         assert [(one.name, one.payload) for one in emitted] == [("doubled", b'{"n":2}')]
         steps = (await client.get(f"/runs/{found['run_id']}")).json()["steps"]
         assert [step["state"] for step in steps] == ["succeeded", *["succeeded"] * 8, "skipped"]
@@ -165,11 +166,16 @@ def test_a_flow_goes_on_at_another_worker_of_either_kind(database_url: str, orde
             found = (await client.get(f"/runs/{run_id}/result", params={"wait": 20})).json()
         assert (found["state"], found["output"]) == ("succeeded", [10, 7, 3, 6]), found
         assert flows.called == ["drawn"]
-        emitted = await stage.engine.store.read_outbox(TENANT, run_id)
+        emitted = await _emitted(stage, run_id)
         assert [one.name for one in emitted] == ["begun", "ended"]
         await judged(client, run_id)
 
     on_service(database_url, act)
+
+
+async def _emitted(stage: Stage, run_id: str) -> list[OutboxEntry]:
+    async with stage.host() as host:
+        return await host.store.read_outbox(TENANT, run_id)
 
 
 async def _waits(client: httpx2.AsyncClient, run_id: str) -> bool:
@@ -229,16 +235,17 @@ def test_what_no_flow_could_report_is_refused_and_changes_nothing(database_url: 
         [claim] = await plain.claim("far.crawl", wait_seconds=5)
         assert claim["flow"] == {"calls": 0, "seen": 0}
         named = {name: claim[name] for name in ("run_id", "no", "fence")}
-        store = stage.engine.store
 
         async def stored() -> Any:
-            return (
-                await store.read_steps(TENANT, run),
-                len(await store.read_journal(TENANT, run)),
-                await store.list_queues(TENANT),
-            )
+            async with stage.host() as host:
+                return (
+                    await host.store.read_steps(TENANT, run),
+                    len(await host.store.read_journal(TENANT, run)),
+                    await host.store.list_queues(TENANT),
+                )
 
         before = await stored()
+        assert before[1] > 0
         for what, (said, outcome) in REFUSED.items():
             answer = await plain.post("report", {"reports": [{**named, "outcome": {"kind": "suspended", **outcome}}]})
             assert said in str(told(answer, 400, "invalid_input")), (what, answer.text)
