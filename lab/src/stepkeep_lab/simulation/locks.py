@@ -28,7 +28,7 @@ class Owner:
 class Locks:
     """Who holds which row, or shares it, and who waits for it. `waits` and `deadlocks` count what happened.
 
-    `crowded_at` is when somebody who had waited long for a row waited no longer.
+    `crowded_at` is when a session had waited long for a row, and again when it waits no longer.
     """
 
     def __init__(self) -> None:
@@ -78,6 +78,7 @@ class Locks:
         self._queue.setdefault(key, deque()).append((owner, granted, is_shared))
         owner.waits_for, began = key, loop.time()
         timer = loop.call_later(LOCK_TIMEOUT, self._give_up, granted)
+        crowded = loop.call_later(LONG_WAIT, lambda: self.crowded_at.update({key: loop.time()}))
         try:
             await granted
         except BaseException:
@@ -88,6 +89,7 @@ class Locks:
         finally:
             owner.waits_for = None
             timer.cancel()
+            crowded.cancel()
             if loop.time() - began >= LONG_WAIT:
                 self.crowded_at[key] = loop.time()
 
