@@ -29,7 +29,7 @@ from stepkeep.operations import validate, workers
 from stepkeep.operations.access import Access, guarded
 from stepkeep.operations.asked_calls import AskedCalls, is_long, read_asked
 from stepkeep.operations.batch import Answer
-from stepkeep.operations.call_queues import CallQueues, NewStep
+from stepkeep.operations.call_queues import NewStep
 from stepkeep.operations.codec import SEALED_QUEUE
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.network import list_allowed
@@ -291,11 +291,7 @@ class RemoteWork:
         """The outcome with its new steps, whose queues are made if need be."""
         if not isinstance(outcome, Added | Suspended) or not steps:
             return outcome
-
-        async def changed() -> None:
-            await self._queues(anew=True)
-
-        return await CallQueues(self._store, self._tenant, changed).resolve(outcome, steps)
+        return await self._state.call_queues_of(self._tenant, self._store).resolve(outcome, steps)
 
     async def _claim_of(self, row: Worker, name: ClaimName) -> Claim | None:
         """A claim that the worker holds, as this process knows it or as it is stored; None if it holds it not."""

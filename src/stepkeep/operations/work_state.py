@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.rows import Worker
+from stepkeep.operations.call_queues import CallQueues
 from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.pauses import PauseReader
 from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.store.protocol import Store
 
 KEPT_SECONDS = 120.0
 """For how long an answer is kept for the same request again."""
@@ -45,6 +47,7 @@ class WorkState:
         self._of_run: dict[tuple[str, str], set[Name]] = {}
         self.swept_at: dict[str, float] = {}
         self._children: dict[str, tuple[Transactor, ChildSweep]] = {}
+        self._call_queues: dict[str, tuple[Store, CallQueues]] = {}
         self.queues: dict[str, tuple[float, dict[int, QueueSpec]]] = {}
         self.pauses = PauseReader(monotonic)
         self.unfit: dict[tuple[str, int, int], float] = {}
@@ -63,6 +66,17 @@ class WorkState:
             if known is not None:
                 known[1].close()
             known = self._children[tenant] = (transactor, ChildSweep(transactor))
+        return known[1]
+
+    def call_queues_of(self, tenant: str, store: Store) -> CallQueues:
+        """The queues of calls and added steps of a tenant. They are read again only where a step needs another one."""
+
+        async def changed() -> None:
+            self.queues.pop(tenant, None)
+
+        known = self._call_queues.get(tenant)
+        if known is None or known[0] is not store:
+            known = self._call_queues[tenant] = (store, CallQueues(store, tenant, changed))
         return known[1]
 
     def hold(self, name: Name, held: Held) -> None:
