@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.definition import Effect
+from stepkeep.kernel.compensation import has_child, may_remain
+from stepkeep.kernel.definition import CompensateWhen, Effect
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.failure import Settled
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Adopted, Called, Note, Step
 from stepkeep.kernel.states import StepState
-from stepkeep.kernel.stopping import may_have_run
+from stepkeep.kernel.stopping import CHILD_ENDED, may_have_run
 from stepkeep.kernel.tables import StepTrigger
 
 
@@ -61,7 +62,9 @@ class Why(StrEnum):
     OWN_DECISION = "own_decision"
     """The person that asks for the new run decided about it, and may not do both."""
     ELEMENTS = "elements"
-    """Its elements had effects, which only the run that has their rows can undo."""
+    """Its elements had effects, which only the run that has their rows can undo. The new run would be responsible."""
+    IN_DOUBT = "in_doubt"
+    """It was skipped, and may have had its effect. The new run would be responsible, and could not tell."""
     ADDED = "added"
     """The newer version adds it."""
 
@@ -170,9 +173,9 @@ def _choice(
         return Choice(name=name, why=Why.ADDED)
     row = rows[no]
     undo = rows.get(no + old.size)
-    repeats = _had_effect(row, old.steps[no]) and not _is_undone(undo) and name not in undone
-    if old.steps[no].segment is not None:
-        repeats = _have_effects(old, rows, no)
+    owns = old.steps[no].segment is not None
+    repeats = _have_effects(old, rows, no) if owns else had_effect(row, old.steps[no]) and not _is_undone(undo)
+    repeats = repeats and name not in undone
 
     def again(why: Why, of: str | None = None) -> Choice:
         return Choice(name=name, why=why, of=of, may_repeat=repeats)
@@ -188,8 +191,10 @@ def _choice(
         return again(Why.UNDONE)
     if (reason := _decided_anew(row, old.steps[no], asked)) is not None:
         return again(reason)
-    if repeats and old.steps[no].segment is not None:
+    if asked.how.owns_undo and owns and repeats:
         return again(Why.ELEMENTS)
+    if asked.how.owns_undo and row.state is StepState.SKIPPED and _may_have_left(row, old.steps[no]):
+        return again(Why.IN_DOUBT)
     return Choice(name=name, why=Why.SUCCEEDED if row.state is StepState.SUCCEEDED else Why.SKIPPED)
 
 
@@ -206,11 +211,23 @@ def _decided_anew(row: Step, planned: PlannedStep, asked: Asked) -> Why | None:
     return Why.INPUT_DIFFERS if not asked.same_input and (is_decided or reads) else None
 
 
-def _had_effect(row: Step, planned: PlannedStep) -> bool:
-    """Whether the earlier run did something by this step that is more than reading, or may have."""
-    happened = row.state is StepState.SUCCEEDED or may_have_run(row)
+def had_effect(row: Step, planned: PlannedStep) -> bool:
+    """Whether the earlier run did something by this step that is more than reading, or may have: by an attempt, or by a
+    child that succeeded, or that did not tell that nothing remains of it."""
+    by_child = has_child(row) and not (row.error or "").startswith(CHILD_ENDED)
+    happened = row.state is StepState.SUCCEEDED or may_have_run(row) or by_child
+    return happened and _acts(planned)
+
+
+def _acts(planned: PlannedStep) -> bool:
+    return planned.definition.undo is not None or planned.definition.effect is not Effect.READ
+
+
+def _may_have_left(row: Step, planned: PlannedStep) -> bool:
+    """Whether a rollback of the earlier run would undo a step that did not succeed, or would be partial beside it."""
     definition = planned.definition
-    return happened and (definition.undo is not None or definition.effect is not Effect.READ)
+    attempted = definition.undo is not None and definition.compensate_when is CompensateWhen.ATTEMPTED
+    return _acts(planned) and (may_remain(row) or (attempted and may_have_run(row)))
 
 
 def _have_effects(plan: Plan, rows: Mapping[int, Step], owner: int) -> bool:
@@ -218,7 +235,8 @@ def _have_effects(plan: Plan, rows: Mapping[int, Step], owner: int) -> bool:
     segment = plan.steps[owner].segment
     assert segment is not None
     elements = [row for no, row in rows.items() if segment.first <= no < segment.first + segment.width]
-    return any(_had_effect(row, plan.at(row.no)) and not _is_undone(rows.get(plan.undo_no(row.no))) for row in elements)
+    # The definition does not know the calls of a flow and added steps: their rows have their templates.
+    return any(had_effect(row, plan.of(row)) and not _is_undone(rows.get(plan.undo_no(row.no))) for row in elements)
 
 
 def _are_undone(plan: Plan, rows: Mapping[int, Step], owner: int) -> bool:

@@ -20,7 +20,7 @@ from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
-from stepkeep.kernel.stopping import CHILD_LATE, EFFECTS_LEFT
+from stepkeep.kernel.stopping import CHILD_ENDED, CHILD_LATE, EFFECTS_LEFT
 from stepkeep.kernel.tables import StepTrigger
 
 CALLED_OFF = frozenset({RunState.CANCELLED, RunState.ROLLED_BACK, None})
@@ -63,7 +63,7 @@ def _end(draft: Draft, step: Step, event: ChildEnded) -> Settled | None:
 
 def _error(event: ChildEnded) -> str:
     ended = "was not started" if event.state is None else f"has ended {event.state}"
-    return f"child run {event.child} {ended}" + (f": {event.error}" if event.error else "")
+    return f"{CHILD_ENDED}{event.child} {ended}" + (f": {event.error}" if event.error else "")
 
 
 def _owner_stops(draft: Draft, step: Step) -> bool:

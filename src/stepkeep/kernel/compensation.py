@@ -95,7 +95,7 @@ def undo_plan(plan: Plan, rows: Sequence[Step]) -> UndoPlan:
             continue
         definition = plan.of(step).definition
         if not _happened(step, definition):
-            if _may_remain(step) and (definition.undo is not None or definition.effect is not Effect.READ):
+            if may_remain(step) and (definition.undo is not None or definition.effect is not Effect.READ):
                 remains.append((step, _why(step, definition)))
             continue
         if definition.undo is not None:
@@ -151,7 +151,7 @@ def has_effect(plan: Plan, no: int) -> bool:
     return plan.steps[no].segment is None if no < plan.size else plan.is_element(no)
 
 
-def _may_remain(step: Step) -> bool:
+def may_remain(step: Step) -> bool:
     """Whether a step that did not succeed may have left its effect: its handler completed and its rules did not pass,
     nothing tells how its last attempt ended, or its child left something."""
     return is_completed(step) or leaves_effect(step.error)

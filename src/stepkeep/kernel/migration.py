@@ -118,5 +118,6 @@ def _says(choice: Choice) -> str:
         Why.UNDONE: "it was undone, or its undo began",
         Why.OWN_DECISION: "you decided about it, and would now ask for the run",
         Why.ELEMENTS: "its elements had effects, which only their own run can undo",
+        Why.IN_DOUBT: "it may have had its effect all the same",
     }
     return said.get(choice.why, str(choice.why)) + (f" ({choice.of})" if choice.of else "")

@@ -25,6 +25,8 @@ from stepkeep.kernel.tables import RunTrigger, StepTrigger
 IN_DOUBT = "IN_DOUBT: its handler was still running when the attempt was closed; it may have had its effect"
 CHILD_IN_DOUBT = "IN_DOUBT: its child run had not ended when the grace period did; it may have had its effect"
 CHILD_LATE = "IN_DOUBT: its child run had not ended when the deadline passed; it may have had its effect"
+CHILD_ENDED = "child run "
+"""How the error of a step begins whose child did not succeed, and left nothing."""
 EFFECTS_LEFT = "EFFECTS_LEFT: "
 """How the error of a step begins whose child did not succeed, and did not undo everything that it had done."""
 LEASE_EXPIRED = "LEASE_EXPIRED: the worker was not heard of in time"

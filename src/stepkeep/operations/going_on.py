@@ -47,6 +47,7 @@ SAYS: Mapping[Why, str] = {
     Why.UNDONE: "it was undone, or its undo began",
     Why.INPUT_DIFFERS: "it was decided on another input",
     Why.ELEMENTS: "its elements had effects, which only their own run can undo",
+    Why.IN_DOUBT: "it was skipped, and may have had its effect",
     Why.OWN_DECISION: "you decided about it in the earlier run, and would now ask for it",
     Why.ADDED: "the other version adds it",
 }

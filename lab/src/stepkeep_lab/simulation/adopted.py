@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
+from stepkeep.kernel.definition import Effect
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Adopted, Step
@@ -55,6 +56,10 @@ def _of_run(tables: Tables, plans: Mapping[int, Plan], key: RunKey, plan: Plan) 
             yield f"adoption: {name} of run {key[1]} has another output than in run {reference.run}"
         if hook is not None and hook.fence:
             yield f"adoption: {name} of run {key[1]} was adopted, and run {reference.run} undid it"
+        if reference.owned:
+            for left in _left_by_elements(original, tables.steps[source], no):
+                if (known := plan.number(left)) is None or known not in rows:
+                    yield f"adoption: run {key[1]} owns the undo of {name}, and lacks {left} of run {reference.run}"
         places[reference.run].append(row.settled or 0)
     for run_id, order in places.items():
         if order != sorted(order):
@@ -62,6 +67,18 @@ def _of_run(tables: Tables, plans: Mapping[int, Plan], key: RunKey, plan: Plan) 
     told = open_entry(tables.journal[key][1].body).causes[0].detail or {}
     if bool(taken) != bool(told.get("continues", {}).get("adopted")):
         yield f"adoption: the journal of run {key[1]} does not say what it adopted"
+
+
+def _left_by_elements(plan: Plan, rows: Mapping[int, Step], owner: int) -> Iterator[str]:
+    """The elements of an owner, calls and added steps included, that had an effect which was not undone."""
+    segment = plan.steps[owner].segment
+    for row in rows.values() if segment is not None else ():
+        if segment is None or not segment.first <= row.no < segment.first + segment.width:
+            continue
+        definition, hook = plan.of(row).definition, rows.get(plan.undo_no(row.no))
+        acts = definition.undo is not None or definition.effect is not Effect.READ
+        if acts and row.state is StepState.SUCCEEDED and (hook is None or hook.state is not StepState.SUCCEEDED):
+            yield plan.at(row.no).name
 
 
 def _owners(tables: Tables) -> Iterator[str]:

@@ -1,0 +1,184 @@
+"""What a retry, a rerun and a fork say about effects, whatever did them: calls, added steps, elements and children."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import stepkeep as sk
+from stepkeep.engine import AsyncEngine
+from tests.operations.test_continuations import certified, on
+
+DONE: list[str] = []
+BROKEN: set[str] = set()
+
+
+@pytest.fixture(autouse=True)
+def clean() -> None:
+    DONE.clear()
+    BROKEN.clear()
+
+
+@sk.step("repeated.unwrite")
+def unwrite(name: str = "") -> None:
+    DONE.append(f"un{name}")
+
+
+@sk.step("repeated.write", undo="repeated.unwrite")
+def write(name: str) -> dict[str, str]:
+    DONE.append(name)
+    return {"name": name}
+
+
+@sk.step("repeated.look", effect="read")
+def look(name: str) -> dict[str, str]:
+    return {"name": name}
+
+
+@sk.step("repeated.talk")
+async def talk(ctx: sk.FlowContext, handler: str) -> str:
+    await ctx.step(write if handler == "write" else look, "called")
+    if "talk" in BROKEN:
+        raise sk.fail("talk is broken")
+    return "talked"
+
+
+@sk.step("repeated.plan")
+def plan(handler: str) -> Any:
+    return sk.then({"name": "one", "uses": write if handler == "write" else look, "with": {"name": "added"}})
+
+
+@sk.step("repeated.last", effect="read")
+def last() -> None:
+    if "last" in BROKEN:
+        raise sk.fail("last is broken")
+
+
+def child(fails: bool = False, on_failure: Any = "abort") -> sk.Workflow:
+    flow = sk.Workflow("repeated-child", on_failure=on_failure)
+    done = flow.step("work", write, inputs={"name": "below"})
+    if fails:
+        flow.step("break", last, after=done, retry=sk.Retry(max_attempts=1))
+    return flow
+
+
+def parent(kind: str, handler: str = "write") -> sk.Workflow:
+    """One step of this kind, and a last one that fails."""
+    flow = sk.Workflow(f"above-{kind}", on_failure="abort")
+    one = {
+        "flow": lambda: flow.step("one", talk, inputs={"handler": handler}, flow={"max_calls": 3}),
+        "then": lambda: flow.step("one", plan, inputs={"handler": handler}, then={"max_steps": 3}),
+        "map": lambda: flow.step(
+            "one", write if handler == "write" else look, inputs={"name": flow.item}, map="${{ ['item'] }}"
+        ),
+        "children": lambda: flow.workflow("one", "repeated-child", map="${{ [1] }}"),
+        "case": lambda: flow.switch("one", flow.case("only", workflow="repeated-child")),
+        "child": lambda: flow.workflow("one", "repeated-child"),
+    }[kind]()
+    flow.step("last", last, after=one, retry=sk.Retry(max_attempts=1))
+    return flow
+
+
+OWNERS = ["flow", "then", "map", "children", "case"]
+
+
+async def failed(engine: AsyncEngine, flow: sk.Workflow) -> str:
+    await engine.publish(child())
+    BROKEN.add("last")
+    first = await engine.run(flow, {}, check=False)
+    assert first.state == "failed"
+    BROKEN.clear()
+    return first.run_id
+
+
+@pytest.mark.parametrize("kind", OWNERS)
+def test_a_retry_runs_a_step_again_whose_elements_had_effects_and_says_so(database_url: str, kind: str) -> None:
+    """It would be responsible for their undo, and has not their rows."""
+
+    async def do(engine: AsyncEngine) -> None:
+        first = await failed(engine, parent(kind))
+        looked = await engine.continuations.preview(first, "retry")
+        assert (looked["adopted"], looked["may_repeat"]) == ([], ["one"])
+        assert looked["steps"][0]["reason"] == "elements"
+        second = (await engine.continuations.retry(first)).run_id
+        assert (await engine.work_on(second)).state == "succeeded"
+        assert len(DONE) == 2
+        await certified(engine, first, second)
+
+    on(database_url, do)
+
+
+@pytest.mark.parametrize("kind", OWNERS)
+@pytest.mark.parametrize("how", ["rerun", "fork"])
+def test_a_rerun_and_a_fork_adopt_it_because_its_undo_stays_with_the_first_run(
+    database_url: str, kind: str, how: str
+) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        first = await failed(engine, parent(kind))
+        looked = await engine.continuations.preview(first, how, start="last")
+        assert (looked["adopted"], looked["may_repeat"], looked["owns_undo"]) == (["one"], [], [])
+        start = engine.continuations.rerun if how == "rerun" else engine.continuations.fork
+        second = (await start(first, "last")).run_id
+        assert (await engine.work_on(second)).state == "succeeded"
+        assert len(DONE) == 1, "nothing was repeated"
+        await certified(engine, first, second)
+
+    on(database_url, do)
+
+
+@pytest.mark.parametrize("kind", ["flow", "then", "map"])
+def test_a_retry_adopts_a_step_whose_elements_only_read(database_url: str, kind: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        first = await failed(engine, parent(kind, "look"))
+        looked = await engine.continuations.preview(first, "retry")
+        assert (looked["adopted"], looked["may_repeat"]) == (["one"], [])
+
+    on(database_url, do)
+
+
+def test_a_flow_that_failed_may_repeat_what_its_calls_did(database_url: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        BROKEN.add("talk")
+        first = await engine.run(parent("flow"), {}, check=False)
+        assert first.state == "failed"
+        looked = await engine.continuations.preview(first.run_id, "retry")
+        assert looked["may_repeat"] == ["one"]
+
+    on(database_url, do)
+
+
+@pytest.mark.parametrize(
+    ("on_failure", "repeats"), [("abort", ["one"]), ("compensate", [])], ids=["left something", "undid itself"]
+)
+def test_a_child_that_failed_may_be_repeated_unless_it_undid_itself(
+    database_url: str, on_failure: str, repeats: list[str]
+) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        await engine.publish(child(fails=True, on_failure=on_failure))
+        BROKEN.add("last")
+        first = await engine.run(parent("child"), {}, check=False)
+        assert first.state == "failed"
+        looked = await engine.continuations.preview(first.run_id, "retry")
+        assert looked["may_repeat"] == repeats
+
+    on(database_url, do)
+
+
+def test_a_skipped_step_that_may_have_had_its_effect_is_not_taken_over(database_url: str) -> None:
+    """The new run would own its undo, and its rollback would be called complete."""
+
+    async def do(engine: AsyncEngine) -> None:
+        await engine.publish(child(fails=True))
+        flow = sk.Workflow("repeated-skip")
+        one = flow.workflow("one", "repeated-child", on_failure="skip")
+        flow.step("last", last, after=one.allow("skipped"), retry=sk.Retry(max_attempts=1))
+        BROKEN.add("last")
+        first = (await engine.run(flow, {}, check=False)).run_id
+        looked = await engine.continuations.preview(first, "retry")
+        assert (looked["adopted"], looked["may_repeat"]) == ([], ["one"])
+        assert looked["steps"][0]["reason"] == "in_doubt"
+        looked = await engine.continuations.preview(first, "rerun", start="last")
+        assert looked["adopted"] == ["one"]
+
+    on(database_url, do)
