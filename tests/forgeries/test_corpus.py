@@ -13,10 +13,10 @@ from tests.suites import in_proof
 
 from stepkeep.cli.main import main
 from stepkeep.conformance.encoding import compact
-from stepkeep_lab.forgeries.added import ADDED_STORIES
+from stepkeep_lab.forgeries.added import ADDED_STORIES, CALL_STORIES, FLOW, THEN
 from stepkeep_lab.forgeries.campaign import Corpus, findings_in, forge_all
 from stepkeep_lab.forgeries.kinds import all_kinds
-from stepkeep_lab.forgeries.material import CANONICAL, TrueLog, added_logs, true_logs
+from stepkeep_lab.forgeries.material import CANONICAL, TrueLog, grown_logs, true_logs
 from stepkeep_lab.forgeries.seals import resealed
 from stepkeep_lab.forgeries.undetectable import CLASSES, class_of
 
@@ -33,16 +33,16 @@ def corpus(request: pytest.FixtureRequest, logs: list[TrueLog]) -> Corpus:
     return forge_all(logs, tries=1, nth=request.param)
 
 
-@pytest.fixture(scope="module")
-def added() -> list[TrueLog]:
-    return [log for log in added_logs(range(1, 4)) if len(log.lines) < 130]
-
-
-def test_every_forgery_of_added_steps_is_found(added: list[TrueLog]) -> None:
-    found = forge_all(added, tries=2)
+@pytest.mark.parametrize(
+    ("about", "seeds", "stories"), [(THEN, (1, 2, 3), ADDED_STORIES), (FLOW, (4,), CALL_STORIES)], ids=(THEN, FLOW)
+)
+def test_every_forgery_of_steps_that_only_the_log_tells_of_is_found(
+    about: str, seeds: tuple[int, ...], stories: list[Any]
+) -> None:
+    found = forge_all([log for log in grown_logs(seeds, about) if len(log.lines) < 130], tries=2)
     assert found.accused == []
     assert {kind.words for kind in found.kinds} == WORDS
-    assert {kind.name for kind in found.kinds if kind.words == CANONICAL} == {name for name, _, _ in ADDED_STORIES}
+    assert {kind.name for kind in found.kinds if kind.words == CANONICAL} == {name for name, _, _ in stories}
     assert [(kind.words, kind.name, kind.tried, kind.found) for kind in found.kinds if kind.found < kind.tried] == []
 
 

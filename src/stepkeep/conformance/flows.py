@@ -80,7 +80,7 @@ class Flows:
             yield from self._suspended(place, flow, line, asked)
         elif line.trigger == "children_settled" and not self._derives and flow.settled <= flow.settled_at_claim:
             yield Code.CAUSE, "it goes on, but none of its calls has settled since it was claimed"
-        elif line.trigger == "completed" and flow.settled < flow.planned:
+        elif line.trigger == ("rules_passed" if self._derives else "completed") and flow.settled < flow.planned:
             yield Code.OUTCOME, f"it returns, but {flow.planned - flow.settled} of its calls have not settled"
         elif line.trigger.startswith("deadline_") and line.source == "awaiting_children":
             yield from self._late(flow, line)

@@ -376,8 +376,10 @@ class Reenactment:
         """What a hop of an owner says about its elements."""
         yield from self.flows.moved(place, line, self.verdicts)
         yield from self.flows.called(place, line)
-        if self._derives and line.trigger == "rules_passed" and place.rule is not None and place.rule.is_then:
-            yield from self.additions.owner_succeeds(place) if place.phase == "main" else ()
+        if self._derives and line.trigger == "rules_passed" and place.rule is not None and place.phase == "main":
+            flow = self.flows.flows.get(place.no)
+            if flow is not None or place.rule.is_then:
+                yield from self.additions.owner_succeeds(place, None if flow is None else flow.planned)
         if place.rule is None or not (place.rule.owns or place.rule.is_then) or place.phase != "main":
             return
         if line.trigger == "children_started":

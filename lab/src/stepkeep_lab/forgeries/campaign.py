@@ -20,7 +20,7 @@ from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects import registry
 from stepkeep.operations.log import canonical_machines
 from stepkeep_lab.forgeries.kinds import Kind, all_kinds
-from stepkeep_lab.forgeries.material import CANONICAL, TrueLog, added_logs, true_logs
+from stepkeep_lab.forgeries.material import CANONICAL, GROWN, TrueLog, grown_logs, true_logs
 from stepkeep_lab.forgeries.seals import resealed
 from stepkeep_lab.forgeries.undetectable import class_of
 
@@ -182,6 +182,7 @@ def _judge_seed(seed: int) -> Corpus:
 def forge_seeds(
     seeds: int, *, first: int = 0, tries: int = 4, told: Callable[[int, int], None] = lambda d, o: None
 ) -> Corpus:
-    """The corpus over the runs of this many seeds of the simulator, and over as many with steps that handlers add."""
+    """The corpus over the runs of this many seeds of the simulator, and over as many with added steps and flows."""
     chosen = range(first, first + seeds)
-    return forge_all([*true_logs(chosen), *added_logs(chosen)], tries=tries, seed=first, told=told)
+    grown = [log for about in GROWN for log in grown_logs(chosen, about)]
+    return forge_all([*true_logs(chosen), *grown], tries=tries, seed=first, told=told)

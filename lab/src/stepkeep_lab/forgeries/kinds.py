@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from stepkeep.dialects import registry
 from stepkeep_lab.forgeries import added, fields, stories
-from stepkeep_lab.forgeries.added import THEN
+from stepkeep_lab.forgeries.added import FLOW, THEN
 from stepkeep_lab.forgeries.material import CANONICAL
 
 Line = dict[str, Any]
@@ -27,7 +27,7 @@ class Kind(NamedTuple):
     what: str
     forge: Forge
     about: str = ""
-    """The kind of logs that it is offered to: those with added steps, or all others."""
+    """The kind of logs that it is offered to: those with added steps or with flows, or all others."""
 
 
 def all_kinds() -> list[Kind]:
@@ -35,7 +35,7 @@ def all_kinds() -> list[Kind]:
     return [
         Kind(name, words, what, forge, about)
         for words in (CANONICAL, *registry.names())
-        for about, told in (("", forgeries()), (THEN, added.ADDED_STORIES))
+        for about, told in (("", forgeries()), (THEN, added.ADDED_STORIES), (FLOW, added.CALL_STORIES))
         for name, what, forge in told
     ]
 

@@ -16,7 +16,7 @@ from stepkeep.dialects import registry
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
 from stepkeep.operations.transact import Transactor
-from stepkeep_lab.forgeries.added import THEN, has_added
+from stepkeep_lab.forgeries.added import FLOW, THEN, has_added
 from stepkeep_lab.simulation.run_seed import run_seed
 from stepkeep_lab.simulation.scenario import draw, with_changes
 from stepkeep_lab.simulation.stage import TENANT
@@ -28,13 +28,17 @@ ONE_DIALECT = {"dialects": 1.0, "alike": False, "letters": 0}
 """Changes to a scenario: every workflow is written in a dialect."""
 
 
-WITH_ADDED = {"dialects": 0.0, "planners": 0.7, "alike": False, "letters": 0, "runs": 8, "steps": 3}
-"""Changes to a scenario: most steps have handlers that add steps."""
+SMALL = {"dialects": 0.0, "alike": False, "letters": 0, "runs": 8, "steps": 3}
+GROWN = {
+    THEN: {**SMALL, "planners": 0.7, "flows": 0.0},
+    FLOW: {**SMALL, "flows": 0.5, "planners": 0.0, "continued": 0.3},
+}
+"""Changes to a scenario: most steps have handlers that add steps, or are flows."""
 
 
 class TrueLog(msgspec.Struct, frozen=True, kw_only=True):
     """The log of one run: whose words it is in, how the run ended, and its lines as text. `about` is `then` if a
-    handler has added steps."""
+    handler has added steps, and `flow` if a flow has made calls."""
 
     words: str
     run: str
@@ -61,8 +65,8 @@ def true_logs(seeds: Iterable[int], *, in_all_words: bool = False) -> Iterator[T
         yield from found
 
 
-def added_logs(seeds: Iterable[int]) -> Iterator[TrueLog]:
-    """The logs of all runs of these seeds in which a handler added steps, in all words."""
+def grown_logs(seeds: Iterable[int], about: str) -> Iterator[TrueLog]:
+    """The logs of all runs of these seeds in which a handler added steps, or a flow made calls, in all words."""
     for seed in seeds:
         found: list[TrueLog] = []
 
@@ -70,10 +74,10 @@ def added_logs(seeds: Iterable[int]) -> Iterator[TrueLog]:
             for run in runs:
                 found.extend([log async for log in _logs(transactor, run, seed, True)])  # noqa: B023 - it is of this seed
 
-        run_seed(with_changes(draw(seed), WITH_ADDED), after=export)
+        run_seed(with_changes(draw(seed), GROWN[about]), after=export)
         for log in found:
-            if has_added(log.parsed()):
-                yield msgspec.structs.replace(log, about=THEN)
+            if has_added(log.parsed(), about):
+                yield msgspec.structs.replace(log, about=about)
 
 
 async def _logs(transactor: Transactor, run: str, seed: int, in_all_words: bool) -> Any:
