@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.suites import some
 
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RunState
 from stepkeep_lab.postgres import PostgresServer
 from stepkeep_lab.storecheck.adoption_mutants import ADOPTION_MUTANTS
+from stepkeep_lab.storecheck.composition_mutants import COMPOSITION_MUTANTS
 from stepkeep_lab.storecheck.databases import PostgresDatabases, SqliteDatabases, postgres_databases
 from stepkeep_lab.storecheck.differential import compare, is_aged
 from stepkeep_lab.storecheck.lock_scenarios import SCENES, Play, stage
@@ -87,6 +90,32 @@ def test_the_shortest_life_finds_a_bug_of_adoptions_on_postgresql(
 ) -> None:
     with planted(mutant):
         assert "at last" in (compare(0, databases, length=0).difference or "")
+
+
+def composition(store: str) -> list[Any]:
+    """The planted bugs of children, resources, slots and jobs; a few of them run with `make test`. A missing lock is
+    found by a rival alone."""
+    found = [one for one in COMPOSITION_MUTANTS if one.store == store and one.file != "lock_quota"]
+    return some(found, 9, name=lambda mutant: str(mutant.name))
+
+
+FEW = 4
+"""In so many lives, one has runs that can be deleted: nothing of them is left to deliver."""
+
+
+@pytest.mark.parametrize("mutant", composition("sqlite"))
+def test_the_shortest_lives_find_a_bug_of_composition(mutant: SqlMutant, tmp_path: Path) -> None:
+    with planted(mutant):
+        assert any(compare(seed, SqliteDatabases(tmp_path), length=0).difference for seed in range(FEW))
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("mutant", composition("postgres"))
+def test_the_shortest_lives_find_a_bug_of_composition_on_postgresql(
+    mutant: SqlMutant, databases: PostgresDatabases
+) -> None:
+    with planted(mutant):
+        assert any(compare(seed, databases, length=0).difference for seed in range(FEW))
 
 
 RUN = Run(tenant="t", id="r", definition_id=0, state=RunState.RUNNING)

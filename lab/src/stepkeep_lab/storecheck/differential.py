@@ -38,6 +38,7 @@ from stepkeep.store.protocol import Store
 from stepkeep.store.records import LAST_ID
 from stepkeep_lab.storecheck.adoption_changes import WORKFLOW, continue_one
 from stepkeep_lab.storecheck.bench import ACTOR, Bench, report_of, still_bench
+from stepkeep_lab.storecheck.composition_changes import Composition
 from stepkeep_lab.storecheck.databases import BASE, Databases, model_store, opened
 from stepkeep_lab.storecheck.delivery_changes import DeliveryChanges, read_deliveries
 from stepkeep_lab.storecheck.invalid_writes import INVALID_WRITES, LAST_INVALID_WRITES, LastInvalidWrite
@@ -246,6 +247,7 @@ class Comparison:
         for tenancy in self.tenancies:
             self.tenancy = tenancy
             tenancy.runs += await continue_one(self.on_both, self.plans[tenancy.name, *WORKFLOW], tenancy.name)
+        await self._compose()
         # Leases and pauses of deliveries are over by then.
         self.offset += 400 * SECOND
         stores = [bench.store for bench in self.benches]
@@ -259,6 +261,14 @@ class Comparison:
             for lie in LAST_INVALID_WRITES:
                 await self._tell(lie)
         await self.compare()
+
+    async def _compose(self) -> None:
+        """Children, resources, slots and jobs, of which both tenants have the same."""
+        composed = [Composition(self.on_both, tenancy.name) for tenancy in self.tenancies]
+        for stage in (Composition.begin, Composition.end, Composition.look):
+            for tenancy, one in zip(self.tenancies, composed, strict=True):
+                self.tenancy = tenancy
+                await stage(one)
 
     async def _tell(self, lie: LastInvalidWrite) -> None:
         await self.on_both(lambda bench, place: lie(bench.store, self.tenancy.name), lie.__name__.replace("_", " "))

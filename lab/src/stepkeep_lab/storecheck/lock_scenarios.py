@@ -27,6 +27,7 @@ from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
 from stepkeep.store.delivery_rows import SinkRow
 from stepkeep.store.postgres.store import PostgresStore
 from stepkeep.store.principals import PeopleChange, PeopleEntry, seal_people_entry
+from stepkeep.store.resource_rows import LOCK as RESOURCES_LOCK
 from stepkeep_lab.storecheck.bench import TENANT, Bench, still_bench, task
 from stepkeep_lab.storecheck.databases import BASE, REAL_CLOCK, SET_CLOCK, PostgresDatabases, opened
 from stepkeep_lab.storecheck.invalid_writes import newborn
@@ -34,6 +35,7 @@ from stepkeep_lab.storecheck.invalid_writes import newborn
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 FLAT = Definition(name="flat", version=1, steps=(task("a"),))
+NEEDY = Definition(name="needy", version=1, steps=(task("a", resources={"repo": "exclusive"}),))
 LEASE = 30 * SECOND
 PATIENCE, BRIEFLY = 20.0, 3.0
 HOLD = "select from runs where id = $1 for update"
@@ -378,6 +380,22 @@ async def redriven_twice(scene: Scene) -> None:
 
 Play = Callable[[Scene], Awaitable[None]]
 
+
+# -- resources -------------------------------------------------------------------------------------------------------
+async def resource_claim_waits(scene: Scene) -> None:
+    """A claim counts resources only when no other transaction counts those of the tenant."""
+    plan = await scene.bench.publish(NEEDY)
+    for _ in range(2):
+        await scene.bench.begin(plan)
+    await scene.rival.execute("insert into quota_scopes (tenant, scope) values ($1, $2)", TENANT, RESOURCES_LOCK)
+    async with scene.rival.transaction():
+        held = "select from quota_scopes where tenant = $1 and scope = $2 for update"
+        await scene.rival.execute(held, TENANT, RESOURCES_LOCK)
+        work = asyncio.create_task(scene.bench.claim(2))
+        require(await scene.waits(work), "a claim counts resources while another transaction counts them")
+    require(len(await work) == 1, "two steps hold one resource")
+
+
 SCENES: tuple[Play, ...] = (
     late_report,
     late_failure,
@@ -398,6 +416,7 @@ SCENES: tuple[Play, ...] = (
     delivery_report_beside_an_event,
     delivery_taken_over,
     redriven_twice,
+    resource_claim_waits,
 )
 
 

@@ -7,6 +7,7 @@ Where both stores can have the same bug, both do. `docs/proof.md` lists what was
 from __future__ import annotations
 
 from stepkeep_lab.storecheck.adoption_mutants import ADOPTION_MUTANTS
+from stepkeep_lab.storecheck.composition_mutants import COMPOSITION_MUTANTS
 from stepkeep_lab.storecheck.delivery_mutants import DELIVERY_MUTANTS
 from stepkeep_lab.storecheck.planting import SqlMutant
 from stepkeep_lab.storecheck.trigger_mutants import TRIGGER_MUTANTS
@@ -1116,4 +1117,5 @@ MUTANTS: tuple[SqlMutant, ...] = (
     *DELIVERY_MUTANTS,
     *TRIGGER_MUTANTS,
     *ADOPTION_MUTANTS,
+    *COMPOSITION_MUTANTS,
 )
