@@ -91,7 +91,7 @@ def same(kind: str, template: Any, arguments: bytes = b"{}", digest: str | None 
     assert found.child == template.child
 
 
-@pytest.mark.parametrize("handler", [bare, rich, read, "calls.unknown"], ids=lambda one: getattr(one, "__name__", one))
+@pytest.mark.parametrize("handler", ["calls.bare", "calls.rich", "calls.read", "calls.unknown"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_call_of_a_handler_has_the_template_of_a_worker_with_the_database(
     handler: Any, options: dict[str, Any]
@@ -117,3 +117,21 @@ def test_a_template_counts_for_the_kind_that_is_said() -> None:
     call = NewCall(kind="step", name="x", digest=digest_of(b"{}"), arguments=b"{}", step=written)
     with pytest.raises(InvalidInput, match="the key `uses`"):
         read_call(call, "order")
+
+
+GROWING: list[tuple[dict[str, Any], str]] = [
+    ({"map": "${{ input.items }}"}, "ctx.map"),
+    ({"repeat": {"max": 3, "until": "last > 3"}}, "a loop"),
+    ({"flow": {"max_calls": 3}}, "ctx.child"),
+    ({"then": {"max_steps": 3}}, "further calls"),
+]
+
+
+@pytest.mark.parametrize(("options", "instead"), GROWING, ids=str)
+def test_a_call_that_would_own_steps_is_refused_here_and_there(options: dict[str, Any], instead: str) -> None:
+    """Its row has no numbers for them. Such an option did nothing, and the judge refused the record of the run."""
+    with pytest.raises(sk.StepError, match=instead):
+        Templates(HANDLERS).of_handler("order", "calls.bare", options)
+    step = msgspec.json.encode({"uses": "calls.bare", **options}).decode()
+    with pytest.raises(InvalidInput, match=instead):
+        read_call(NewCall(kind="step", name="x", digest=digest_of(b"{}"), arguments=b"{}", step=step), "order")

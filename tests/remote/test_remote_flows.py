@@ -199,6 +199,10 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "an unknown key": ("retrys", {"calls": [asked("step", "x", {}, {"uses": "a.b", "retrys": 3})]}),
     "a timeout beyond its bounds": ("timeout", {"calls": [asked("step", "x", {}, {"uses": "a.b", "timeout": "900d"})]}),
     "no handler's name": ("uses", {"calls": [asked("step", "x", {}, {"uses": "rm -rf /"})]}),
+    "a call that would own steps": (
+        "ctx.map",
+        {"calls": [asked("step", "x", {}, {"uses": "a.b", "map": "${{ input.x }}"})]},
+    ),
     "an expression that is none": (
         "if",
         {"calls": [asked("wait_for", "x", {}, {"wait": {"event": "x", "if": "1 +"}})]},

@@ -25,7 +25,7 @@ from stepkeep.definition.python import written_retry
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.errors import InvalidInput, Problem
 from stepkeep.kernel.child_runs import CONTINUE
-from stepkeep.kernel.definition import Effect, StepDefinition
+from stepkeep.kernel.definition import Effect, Flow, Growth, Loop, Map, StepDefinition, Switch, Then
 from stepkeep.kernel.outcomes import NewCall
 from stepkeep.kernel.plan import queue_specs, template_of, written_template
 
@@ -39,6 +39,15 @@ WORDS = {
 }
 """Each kind of call, and the key of a definition that says what its step does."""
 
+GROWS: dict[type[Growth], str] = {
+    Map: "`map`. ctx.map calls a handler for each item",
+    Loop: "`repeat`. Write a loop in the flow",
+    Switch: "`switch`. Write the choice in the flow",
+    Flow: "`flow`. Start another flow by ctx.child",
+    Then: "`then`. The flow makes further calls itself",
+}
+"""What would let a call own steps, and what to write instead: its row has no numbers for them."""
+
 MOST_TEMPLATES = 1_024
 MOST_COMPLAINTS = 3
 
@@ -49,6 +58,11 @@ _decode = msgspec.json.Decoder().decode
 def digest_of(arguments: bytes) -> str:
     """The digest by which a replay recognises the arguments of a call."""
     return hashlib.sha256(_sorted(_decode(arguments))).hexdigest()[:32]
+
+
+def refusal_of(built: StepDefinition) -> str | None:
+    """Why a step that the front end accepts cannot be a call; None if it can."""
+    return None if built.growth is msgspec.UNSET else f"a call has no {GROWS[type(built.growth)]}."
 
 
 # -- the worker's side -------------------------------------------------------------------------------------------------
@@ -165,8 +179,10 @@ def _template(owner: str, word: str, written: str) -> Template:
     definition = report.definition
     if definition is None:
         raise InvalidInput(_complaint(report.problems))
-    main, undo, _ = queue_specs(definition)
     built = definition.steps[0]
+    if (said := refusal_of(built)) is not None:
+        raise InvalidInput(f"the call is refused: {said}")
+    main, undo, _ = queue_specs(definition)
     child = None if built.child is msgspec.UNSET else (built.child.workflow, built.child.version)
     return Template(written_template(built), main, undo, child)
 

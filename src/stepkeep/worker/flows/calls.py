@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.added import Template
+from stepkeep.definition.calls import refusal_of
 from stepkeep.definition.handlers import name_of
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Function, Registry
@@ -155,7 +156,9 @@ class Templates:
         except DefinitionError as problem:  # its place would be a line of this module
             said = " ".join(f"{one.message} {one.hint}".strip() for one in problem.problems)
             raise StepError(f"the call is refused: {said}", category=Category.VALIDATION, final=True) from None
-        main, undo, _ = queue_specs(definition)
         step = definition.steps[0]
+        if (refused := refusal_of(step)) is not None:
+            raise StepError(f"the call is refused: {refused}", category=Category.VALIDATION, final=True)
+        main, undo, _ = queue_specs(definition)
         child = None if step.child is msgspec.UNSET else (step.child.workflow, step.child.version)
         return Template(written_template(step), main, undo, child, made)
