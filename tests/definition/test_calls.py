@@ -59,7 +59,6 @@ OPTIONS: list[dict[str, Any]] = [
     {"post": ["output > 1"], "description": "a call"},
     {"on_exhausted": "hold", "hold": {"prompt": "Sure?", "roles": ["boss"]}},
     {"output_schema": {"type": "integer"}},
-    {"resources": {"gpu": 1}},
 ]
 WAITS: list[tuple[str, str, tuple[Any, ...], dict[str, Any]]] = [
     ("sleep", "sleep", ("2d",), {}),
@@ -119,17 +118,20 @@ def test_a_template_counts_for_the_kind_that_is_said() -> None:
         read_call(call, "order")
 
 
-GROWING: list[tuple[dict[str, Any], str]] = [
+REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"map": "${{ input.items }}"}, "ctx.map"),
     ({"repeat": {"max": 3, "until": "last > 3"}}, "a loop"),
     ({"flow": {"max_calls": 3}}, "ctx.child"),
     ({"then": {"max_steps": 3}}, "further calls"),
+    ({"resources": {"gpu": 1}}, "a step of a definition"),
 ]
 
 
-@pytest.mark.parametrize(("options", "instead"), GROWING, ids=str)
-def test_a_call_that_would_own_steps_is_refused_here_and_there(options: dict[str, Any], instead: str) -> None:
-    """Its row has no numbers for them. Such an option did nothing, and the judge refused the record of the run."""
+@pytest.mark.parametrize(("options", "instead"), REFUSED, ids=str)
+def test_a_call_that_would_own_steps_or_resources_is_refused_here_and_there(
+    options: dict[str, Any], instead: str
+) -> None:
+    """Such an option did nothing, and the judge refused the record of the run."""
     with pytest.raises(sk.StepError, match=instead):
         Templates(HANDLERS).of_handler("order", "calls.bare", options)
     step = msgspec.json.encode({"uses": "calls.bare", **options}).decode()

@@ -62,7 +62,11 @@ def digest_of(arguments: bytes) -> str:
 
 def refusal_of(built: StepDefinition) -> str | None:
     """Why a step that the front end accepts cannot be a call; None if it can."""
-    return None if built.growth is msgspec.UNSET else f"a call has no {GROWS[type(built.growth)]}."
+    if built.growth is not msgspec.UNSET:
+        return f"a call has no {GROWS[type(built.growth)]}."
+    if built.resources is not msgspec.UNSET:
+        return "a call has no `resources`. Name them at a step of a definition, and start that by ctx.child."
+    return None
 
 
 # -- the worker's side -------------------------------------------------------------------------------------------------
