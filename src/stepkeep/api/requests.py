@@ -69,7 +69,7 @@ class BoundedRequest(Request):
                     parts.append(part)
         except TimeoutError:
             raise ApiError(TIMEOUT, f"The body did not arrive within {BODY_SECONDS:.0f} s.") from None
-        except ClientDisconnect:  # nobody reads the answer; the line about the request has its status
+        except ClientDisconnect:  # the client is gone; the line about the request has its status
             raise ApiError(TIMEOUT, "The client went away before the whole body had arrived.") from None
         return b"".join(parts)
 

@@ -23,7 +23,7 @@ class TenantEngines:
         self._made: OrderedDict[str, AsyncEngine] = OrderedDict()
 
     def of(self, tenant: str, *, keep: bool = True) -> AsyncEngine:
-        """The engine of this tenant. Without `keep`, for a tenant that nobody has authenticated: a new one is used once
+        """The engine of this tenant. Without `keep`, for a tenant that no key has authenticated: a new one is used once
         and takes the place of no other."""
         found = self._made.get(tenant)
         if found is not None:

@@ -43,7 +43,7 @@ _FOR_WORK = {
     "capabilities": "No worker runs it.",
     "queue": "No worker runs it.",
     "resources": "No worker runs it, so nothing would hold them.",
-    "hold": "It already waits for people, or for nobody.",
+    "hold": "It waits already, or needs no worker.",
     "with": "It takes no inputs.",
     "input_schema": "It takes no inputs.",
     "output_schema": "Check what it brought in a step after it.",

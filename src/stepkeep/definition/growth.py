@@ -12,7 +12,7 @@ from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.written import StepBlock
 
 _NOT_FOR_ELEMENTS = {
-    "completion": "Nobody could tell the elements apart. Complete one step after it by hand.",
+    "completion": "Its token would not say which element it completes. Complete one step after it by hand.",
     "on_exhausted": "An element that fails is told to its owner; use `tolerate`.",
     "pre": "Filter the list, or check the item in the handler.",
     "transactional": "Its elements are not claimed one by one.",

@@ -204,7 +204,7 @@ class ChildSweep:
         return msgspec.json.decode(await transactor.payloads.value(tenant, child.run_id, call.arguments.encode()))
 
     async def _refuse(self, child: Child, error: str, category: Category = Category.VALIDATION) -> None:
-        """The child cannot start: its parent is told why. Nobody waits for a detached one; its row keeps the reason."""
+        """The child cannot start: its parent is told why. The row of a detached one keeps the reason."""
         is_awaited = child.mode is ChildMode.AWAITED
         refused = replace(
             child,

@@ -161,7 +161,7 @@ async def drop(
         raise Conflict(f"the dead event of run {run_id} for {sink} is {named}, and not {event}.")
     action = _action(cursor, actor, "dropped", said, place)
     if not await again_if_contended(lambda: transactor.store.deliveries.drop(action)):
-        raise Conflict(f"the event {named} is not dead any more: somebody dropped it or sent it again.")
+        raise Conflict(f"the event {named} is not dead any more: it was dropped or sent again meanwhile.")
     _wake_relays(transactor)
     return {"dropped": named, "sink": cursor.sink}
 

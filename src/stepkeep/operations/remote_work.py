@@ -182,7 +182,7 @@ class RemoteWork:
     async def claim(
         self, worker_id: str, wanted: Wanted, *, request: str | None, wait_seconds: float, is_gone: Any = None
     ) -> list[Claim]:
-        """Claim ready steps; if there are none, wait for some. `is_gone` tells that nobody waits for the answer."""
+        """Claim ready steps; if there are none, wait for some. `is_gone` tells that its client is gone."""
         row = await self._worker(worker_id)
         await self._sweep()
         until = self._monotonic() + min(wait_seconds, LONGEST_WAIT_SECONDS)

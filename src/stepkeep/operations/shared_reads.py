@@ -56,7 +56,7 @@ class SharedReads(Generic[K, V]):
             value = await self._read(key)
         except BaseException as problem:
             shared.set_exception(problem if isinstance(problem, Exception) else _Abandoned())
-            shared.exception()  # looked at, so that nothing is logged where nobody shares it
+            shared.exception()  # looked at, so that nothing is logged where no caller shares it
             raise
         else:
             shared.set_result(value)

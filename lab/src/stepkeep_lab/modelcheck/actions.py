@@ -424,7 +424,7 @@ class Actions:
             yield "a message after the end", self._message("new", "any"), none
 
     def _zombies(self, row: Step) -> Iterator[tuple[str, Event]]:
-        """Whoever has ever held this step and does not now: those before the last holder, and the last one itself."""
+        """The workers that held this step and do not now: those before the last holder, and the last one itself."""
         no, fence = row.no, row.fence
         for stale in (fence - 1, fence):
             if not holds(row, stale):

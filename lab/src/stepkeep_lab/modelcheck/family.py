@@ -91,7 +91,7 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def events(self) -> tuple[str, ...]:
-        """Every name that anybody in it may wait for."""
+        """Every name that a run of the tree may wait for."""
         waits = {
             step.wait.event for step in self.definition.steps if step.wait is not None and step.wait.sleeps is not True
         }

@@ -182,12 +182,12 @@ def _spelled(plan: Plan, rows: dict[int, Step], changed: Container[int]) -> dict
 
 
 def crashed(state: State, no: int) -> State:
-    """The worker that holds this step is gone; nobody knows yet."""
+    """The worker that holds this step is gone, and no sweep has found it yet."""
     return state._replace(alive=tuple(one for one in state.alive if one != no))
 
 
 def run_out(state: State, no: int) -> State:
-    """A lease ends, and no sweep has come by yet. Whoever held it is a zombie from now on."""
+    """A lease ends, and no sweep has come by yet. Its worker is a zombie from now on."""
     late = replace(state.rows[no], due_at=RAN_OUT)
     return crashed(state, no)._replace(rows={**state.rows, no: late})
 

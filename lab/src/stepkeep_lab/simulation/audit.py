@@ -169,7 +169,7 @@ class Auditor:
         old = self._tables.steps[step.tenant, step.run_id][step.no]
         self._must(
             old.fence == step.fence and old.worker == step.worker and old.state is step.state,
-            f"I3: a lease on step {step.no} of {step.run_id} was renewed for somebody else",
+            f"I3: a lease on step {step.no} of {step.run_id} was renewed for another worker",
         )
 
     def _lease(self, step: Step) -> None:
@@ -186,7 +186,7 @@ class Auditor:
         if entry is not None and old.worker is None and self._went_ahead(attempt, old, open_entry(entry.body)):
             return
         held = (old.worker, old.fence) == (attempt.worker, attempt.fence)
-        self._must(held, f"I3: {title}: an outcome was taken from somebody who does not hold it")
+        self._must(held, f"I3: {title}: an outcome was taken from a worker that does not hold it")
         if entry is None or old.due_at is None:
             self._ledger.violation(f"I2: {title}: an outcome without a lease or an entry")
             return

@@ -33,7 +33,7 @@ class Effect(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """Somebody was told that this had been done."""
+    """A caller was told that this had been done."""
 
     kind: str
     run_id: str

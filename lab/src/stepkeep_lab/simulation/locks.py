@@ -18,7 +18,7 @@ LONG_WAIT = 1.0
 
 
 class Owner:
-    """Somebody who can hold locks: a session of the database."""
+    """A holder of locks: a session of the database."""
 
     def __init__(self) -> None:
         self.holds: list[Hashable] = []
@@ -41,7 +41,7 @@ class Locks:
         self.timeouts = 0
 
     def try_take(self, owner: Owner, key: Hashable) -> bool:
-        """Take a lock if nobody else has or shares it."""
+        """Take a lock if no other session has or shares it."""
         if self._holder.get(key) is owner:
             return True
         if self._others(owner, key):

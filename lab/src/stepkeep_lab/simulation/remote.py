@@ -102,7 +102,7 @@ class ServiceWire(FaultyWire):
     def _reach(
         self, operation: Callable[[Server], Awaitable[bytes]], fate: Fault | None, answer: asyncio.Future[bytes] | None
     ) -> None:
-        """The request is at the server. Nobody waits for the answer to a copy."""
+        """The request is at the server. No client waits for the answer to a copy."""
         done = self._stage.loop.create_future()
         done.add_done_callback(lambda done: self._answered(done, fate, answer))
         self._server.accept(operation, done)

@@ -490,13 +490,13 @@ def _threads(seed: int) -> dict[str, Any]:
 
 
 def _operator(seed: int) -> dict[str, Any]:
-    """Somebody sets runs aside and releases them. Drawn apart, like a corner."""
+    """An operator sets runs aside and releases them. Drawn apart, like a corner."""
     random = Random(f"operator:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"quarantine": random.random()} if random.random() < 0.25 else {}
 
 
 def _pauser(seed: int) -> dict[str, Any]:
-    """Somebody pauses runs and resumes them. Drawn apart, like a corner."""
+    """An operator pauses runs and resumes them. Drawn apart, like a corner."""
     random = Random(f"pauser:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"pauses": random.random()} if random.random() < 0.3 else {}
 
@@ -508,13 +508,13 @@ def _workflow_pauser(seed: int) -> dict[str, Any]:
 
 
 def _decider(seed: int) -> dict[str, Any]:
-    """Somebody decides about steps that are stuck. Drawn apart, like a corner."""
+    """An operator decides about steps that are stuck. Drawn apart, like a corner."""
     random = Random(f"decider:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"decisions": random.random()} if random.random() < 0.3 else {}
 
 
 def _migrator(seed: int) -> dict[str, Any]:
-    """Somebody migrates runs to other versions. Drawn apart, like a corner."""
+    """An operator migrates runs to other versions. Drawn apart, like a corner."""
     random = Random(f"migrator:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"migrations": random.random()} if random.random() < 0.25 else {}
 

@@ -29,7 +29,7 @@ QUIET = 5.0
 
 
 class Stage:
-    """`chaos` is True while things may still go wrong; `trouble_at` when something last held up everybody."""
+    """`chaos` is True while things may still go wrong; `trouble_at` when something last held up all processes."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -105,7 +105,7 @@ class Stage:
                 self.later(IDLE_IN_TRANSACTION, session.abort)
 
     def restart_database(self, seconds: float) -> None:
-        """Every connection breaks, and for a while there is nobody to connect to."""
+        """Every connection breaks, and for a while there is no server to connect to."""
         self.log.note(Fault.RESTART, f"{seconds:.3f}")
         self.trouble_at = max(self.trouble_at, self.loop.time() + seconds)
         self.database.crash()

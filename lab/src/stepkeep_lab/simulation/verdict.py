@@ -363,7 +363,7 @@ class Verdict:
 
     # -- what handlers said and did ----------------------------------------------------------------------------------
     def _outcomes_are_what_handlers_said(self) -> None:
-        """Promise 3: what a worker was told was accepted is there, under its own fence; and nobody made it up."""
+        """Promise 3: what a worker was told was accepted is there, under its own fence, and was reported."""
         for (run_id, no, fence), kinds in self._ledger.accepted.items():
             attempt = self._tables.attempts[TENANT, run_id].get((no, fence))
             title = f"I2: step {no} of {run_id} under fence {fence}"

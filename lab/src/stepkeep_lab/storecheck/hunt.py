@@ -33,7 +33,7 @@ TOGETHER = 5
 
 
 class Catch(msgspec.Struct, frozen=True, kw_only=True):
-    """What hunters came to on one store: who found a difference and what it was, or that nobody did."""
+    """What the hunters came to on one store: which of them found a difference and what it was, or none."""
 
     scenes: int = 0
     lives: int = 0
@@ -142,7 +142,7 @@ def _seek_all(first: int, most: int, tasks: list[Task]) -> Iterator[tuple[Task, 
 
 
 def choose(names: Sequence[str], stores: Sequence[str]) -> list[SqlMutant]:
-    """The bugs meant; a name that nobody has is refused with those that there are."""
+    """The bugs meant; an unknown name is refused with those that there are."""
     for given, known in ((names, [mutant.name for mutant in MUTANTS]), (stores, list(STORES))):
         if unknown := sorted(set(given) - set(known)):
             raise InvalidInput(f"there is no {', '.join(unknown)} here; there are: {', '.join(known)}")

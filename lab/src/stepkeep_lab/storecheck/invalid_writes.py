@@ -213,7 +213,7 @@ STUCK: tuple[dict[str, Any], ...] = (
     {"state": RunState.COMPENSATING, "cause": StopCause.FAILURE},
     {"state": RunState.IDLE},
 )
-"""Runs that nothing will move, but for the one in its grace period and the one that nobody has started."""
+"""Runs that nothing will move, but for the one in its grace period and the one that was not started."""
 
 
 async def a_used_key(store: Store, tenant: str) -> Any:

@@ -65,7 +65,7 @@ class Scene:
         return [Lease(TENANT, one.run_id, one.step.no, one.step.fence, LEASE) for one in self.claims]
 
     def forget(self) -> None:
-        """Whoever remembers nothing of its runs has to look at them."""
+        """Remember nothing of the runs: the next transaction reads them."""
         for claim in self.claims:
             self.bench.transactor.forget(claim)
 
@@ -190,7 +190,7 @@ async def _in_order(scene: Scene, act: Callable[[], Awaitable[Any]]) -> None:
     first, second = sorted(claim.run_id for claim in scene.claims)
     async with scene.holding(first):
         work = asyncio.ensure_future(act())
-        require(await scene.waits(work), "nobody waited for the holder of a run")
+        require(await scene.waits(work), "the store did not wait for the holder of a run")
         free = await scene.can_have(f"{HOLD} nowait", second)
     await work
     require(free, "who waits for one run holds another that comes after it")
@@ -226,7 +226,7 @@ async def _keys_in_order(scene: Scene, taken: str, born: Callable[[str, str], Ne
     free = await scene.can_have(taken, TENANT, "second", runs[2])
     await transaction.rollback()
     [problem] = await asyncio.gather(work, return_exceptions=True)
-    require(waited, "nobody waited for who had taken a key first")
+    require(waited, "the store did not wait for the session that had taken a key first")
     # Of two that wait in a circle the server ends one, whichever it is.
     require(free and problem is None, "two transactions that take the same keys wait for each other")
 
@@ -342,7 +342,7 @@ async def delivery_report_beside_an_event(scene: Scene) -> None:
         await scene.rival.execute("update deliveries set last = last + 1 where run_id = $1", run)
         work = asyncio.create_task(scene.bench.store.deliveries.report([report]))
         require(await scene.waits(work), "a report did not wait for a transaction that moves its cursor")
-    require(await work == [True], "a report was refused although nobody else claimed its cursor")
+    require(await work == [True], "a report was refused although no other relay claimed its cursor")
     [after] = await scene.bench.store.deliveries.read_cursors(TENANT, run)
     require(after.ready_at is not None, "a report left a cursor idle that has an event to deliver")
 

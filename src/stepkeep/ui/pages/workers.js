@@ -1,5 +1,5 @@
 /**
- * The workers: what each holds and serves, how busy it is, what is needed and nobody serves, what is served and unused.
+ * The workers: what each holds and serves, how busy it is, what is needed and not served, what is served and unused.
  */
 import { ago, ask, attempt, badge, button, card, counted, empty, field, get, h, input, line, may, named, note, openDialog, post, said, select, span, table, words } from "../kit.js";
 import { listPage } from "../components/list.js";
