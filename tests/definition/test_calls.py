@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -90,15 +91,20 @@ def same(kind: str, template: Any, arguments: bytes = b"{}", digest: str | None 
     assert found.child == template.child
 
 
+def shown(value: object) -> str:
+    """A name for a case that is the same in every process: functions are shown with their address otherwise."""
+    return re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", str(value))
+
+
 @pytest.mark.parametrize("handler", ["calls.bare", "calls.rich", "calls.read", "calls.unknown"])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=shown)
 def test_a_call_of_a_handler_has_the_template_of_a_worker_with_the_database(
     handler: Any, options: dict[str, Any]
 ) -> None:
     same("step", Templates(HANDLERS).of_handler("order", handler, options))
 
 
-@pytest.mark.parametrize(("kind", "method", "given", "options"), WAITS, ids=str)
+@pytest.mark.parametrize(("kind", "method", "given", "options"), WAITS, ids=shown)
 def test_a_call_that_no_worker_runs_has_the_same_template(
     kind: str, method: str, given: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
@@ -127,7 +133,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "instead"), REFUSED, ids=str)
+@pytest.mark.parametrize(("options", "instead"), REFUSED, ids=shown)
 def test_a_call_that_would_own_steps_or_resources_is_refused_here_and_there(
     options: dict[str, Any], instead: str
 ) -> None:
