@@ -160,6 +160,7 @@ class CertificateView(BaseModel):
     ok: bool
     run: str
     tree: Anything | None = Field(default=None, description="The verdicts about the runs below it, if it has children.")
+    chain: Anything | None = Field(default=None, description="The runs beside it, if its flow continued as new.")
 
 
 class Replay(BaseModel):
