@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
-from stepkeep.conformance.tree import TreeRun, judge_tree
+from stepkeep.conformance import policies
+from stepkeep.conformance.contract import Contract, read_contract
+from stepkeep.conformance.tree import TreeRun, TreeVerdict, judge_tree
 from stepkeep.evidence.verifier import Pack, verify
-from stepkeep.kernel.definition import Budget, Definition, Effect, Map, OnExceeded
+from stepkeep.kernel.definition import Budget, Definition, Effect, Map, OnExceeded, encode_definition
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
 from stepkeep.operations.expire import sweep_timers
@@ -271,6 +275,72 @@ def test_what_is_left_of_a_budget_bounds_the_runs_below(database_url: str, case:
         report = verify(Pack(unzipped(engine.evidence(last))))
     assert report.findings == []
     assert any(f"what run {run} above had spent" in one for one in report.unchecked) is (case != "hold")
+
+
+@pytest.mark.parametrize(
+    ("forged", "says"),
+    [
+        ({}, None),
+        ({"spent": 2.0}, None),
+        ({"spent": 40.0}, "after 40 were spent, and 4 are on record"),
+        ({"limit": 1.0}, "with the limit 1.0, and its definition has 3.0"),
+        ({"rule": "budget:tokens"}, "and its definition has None"),
+        ({"run": "itself"}, "which is not above it"),
+    ],
+)
+def test_a_denial_by_a_run_above_is_compared_with_the_record_of_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forged: dict[str, Any], says: str | None
+) -> None:
+    """The judge of a run sees whether a budget was spent by these numbers; that of the tree whether they are true."""
+    leaf = flow("leaf", task("a", 0), task("b", 1, ["a"]), task("c", 2, ["b"]))
+    top = flow("top", call("sub", 0, "leaf"), budget=Budget(limits={"usd": 3.0}))
+    seen: list[tuple[Any, ...]] = []
+    true_judge = judge_tree
+
+    def watch(*given: Any) -> TreeVerdict:
+        seen.append(given)
+        return true_judge(*given)
+
+    async def body(bench: Bench) -> str:
+        await bench.publish(leaf)
+        run = await bench.start(top)
+        for _ in range(6):
+            await look_after(bench)
+            for claim in await bench.claim(10):
+                await bench.report(claim, Completed(output=b"1", cost=b'{"usd":2.0}'))
+        assert await bench.state(run) is RunState.FAILED
+        return run
+
+    url = f"sqlite:///{tmp_path}/tree.db"
+    run = on(url, body)
+    monkeypatch.setattr("stepkeep.evidence.collect.judge_tree", watch)
+    with sk.open(url) as engine:
+        assert engine.certify(run).ok
+    [(runs, logs, missing, spending)] = seen
+    [child] = runs
+    lines = json.loads(json.dumps(logs[child.run]))
+    denials = [
+        verdict
+        for line in lines
+        for verdict in (line["metadata"].get("detail") or {}).get("policy", {}).values()
+        if verdict.get("by") == "parent"
+    ]
+    assert [(one["spent"], one["limit"], one["run"]) for one in denials] == [(4.0, 3.0, run)]
+    denials[0].update({name: child.run if value == "itself" else value for name, value in forged.items()})
+    found = [one.message for one in true_judge(runs, {**logs, child.run: lines}, missing, spending).findings]
+    assert bool(found) == (says is not None), found
+    assert says is None or says in found[0]
+
+
+@pytest.mark.parametrize("forged", [{"spent": 2.0}, {"spent": "much"}, {"spent": None, "limit": None}])
+def test_a_denial_without_a_spent_budget_is_found_in_the_log_of_the_run_alone(forged: dict[str, Any]) -> None:
+    verdict = {"effect": "deny", "rule": "budget:usd", "by": "parent", "run": "r", "spent": 4.0, "limit": 3.0}
+    contract = read_contract(encode_definition(flow("leaf", task("a", 0))))
+    assert isinstance(contract, Contract)
+    place = contract.places[0]
+    assert list(policies._rule(place, verdict)) == []
+    [(_, said)] = policies._rule(place, verdict | forged)
+    assert "were spent" in said
 
 
 def test_no_element_starts_a_child_once_the_budget_is_spent(database_url: str) -> None:

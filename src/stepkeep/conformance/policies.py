@@ -107,10 +107,20 @@ def _rule(place: Place, verdict: Verdict) -> Iterator[Problem]:
         yield Code.POLICY, f"rule {quoted(rule)} has the verdict {quoted(effect)}, but the definition has {said}"
     if by == "parent" and (effect != "deny" or not str(rule).startswith("budget:") or not verdict.get("run")):
         yield Code.POLICY, f"rule {quoted(rule)} is by a run above, but only a budget of a run that it names denies so"
+    elif by == "parent" and not _is_spent(verdict):
+        said = f"{quoted(verdict.get('spent'))} of {quoted(verdict.get('limit'))}"
+        yield Code.POLICY, f"rule {quoted(rule)} of a run above denies it, and {said} were spent"
     if rule is not None and by not in ("definition", "tenant", "parent"):
         yield Code.SCHEMA, f"the rule {quoted(rule)} is by {quoted(by)}, expected definition, tenant or parent"
     if by == "tenant" and type(verdict.get("revision")) is not int:
         yield Code.SCHEMA, f"the rule {quoted(rule)} of the tenant has no revision"
+
+
+def _is_spent(verdict: Verdict) -> bool:
+    """Whether the numbers of a denial by a run above are those of a spent budget."""
+    spent, limit = verdict.get("spent"), verdict.get("limit")
+    are_numbers = type(spent) in (int, float) and type(limit) in (int, float)
+    return are_numbers and spent >= limit  # type: ignore[operator]
 
 
 def _expected(line: Line, step: Step, place: Place, verdict: Verdict) -> tuple[str, ...]:

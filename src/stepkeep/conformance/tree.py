@@ -47,14 +47,80 @@ class TreeVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return not self.findings and all(run.ok for run in self.runs)
 
 
-def judge_tree(runs: Sequence[TreeRun], logs: Mapping[str, Sequence[Doc]], missing: Sequence[str]) -> TreeVerdict:
+class Spending(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run of a tree may spend and has spent: the limits of a budget that stops it, and for each ended attempt
+    its end and its cost. `is_whole`: the costs of all runs below it are known too."""
+
+    limits: Mapping[str, float] = {}
+    costs: tuple[tuple[int, Mapping[str, float]], ...] = ()
+    is_whole: bool = True
+
+
+SLACK_US = 10_000_000
+"""How much later than the moment of a decision an attempt may have ended whose cost it has read: the moment is read
+before the costs, and by another transaction."""
+
+
+def judge_tree(
+    runs: Sequence[TreeRun],
+    logs: Mapping[str, Sequence[Doc]],
+    missing: Sequence[str],
+    spending: Mapping[str, Spending] | None = None,
+) -> TreeVerdict:
     """The verdict about a tree. `logs` has the canonical lines of every run in it, the first run included."""
     findings: list[Finding] = []
+    budgets = _Budgets(runs, spending or {})
     for one in runs:
         told = _Told(one.run, logs[one.run])
-        wrong = _contradictions(one, told, logs.get(one.parent, ()), logs)
+        wrong = [*_contradictions(one, told, logs.get(one.parent, ()), logs), *budgets.wrong(one.run, logs[one.run])]
         findings += [Finding(1, Code.CHILD, one.run, said) for said in wrong]
     return TreeVerdict(runs=tuple(runs), compared=len(runs), missing=tuple(sorted(missing)), findings=tuple(findings))
+
+
+class _Budgets:
+    """The budgets of the runs of a tree, and what the trees below them had spent at a moment."""
+
+    def __init__(self, runs: Sequence[TreeRun], spending: Mapping[str, Spending]) -> None:
+        self._parents, self._spending = {one.run: one.parent for one in runs}, spending
+
+    def wrong(self, run: str, lines: Sequence[Doc]) -> Iterator[str]:
+        """What denials of steps by a run above contradict: its place in the tree, its definition and what was spent."""
+        for line in lines:
+            detail, at = line["metadata"].get("detail"), line["metadata"].get("at")
+            verdicts = detail.get("policy") if isinstance(detail, dict) else None
+            for step, verdict in verdicts.items() if isinstance(verdicts, dict) else ():
+                if isinstance(verdict, dict) and verdict.get("by") == "parent" and isinstance(at, int):
+                    yield from self._denial(run, step, verdict, at)
+
+    def _denial(self, run: str, step: str, verdict: Doc, at: int) -> Iterator[str]:
+        above, name = str(verdict.get("run")), str(verdict.get("rule")).removeprefix("budget:")
+        said = f"step {quoted(step)} is denied by the budget {quoted(name)} of run {above}"
+        if above not in self._above(run):
+            # A run above the first one of this tree is not here to be compared.
+            if above in self._parents:
+                yield f"{said}, which is not above it"
+            return
+        known = self._spending.get(above)
+        if known is None:
+            return
+        spent, limit = verdict.get("spent"), verdict.get("limit")
+        if known.limits.get(name) != limit:
+            yield f"{said} with the limit {quoted(limit)}, and its definition has {quoted(known.limits.get(name))}"
+        below = [run_id for run_id in self._spending if run_id == above or above in self._above(run_id)]
+        on_record = self._spent(below, name, at + SLACK_US)
+        is_whole = all(self._spending[run_id].is_whole for run_id in below)
+        if is_whole and isinstance(spent, int | float) and spent > on_record * (1 + 1e-9):
+            yield f"{said} after {spent:g} were spent, and {on_record:g} are on record for that time"
+
+    def _above(self, run: str) -> list[str]:
+        found = []
+        while (run := self._parents.get(run, "")) and run not in found:
+            found.append(run)
+        return found
+
+    def _spent(self, below: Sequence[str], name: str, until: int) -> float:
+        costs = [cost for run in below for at, cost in self._spending[run].costs if at <= until]
+        return float(len(costs)) if name == "attempts" else sum(cost.get(name, 0.0) for cost in costs)
 
 
 class _Told:

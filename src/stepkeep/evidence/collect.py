@@ -8,18 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from stepkeep.conformance.certificate import Certificate, Published, certify, documents_of, findings_of
 from stepkeep.conformance.chain import ChainVerdict, Neighbour, continued_in, judge_chain, predecessor_in
 from stepkeep.conformance.digests import Payloads
-from stepkeep.conformance.tree import TreeRun, TreeVerdict, judge_tree
+from stepkeep.conformance.tree import Spending, TreeRun, TreeVerdict, judge_tree
 from stepkeep.dialects import registry as dialects
 from stepkeep.errors import Conflict, DefinitionChanged, PayloadSealed, Unreadable
 from stepkeep.evidence.pack import Contents, Payload
+from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.child_runs import is_child
-from stepkeep.kernel.definition import Flow
+from stepkeep.kernel.definition import Flow, OnExceeded, decode_definition
 from stepkeep.kernel.journal import SealedEntry, open_entry
 from stepkeep.kernel.rows import Child, ChildState, Run
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -98,6 +100,22 @@ class Collected:
         tellings = {name: told[name] for name in judged}
         stored_bytes, originals = await self.payloads(), await self._originals()
         return certify(told[None], tellings, canonical_machines(), judged, published, stored_bytes, originals)
+
+    def spending(self) -> Spending:
+        """The budget of the run that stops those below it, and what its attempts cost."""
+        try:
+            budget = decode_definition(self.stored.document).budget
+        except msgspec.MsgspecError:
+            # The certificate of the run says that its definition was changed.
+            budget = msgspec.UNSET
+        stops = budget is not msgspec.UNSET and budget.on_exceeded is OnExceeded.STOP
+        first = open_entry(self.whole.entries[0].body).causes[0].detail or {}
+        return Spending(
+            limits=budget.limits if budget is not msgspec.UNSET and stops else {},
+            costs=tuple((one.ended_at, _cost(one.cost)) for one in self.whole.attempts),
+            # What an earlier run spent that this one was migrated from counts too, and is not in the tree.
+            is_whole=(first.get("continues") or {}).get("as") != GoingOn.MIGRATE.value,
+        )
 
     async def _originals(self) -> dict[str, list[bytes]]:
         """The logs of the runs whose steps this one adopted, as far as they are kept."""
@@ -197,6 +215,7 @@ async def _tree_of(transactor: Transactor, root: Collected, links: Sequence[Chil
     """Certify every run below a run, and compare the journals of parents and children."""
     run = root.whole.record.run
     logs = {run.id: documents_of(await root.log())}
+    spending = {run.id: root.spending()}
     found, missing = list[TreeRun](), list[str]()
     queue = [(link, root) for link in links]
     for link, parent in queue:  # grows during the loop
@@ -208,6 +227,7 @@ async def _tree_of(transactor: Transactor, root: Collected, links: Sequence[Chil
         child = await collect(transactor, link.child_id, tenant=run.tenant)
         one = await child.own_certificate()
         logs[link.child_id] = documents_of(await child.log())
+        spending[link.child_id] = child.spending()
         plan = await plans.plan_for(transactor, parent.whole.record.run)
         found.append(
             TreeRun(
@@ -223,7 +243,14 @@ async def _tree_of(transactor: Transactor, root: Collected, links: Sequence[Chil
             )
         )
         queue += [(below, child) for below in await _children_of(transactor, run.tenant, link.child_id)]
-    return judge_tree(found, logs, missing)
+    if missing or len(found) >= MOST_RUNS:
+        spending = {run_id: replace(one, is_whole=False) for run_id, one in spending.items()}
+    return judge_tree(found, logs, missing, spending)
+
+
+def _cost(cost: bytes | None) -> dict[str, float]:
+    found = None if cost is None else msgspec.json.decode(cost)
+    return found if isinstance(found, dict) else {}
 
 
 def completers(entry: SealedEntry) -> list[str]:

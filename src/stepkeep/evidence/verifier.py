@@ -649,7 +649,9 @@ class Policies:
         creators = [str(cause.get("actor")) for entry in self.checks.entries[:1] for cause in entry["causes"][:1]]
         is_child = any(creator.startswith("parent:") for creator in creators)
         is_budget = record.get("effect") == "deny" and str(record.get("rule")).startswith("budget:")
-        if not (is_child and is_budget and record.get("run")):
+        numbers: list[Any] = [record.get("spent"), record.get("limit")]
+        is_spent = all(type(one) in (int, float) for one in numbers) and numbers[0] >= numbers[1]
+        if not (is_child and is_budget and is_spent and record.get("run")):
             self.checks.wrong("verdict_wrong", f"{said} is by a run above, but that is no spent budget of a parent")
         self.checks.could_not(f"{said}: what run {record.get('run')} above had spent is not in this pack")
 

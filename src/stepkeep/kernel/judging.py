@@ -82,21 +82,47 @@ def _stopped_above(draft: Draft, step: Step, of: int | None) -> Judged | None:
     found = spent_above(above, [attempt.cost for attempt in draft.attempts])
     if found is None:
         return None
-    bound, rule, reason = found
-    record = {"effect": PolicyEffect.DENY.value, "rule": rule, "by": "parent", "run": bound.run_id, "reason": reason}
+    record = {
+        "effect": PolicyEffect.DENY.value,
+        "rule": found.rule,
+        "by": "parent",
+        "run": found.run_id,
+        "reason": found.reason,
+        "spent": found.spent,
+        "limit": found.limit,
+    }
     _record(draft, planned.name, record)
-    said = f"denied by the rule {rule} of run {bound.run_id}: {reason}"
-    return Judged(fail_for_good(draft, step, DENIAL, Category.GOVERNANCE, said, of=of))
+    return Judged(fail_for_good(draft, step, DENIAL, Category.GOVERNANCE, str(found), of=of))
 
 
-def spent_above(above: Iterable[Bound], more: Iterable[bytes | None] = ()) -> tuple[Bound, str, str] | None:
-    """The first of these budgets that is spent, with its rule and the reason. `more` are costs of this decision."""
+class Exceeded(msgspec.Struct, frozen=True, gc=False):
+    """A budget of a run above that is spent: its name, what the tree of that run had spent, and the limit."""
+
+    run_id: str
+    name: str
+    spent: float
+    limit: float
+
+    @property
+    def rule(self) -> str:
+        return f"budget:{self.name}"
+
+    @property
+    def reason(self) -> str:
+        return f"the run and those below it have spent {self.limit:g} {self.name}"
+
+    def __str__(self) -> str:
+        return f"denied by the rule {self.rule} of run {self.run_id}: {self.reason}"
+
+
+def spent_above(above: Iterable[Bound], more: Iterable[bytes | None] = ()) -> Exceeded | None:
+    """The first of these budgets that is spent. `more` are costs of this decision."""
     new = tuple(more)
     for bound in above:
         spent = cost_facts([*bound.costs, *new])
         for name, limit in bound.limits.items():
             if spent.get(name, 0.0) >= limit:
-                return bound, f"budget:{name}", f"the run and those below it have spent {limit:g} {name}"
+                return Exceeded(bound.run_id, name, spent[name], limit)
     return None
 
 

@@ -301,8 +301,7 @@ class _FirstOfChild(StartBatch):
             if isinstance(above, More):
                 return above
             if (spent := spent_above(above)) is not None:
-                bound, rule, reason = spent
-                raise _Spent(f"denied by the rule {rule} of run {bound.run_id}: {reason}")
+                raise _Spent(str(spent))
         found = super().decide(loaded)
         if isinstance(found, Write):
             [answer] = self.answers
