@@ -110,6 +110,11 @@ def test_the_shortest_lives_find_a_bug_of_composition(mutant: SqlMutant, tmp_pat
 
 
 @pytest.mark.postgres
+def test_a_life_on_postgresql_leaves_nothing_to_the_next_one(databases: PostgresDatabases) -> None:
+    assert [compare(seed, databases, length=0).difference for seed in (0, 1)] == [None, None]
+
+
+@pytest.mark.postgres
 @pytest.mark.parametrize("mutant", composition("postgres"))
 def test_the_shortest_lives_find_a_bug_of_composition_on_postgresql(
     mutant: SqlMutant, databases: PostgresDatabases
