@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import typer
+from typer.exceptions import TyperException
 
 import stepkeep as sk
 from stepkeep.cli.main import app
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.docs
 ROOT = Path(__file__).parent.parent.parent
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 SOURCES = tuple(folder for folder in (ROOT / "src", ROOT / "lab" / "src") if folder.is_dir())
+MENTION = re.compile(r"`(stepkeep [^`|…\[]+)`")
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 RUN_ELSEWHERE = {"docs/testing.md": "its blocks are pytest files, which tests/testing/test_plugin.py runs with pytest"}
 
@@ -106,6 +108,18 @@ def command_lines() -> list[tuple[str, str]]:
     return found
 
 
+def mentioned_commands() -> list[tuple[str, str]]:
+    """Where, and the command: every command in the running text of a page. Forms with a choice (`list|set`) are left
+    out."""
+    found: list[tuple[str, str]] = []
+    for page in PAGES:
+        text = FENCE.sub(lambda match: "\n" * match[0].count("\n"), page.read_text(encoding="utf-8"))
+        for match in MENTION.finditer(text):
+            where = f"{page.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}"
+            found.append((where, " ".join(match[1].split())))
+    return found
+
+
 @pytest.fixture
 def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty directory, and handlers that no other test sees."""
@@ -160,6 +174,25 @@ def test_a_command_on_a_page_is_one_that_the_program_takes(where: str, line: str
     path = max((path for path in known if words[: len(path)] == list(path)), key=len, default=None)
     assert path is not None, f"{where}: no such command"
     known[path].make_context(where, words[len(path) :])
+
+
+def test_a_command_in_the_text_of_a_page_is_one_that_the_program_takes() -> None:
+    """Its options exist, and it takes as many arguments. Words such as N stand for values of every kind."""
+    known, wrong = dict(commands(app)), []
+    for where, line in mentioned_commands():
+        words = shlex.split(line)[1:]
+        path = max((path for path in known if words[: len(path)] == list(path)), key=len, default=None)
+        if path is None:
+            is_known = words == ["--version"] or any(list(path[: len(words)]) == words for path in known)
+            wrong += [] if is_known else [f"{where}: {line}: no such command"]
+            continue
+        try:
+            known[path].make_context(where, words[len(path) :])
+        except (typer.Exit, typer.BadParameter):
+            continue  # help, a word that stands for a value, or a command without its arguments
+        except TyperException as problem:
+            wrong.append(f"{where}: {line}: {problem}")
+    assert wrong == []
 
 
 @pytest.mark.usefixtures("own_registry")
