@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
+import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
@@ -156,6 +157,34 @@ def test_a_client_and_a_worker_do_their_parts_with_the_rights_of_the_page(roles:
     asyncio.run(go())
 
 
+def test_a_worker_makes_the_queue_of_a_handler_that_a_flow_alone_calls(roles: str) -> None:
+    """No definition names it, so that no client has published its queue."""
+    known = sk.Registry()
+
+    @sk.step("roles.rare", capabilities=["rare"], registry=known)
+    def rare() -> str:
+        return "done"
+
+    @sk.flow("roles.flow", registry=known)
+    async def calling(ctx: sk.FlowContext) -> str:
+        return str(await ctx.step(rare))
+
+    async def go() -> None:
+        async with (
+            AsyncEngine(as_role(roles, CLIENT), actor="client", registry=known) as client,
+            AsyncEngine(as_role(roles, WORKER), actor="worker", registry=known) as serving,
+        ):
+            worker = serving.worker(concurrency=4, capabilities=["rare"])
+            task = asyncio.create_task(worker.serve())
+            started = await client.start(calling, {})
+            done = await asyncio.wait_for(client.wait(started.run_id), 30)
+            assert (done.state, done.output) == (RunState.SUCCEEDED, "done")
+            worker.stop()
+            await asyncio.wait_for(task, 30)
+
+    asyncio.run(go())
+
+
 DDL = ("create table more (id int)", "alter table runs add column more int", "drop table outbox", "truncate journal")
 RECORD = (
     "update journal set at = 1",
@@ -168,7 +197,7 @@ RECORD = (
 NOT_FOR = {
     WORKER: (
         "insert into definitions (version) values (1)",
-        "insert into queues (tenant) values ('x')",
+        "update queues set spec = 'x'",
     ),
     CLIENT: (
         "insert into workers (tenant) values ('x')",

@@ -68,7 +68,8 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *FIRES["insert"],
             *GRANTS_SLOTS["insert"],
             *TAKES_RESOURCES["insert"],
-            *("workers", "worker_journal", "worker_reports", "attempt_evidence", "sinks", "delivery_actions", "audit"),
+            *("workers", "worker_journal", "worker_reports", "attempt_evidence", "queues"),
+            *("sinks", "delivery_actions", "audit"),
         ),
         "update": (
             *CHANGES_RUNS["update"],
