@@ -51,7 +51,7 @@ async def asked(store: Store, *children: Child) -> None:
 
 def recall(child: Child, how: str = "cancel") -> Recall:
     key = {"tenant": child.tenant, "run_id": child.run_id, "no": child.no, "activation": child.activation}
-    return Recall(**key, recall=how, recalled_at=7)
+    return Recall(**key, recall=how, recalled_at=7, child_id=child.child_id)
 
 
 def notice(child: Child, outcome: RunState = RunState.SUCCEEDED, **given: Any) -> Notice:

@@ -158,7 +158,8 @@ def awaits_child(draft: Draft, step: Step) -> bool:
 
 def recall(draft: Draft, step: Step) -> None:
     """Call the child of a step back: it never starts, or it is cancelled; undone, if its parent is to be undone."""
-    if not awaits_child(draft, step) or step.note is None or step.note.activation is None:
+    note = step.note
+    if not awaits_child(draft, step) or note is None or note.activation is None or note.child is None:
         return
     planned, plan = draft.planned(step), draft.plan
     on_failure = planned.on_failure if planned.owner is None else plan.steps[planned.owner].on_failure
@@ -168,9 +169,10 @@ def recall(draft: Draft, step: Step) -> None:
             tenant=step.tenant,
             run_id=step.run_id,
             no=step.no,
-            activation=step.note.activation,
+            activation=note.activation,
             recall="undo" if undoes else "cancel",
             recalled_at=draft.now,
+            child_id=note.child,
         )
     )
 

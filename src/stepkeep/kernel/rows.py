@@ -470,6 +470,7 @@ class Recall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     activation: int
     recall: str
     recalled_at: int
+    child_id: str
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True, gc=False):

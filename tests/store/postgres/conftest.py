@@ -24,12 +24,12 @@ async def session(url: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]
         await connection.close(timeout=5)
 
 
-async def until_somebody_waits(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """Come back when another session of this database waits for a lock."""
+async def until_somebody_waits(connection: "asyncpg.Connection[asyncpg.Record]", sessions: int = 1) -> None:
+    """Come back when so many other sessions of this database wait for a lock."""
     waiting = (
         "select count(*) from pg_stat_activity"
         " where wait_event_type = 'Lock' and datname = current_database() and pid <> pg_backend_pid()"
     )
     async with asyncio.timeout(10):
-        while not await connection.fetchval(waiting):  # noqa: ASYNC110 - the server has no event to wait for
+        while await connection.fetchval(waiting) < sessions:  # noqa: ASYNC110 - the server has no event to wait for
             await asyncio.sleep(0.005)

@@ -5,10 +5,13 @@ import random
 
 import pytest
 from tests.store.postgres.conftest import session, until_somebody_waits
+from tests.store.test_contract_children import a_child, asked, notice, recall, write
 from tests.store.values import QUEUE, key, load, moved, new_run, ready, run_id, running, save, want
 
+from stepkeep.kernel.rows import ChildState
 from stepkeep.kernel.states import StepState
 from stepkeep.store.change import Loaded, More, Propose, RunKey, Write
+from stepkeep.store.connect import connect
 from stepkeep.store.postgres.load import Loading
 from stepkeep.store.protocol import Store
 
@@ -158,3 +161,26 @@ async def propose(store: Store, limit: int) -> list[tuple[str, str, int]]:
 
     await store.change((), decide, Propose(queues=(QUEUE,), limit=limit))
     return seen[-1].proposed
+
+
+async def test_a_batch_of_parents_and_one_of_their_children_write_in_one_order(store: Store, url: str) -> None:
+    """One calls two children back while the other notes their ends: none waits for the other in a circle."""
+    first, second = (a_child(no, state=ChildState.STARTED, todo=None, todo_at=None) for no in (0, 1))
+    await asked(store, first, second)
+    other = connect(url)
+    await other.open()
+    try:
+        # A session sees within one transaction what waited when it first looked: another one looks.
+        async with session(url) as rival, session(url) as watcher:
+            async with rival.transaction():
+                # The parents begin with the second child, and meet this lock first unless they follow the order.
+                await rival.execute("select from children where child_id = $1 for update", second.child_id)
+                parents = asyncio.create_task(write(store, Write(recalls=[recall(second), recall(first)])))
+                await until_somebody_waits(watcher)
+                below = asyncio.create_task(write(other, Write(notices=[notice(first), notice(second)])))
+                await until_somebody_waits(watcher, 2)
+            await asyncio.gather(parents, below)
+    finally:
+        await other.close()
+    links = await store.children.read_all(first.tenant, first.run_id)
+    assert [(link.state, link.recall) for link in links] == [(ChildState.ENDED, "cancel")] * 2

@@ -11,6 +11,8 @@ from typing import TypeAlias
 import msgspec
 
 from stepkeep.errors import Conflict, Contended, InvariantBroken
+from stepkeep.kernel.rows import Notice as ChildNotice
+from stepkeep.kernel.rows import Recall
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.change import NOT_REQUESTED, Loaded, NewRun, Write
 from stepkeep.store.columns import people_values
@@ -113,11 +115,14 @@ async def _begin_children(connection: Connection, what: Write) -> None:
 async def _write_children(connection: Connection, what: Write) -> None:
     for asked in what.children:
         await execute(connection, SQL.insert_child, *people_values(asked))
-    for recall in what.recalls:
-        await execute(connection, SQL.recall_child, *people_values(recall))
-    for ended in what.notices:
-        given = (ended.tenant, ended.child_id, ended.outcome, ended.ended_at, ended.category, ended.error)
-        await execute(connection, SQL.end_child, *given)
+    # A parent and its child may write the same row at once, each in a batch with others: all batches lock in one order.
+    told: list[Recall | ChildNotice] = [*what.recalls, *what.notices]
+    for one in sorted(told, key=lambda one: (one.tenant, one.child_id)):
+        if isinstance(one, Recall):
+            await execute(connection, SQL.recall_child, *people_values(one))
+        else:
+            given = (one.tenant, one.child_id, one.outcome, one.ended_at, one.category, one.error)
+            await execute(connection, SQL.end_child, *given)
 
 
 async def _write_triggers(connection: Connection, what: Write) -> None:
