@@ -133,6 +133,21 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.parametrize("option", ["if_", "inputs", "after", "order", "on_failure", "hooks"])
+def test_an_option_that_means_nothing_for_a_call_is_refused(option: str) -> None:
+    """These were accepted and did nothing."""
+    with pytest.raises(sk.StepError, match=f"a call has no `{option}`"):
+        Templates(HANDLERS).of_handler("order", "calls.bare", {option: "anything"})
+    with pytest.raises(sk.StepError, match=f"a call has no `{option}`"):
+        Templates(HANDLERS).of_wait("order", "workflow", ("other",), {option: "anything"})
+
+
+def test_the_service_takes_no_condition_of_a_call() -> None:
+    step = msgspec.json.encode({"uses": "calls.bare", "if": "input.x"}).decode()
+    with pytest.raises(InvalidInput, match="Write the condition in the flow"):
+        read_call(NewCall(kind="step", name="x", digest=digest_of(b"{}"), arguments=b"{}", step=step), "order")
+
+
 @pytest.mark.parametrize(("options", "instead"), REFUSED, ids=shown)
 def test_a_call_that_would_own_steps_or_resources_is_refused_here_and_there(
     options: dict[str, Any], instead: str

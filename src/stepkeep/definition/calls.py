@@ -8,7 +8,7 @@ Nothing is executed or stored. `worker/attempts` writes calls, `operations/asked
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -48,6 +48,16 @@ GROWS: dict[type[Growth], str] = {
 }
 """What would let a call own steps, and what to write instead: its row has no numbers for them."""
 
+NOT_OF_CALLS = {
+    "if_": "`if_`. Write the condition in the flow",
+    "inputs": "`inputs`. Give the handler its arguments in ctx.step",
+    "after": "`after`. Await the other call before",
+    "order": "`order`. Calls begin in the order in which the flow makes them",
+    "on_failure": "`on_failure`. Catch CallFailed in the flow",
+    "hooks": "`hooks`. Name them at a step of a definition",
+}
+"""Options of a step that mean nothing for a call, and what to write instead."""
+
 MOST_TEMPLATES = 1_024
 MOST_COMPLAINTS = 3
 
@@ -64,9 +74,16 @@ def refusal_of(built: StepDefinition) -> str | None:
     """Why a step that the front end accepts cannot be a call; None if it can."""
     if built.growth is not msgspec.UNSET:
         return f"a call has no {GROWS[type(built.growth)]}."
+    if built.condition is not None:
+        return f"a call has no {NOT_OF_CALLS['if_']}."
     if built.resources is not msgspec.UNSET:
         return "a call has no `resources`. Name them at a step of a definition, and start that by ctx.child."
     return None
+
+
+def refusal_of_options(options: Iterable[str]) -> str | None:
+    """Why a call cannot have one of these options; None if it can have all of them."""
+    return next((f"a call has no {NOT_OF_CALLS[one]}." for one in options if one in NOT_OF_CALLS), None)
 
 
 # -- the worker's side -------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.added import Template
-from stepkeep.definition.calls import refusal_of
+from stepkeep.definition.calls import refusal_of, refusal_of_options
 from stepkeep.definition.handlers import name_of
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Function, Registry
@@ -117,6 +117,7 @@ class Templates:
         found = self._known.get(key)
         if found is None:
             made = Workflow("call", registry=self._registry)
+            _check_options(options)
             made.step(owner, name, **options)
             found = self._known[key] = self._template(made)
         return found
@@ -124,6 +125,8 @@ class Templates:
     def of_wait(self, owner: str, method: str, given: tuple[Any, ...], options: Mapping[str, Any]) -> Template:
         """The template of a step that no worker runs: `sleep`, `wait`, `approval` or `workflow` of a Workflow."""
         made = Workflow("call", registry=self._registry)
+        if method == "workflow":
+            _check_options(options)
         getattr(made, method)(owner, *given, **options)
         return self._template(made)
 
@@ -162,3 +165,8 @@ class Templates:
         main, undo, _ = queue_specs(definition)
         child = None if step.child is msgspec.UNSET else (step.child.workflow, step.child.version)
         return Template(written_template(step), main, undo, child, made)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    if (refused := refusal_of_options(options)) is not None:
+        raise StepError(f"the call is refused: {refused}", category=Category.VALIDATION, final=True)
