@@ -143,7 +143,10 @@ def test_a_deadline_and_a_cancel_call_the_child_of_a_flow_back(database_url: str
 
     with sk.Engine(database_url) as engine:
         engine.publish(stopping)
-        result = run(engine, parent)
+        engine.publish(WAITING)
+        # The first child waits for a message, so that `engine.run` would return before its deadline passes.
+        engine.start_worker()
+        result = engine.wait(engine.start(parent, {}).run_id)
         assert result.state == "cancelled"
         asyncio.run(look_after_children(database_url))
         assert [one["state"] for one in engine.show(result.id)["run"]["children"]] == ["cancelled", "cancelled"]
