@@ -249,6 +249,28 @@ def test_a_call_with_wrong_options_fails_at_once_without_a_place(database_url: s
     assert "calls.py" not in (result.error or "")
 
 
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda ctx: ctx.step(double, m=1), "flows.double has no parameter m. It takes n."),
+        (lambda ctx: ctx.step(double, 1, between="-"), "flows.double has no parameter between. It takes n."),
+        (lambda ctx: ctx.map(double, 5), "ctx.map: the items are a list, or can be made one; int cannot."),
+    ],
+    ids=["misspelt", "beside a right one", "no list"],
+)
+def test_wrong_arguments_of_a_call_fail_the_flow_at_once(database_url: str, call: Any, said: str) -> None:
+    """An argument that no parameter takes was dropped, and the handler ran with its default."""
+
+    @sk.flow("flows.wrong", version=1)
+    async def wrong(ctx: Any) -> None:
+        await call(ctx)
+
+    result = run(database_url, wrong)
+    assert (result.state, result.view["run"]["category"]) == ("failed", "validation")
+    assert said in str(result.error)
+    assert [step["name"] for step in result.view["steps"]] == ["flows.wrong"]
+
+
 def test_a_function_that_is_no_handler_is_refused(database_url: str) -> None:
     def plain(n: int) -> int:
         return n

@@ -16,6 +16,7 @@ from stepkeep.definition.calls import refusal_of, refusal_of_options
 from stepkeep.definition.handlers import name_of
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Function, Registry
+from stepkeep.definition.signature import Signature
 from stepkeep.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.outcomes import NewCall
 from stepkeep.kernel.plan import queue_specs, written_template
@@ -130,10 +131,10 @@ class Templates:
         getattr(made, method)(owner, *given, **options)
         return self._template(made)
 
-    def parameters(self, name: str) -> tuple[str, ...]:
-        """The names of the parameters of a handler; none if this process does not know it."""
+    def signature(self, name: str) -> Signature | None:
+        """The parameters of a handler; None if this process does not know it."""
         known = self._registry.get(name)
-        return () if known is None else known.signature.names
+        return None if known is None else known.signature
 
     def handler_name(self, function: Function) -> str:
         """The name of a handler, which every worker of this flow must know before the flow has run there."""

@@ -23,6 +23,7 @@ from stepkeep.definition.run_input import check_input
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.child_runs import CONTINUE
 from stepkeep.kernel.definition import Definition
+from stepkeep.safe_text import type_name
 from stepkeep.worker.context import Context
 from stepkeep.worker.flows.calls import Call, CallFailed, Templates
 from stepkeep.worker.flows.replay import Flow
@@ -154,6 +155,8 @@ class FlowContext(Context):
         """
         if type(in_flight) is not int or in_flight < 1:
             raise InvalidInput("ctx.map: in_flight is a whole number from 1 on.")
+        if not isinstance(items, Iterable):
+            raise InvalidInput(f"ctx.map: the items are a list, or can be made one; {type_name(items)} cannot.")
         found, waiting, results = list(items), dict[int, Awaitable[Any]](), dict[int, Any]()
         problem: CallFailed | None = None
         for place, item in enumerate(found):
@@ -236,9 +239,13 @@ class Options:
 
 def _by_name(context: FlowContext, name: str, args: tuple[Any, ...], inputs: dict[str, Any]) -> Any:
     """The arguments of a handler as its inputs."""
-    if not args:
+    if not args and not inputs:
         return inputs
-    names = context._templates.parameters(name)
+    signature = context._templates.signature(name)
+    names = () if signature is None else signature.names
+    if signature is not None and (unknown := signature.unknown(inputs)):
+        takes = f"It takes {', '.join(names)}." if names else "It takes no arguments."
+        raise InvalidInput(f"ctx.step: {name} has no parameter {', '.join(unknown)}. {takes}")
     if len(args) > len(names):
         raise InvalidInput(f"ctx.step: {name} takes {len(names)} arguments by place, and was given {len(args)}.")
     placed = dict(zip(names, args, strict=False))
