@@ -16,6 +16,7 @@ from stepkeep.definition.calls import digest_of
 from stepkeep.definition.handlers import registry_of
 from stepkeep.kernel.rows import OutboxEntry
 from stepkeep.operations.recorded_calls import PAGE_BYTES
+from stepkeep.worker.settings import Settings
 from tests.api.stage import TENANT, Stage, on, told
 from tests.remote import flows
 from tests.remote.test_remote_worker import Plain, ended, start, working
@@ -102,7 +103,9 @@ def test_a_remote_flow_starts_children_and_hears_of_their_ends(database_url: str
 
 def test_a_remote_flow_continues_as_new(database_url: str) -> None:
     async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
-        async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
+        # The queues of the calls are new: the worker reads them when its report is answered, not with a refresh.
+        patient = Settings(refresh_queues_seconds=3600.0)
+        async with working(url, await stage.key("work", owner="bob"), registry_of(None), settings=patient):
             first = await start(client, "far.crawl", {"page": 1, "seen": 0})
             found = (await client.get(f"/runs/{first}/result", params={"wait": 20})).json()
         assert (found["state"], found["output"]) == ("succeeded", 12)

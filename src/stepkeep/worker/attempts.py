@@ -15,6 +15,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from stepkeep.errors import StoreError
+from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.outcomes import Added, Completed, Failed, Outcome, Suspended
 from stepkeep.kernel.states import Category
 from stepkeep.operations.asked_calls import written_calls
@@ -44,15 +46,14 @@ class Attempts:
     ) -> None:
         self._shared, self._registry = shared, prepared.registry
         self._queues = CallQueues(shared.transactor.store, tenant, queues_made)
+        self._queues_made, self._specs_asked = queues_made, set[QueueSpec | None]()
         self.claiming = Claiming(shared)
         self.reporting = Reporting(
             shared,
             accept=lambda claims, lane: self._running.accept(claims, lane),
             run_rules=lambda job, outcome: self._running.run_rules(job, outcome),
             succeeded=lambda job, outcome: self._running.inputs.remember(job, outcome),
-            recorded=lambda job, outcome, reply: self._running.inputs.flows.reported(
-                job, outcome, reply.record.get("state"), reply.record.get("settled")
-            ),
+            recorded=self._recorded,
             unrecorded=lambda job: self._running.inputs.flows.answered(job),
             unconfirmed=self.claiming.note_unconfirmed,
         )
@@ -158,6 +159,26 @@ class Attempts:
         # Its handler has ended, and its slot stays taken until the report.
         self._shared.spawn(self._resolve(job, outcome))
         return None
+
+    def _recorded(self, job: Job, outcome: Outcome, reply: Accepted) -> None:
+        record = reply.record
+        self._running.inputs.flows.reported(job, outcome, record.get("state"), record.get("settled"))
+        if not self._shared.transactor.has_database and isinstance(outcome, Suspended | Proposed):
+            self._look_for_queues(job, outcome)
+
+    def _look_for_queues(self, job: Job, outcome: Suspended | Proposed) -> None:
+        """The service may have made queues for these steps: read them now, and not with the next refresh."""
+        asked = {one for call in job.asked for one in (call.template.queue, call.template.undo_queue)}
+        if isinstance(outcome, Proposed) or asked - self._specs_asked:
+            self._specs_asked |= asked
+            self._shared.spawn(self._read_new_queues())
+
+    async def _read_new_queues(self) -> None:
+        try:
+            await self._queues_made()
+        except StoreError as problem:
+            self._shared.outage.met(problem)
+        self._shared.signals.more_work()
 
     def _for_service(self, job: Job, outcome: Suspended) -> Outcome:
         try:
