@@ -33,11 +33,6 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
         (Edit("kernel.resuming:resume", "if said is not None:", "if False:"),),
     ),
     Mutant(
-        "flow-ahead-out-of-order",
-        "a flow is resumed although another call settled before the one that it went on from",
-        (Edit("kernel.resuming:_misfit", "grown.count - step.unmet != event.seen", "False"),),
-    ),
-    Mutant(
         "flow-ahead-value-kept",
         "a flow that was fed the end of an attempt keeps it when another attempt of the call is recorded",
         (
@@ -47,11 +42,6 @@ FLOW_MUTANTS: tuple[Mutant, ...] = (
                 "return [no for no, _ in ahead] == [one.no for one in",
             ),
         ),
-    ),
-    Mutant(
-        "flow-ahead-report-dropped",
-        "costs and events of a flow that went on ahead are dropped when it is claimed after all",
-        (Edit("worker.executors.flow:FlowExecutor.run", "keeps_report=flow.is_ahead", "keeps_report=False"),),
     ),
     Mutant(
         "flow-child-left-out",
