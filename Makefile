@@ -33,7 +33,7 @@ help: ## show this list
 demo: $(RUNTIME) ## install what is needed and run the guided demo
 	$(BIN)/stepkeep demo
 
-test: lint ## run the checks and the tests: about eight minutes on two quiet cores
+test: lint ## run the checks and the tests: about ten minutes on two quiet cores
 	@$(MAKE) --no-print-directory -j2 types suite
 
 # mypy takes 20 seconds of one core, so it runs beside the tests.

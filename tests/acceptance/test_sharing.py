@@ -24,16 +24,21 @@ def test_two_worker_processes_share_thousands_of_runs_without_a_double_claim(
     async def scene() -> None:
         async with benches(database_url) as (bench,):
             plan = await bench.publish(chain("shared", 1))
-            for begin in range(0, runs, CALLERS):
-                await asyncio.gather(*(bench.start(plan) for _ in range(begin, begin + CALLERS)))
             with fleet(database_url, tmp_path) as workers:
                 workers.launch(100)
                 workers.launch(100)
+
+                async def both_joined() -> bool:
+                    return len(await bench.store.list_workers(TENANT, live_only=True)) == 2
 
                 async def all_done() -> bool:
                     counts = await bench.store.count_runs(TENANT)
                     return counts.get(RunState.SUCCEEDED, 0) == runs
 
+                # One that starts later would find little left: a thousand runs take less than a second.
+                await eventually(both_joined, "both workers to register")
+                for begin in range(0, runs, CALLERS):
+                    await asyncio.gather(*(bench.start(plan) for _ in range(begin, begin + CALLERS)))
                 await eventually(all_done, "every run to succeed")
             claims, shares = await read_claims(database_url)
             assert claims == runs, f"{claims} claims were made for {runs} steps"
