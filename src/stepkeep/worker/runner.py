@@ -79,6 +79,7 @@ class PooledRunner:
             PoolKind.PROCESS: ProcessPool(size, result_limit=limit, memory_limit=settings.process_memory_bytes),
         }
         self._done: deque[tuple[Job, Outcome]] = deque()
+        self._handed_over: set[Job] = set()
         self._signalled = False
         self._context = copy_context()
         self._engine: asyncio.AbstractEventLoop | None = None
@@ -88,9 +89,9 @@ class PooledRunner:
     def open(self, finished: Callable[[EndedJobs], None], changed: Callable[[], None] = _nothing) -> None:
         self._engine, self._context = asyncio.get_running_loop(), copy_context()
         self._finished, self._changed = finished, changed
-        for kind, pool in self._pools.items():
+        for pool in self._pools.values():
             pool.fitness.changed = self._tell_change
-            pool.open(self._note if kind is PoolKind.LOOP else self._note_elsewhere)
+            pool.open(self._note)
 
     def use_context(self, context: Context) -> None:
         self._context = self._coroutines.context = context
@@ -125,14 +126,6 @@ class PooledRunner:
             except Exception:
                 log.exception("closing the %s pool failed", kind)
 
-    def _note_elsewhere(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
-        """Called from any thread. Flows go on with their calls on the handlers' loop, wherever these have run."""
-        calls = [one for one in ended if one[0].kept is not None]
-        if calls:
-            self._coroutines.hand_over(calls)
-        if len(calls) < len(ended):
-            self._note([one for one in ended if one[0].kept is None] if calls else ended)
-
     def _note(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         """Called from any thread. The append comes before the check of the flag, so that no job is left behind."""
         # Here and not in `_collect`: a large output must not delay the worker's loop.
@@ -154,9 +147,22 @@ class PooledRunner:
 
     def _collect(self) -> None:
         self._signalled = False
-        done = [self._done.popleft() for _ in range(len(self._done))]
+        done = self._without_calls([self._done.popleft() for _ in range(len(self._done))])
         if done:
             self._finished([each if each[0].completion_token is None else _signed(*each) for each in done])
+
+    def _without_calls(self, done: EndedJobs) -> EndedJobs:
+        """Flows go on with their calls on the handlers' loop, wherever these have run: those that ended in other pools
+        go there first, and come back. Not from their threads, which a handler may have ended."""
+        calls = [one for one in done if one[0].kept is not None and one[0].prepared.pool is not PoolKind.LOOP]
+        if not calls:
+            return done
+        new = [one for one in calls if one[0] not in self._handed_over]
+        self._handed_over.symmetric_difference_update([job for job, _ in calls])
+        if new:
+            self._coroutines.hand_over(new)
+        gone = {job for job, _ in new}
+        return [one for one in done if one[0] not in gone]
 
 
 def _checked(job: Job, outcome: Outcome) -> tuple[Job, Outcome]:
