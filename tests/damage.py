@@ -7,7 +7,10 @@ from pathlib import Path
 import apsw
 import asyncpg
 
-GUARDED = ("definitions", "runs", "steps", "attempts", "journal", "messages", "run_details", "outbox", "people_journal")
+GUARDED = (
+    *("definitions", "runs", "steps", "attempts", "journal", "messages", "run_details", "outbox"),
+    *("people_journal", "memberships", "delegations", "api_keys", "decisions", "gates", "audit"),
+)
 
 
 async def damage(url: str, statement: str) -> None:

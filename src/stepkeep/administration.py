@@ -6,7 +6,7 @@ without an event loop. It decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ from stepkeep.definition import arguments
 from stepkeep.engine_arguments import duration, moment, optional_key
 from stepkeep.errors import InvalidInput, NotAllowed
 from stepkeep.kernel.authority import MembershipKind
-from stepkeep.operations import audit, keys, people_journal, principals, quotas, validate
+from stepkeep.operations import audit, keys, principals, quotas, run_webhooks, validate
 from stepkeep.operations.access import Access, Acting, guarded
 from stepkeep.store.audit_rows import AuditFilter, Outcome
 from stepkeep.store.protocol import Store
@@ -38,11 +38,11 @@ class _Administration:
         return self.access.acting(optional_key("by", by))
 
 
-def _quotas(what: str, runs: object, requests: object) -> quotas.Quotas:
-    return quotas.Quotas(
-        max_concurrent_runs=quotas.read_quota(f"{what}: max_concurrent_runs", runs),
-        max_requests_per_min=quotas.read_quota(f"{what}: max_requests_per_min", requests),
-    )
+def _quotas(what: str, given: Mapping[str, object]) -> quotas.Quotas:
+    known = quotas.Quotas.__struct_fields__
+    if unknown := [name for name in given if name not in known]:
+        raise InvalidInput(f"{what}: there is no quota {unknown[0]!a}. There are: {', '.join(known)}.")
+    return quotas.Quotas(**{name: quotas.read_quota(f"{what}: {name}", one) for name, one in given.items()})
 
 
 @guarded("tenants.")
@@ -66,8 +66,10 @@ class AsyncTenants(_Administration):
         max_concurrent_runs: int | None = None,
         max_requests_per_min: int | None = None,
         by: str | None = None,
+        **limits: int | None,
     ) -> dict[str, Any]:
-        """Limit what all keys of a tenant use together: unfinished runs, and requests a minute of each process."""
+        """Limit what all keys of a tenant use together: unfinished runs, requests a minute of each process, and what
+        is stored (`max_triggers=…`); docs/access.md has all of them."""
         own = principals.own_tenant(self.access, name)
         if self.access.key is not None:
             raise NotAllowed(
@@ -75,13 +77,23 @@ class AsyncTenants(_Administration):
                 "operator_only",
                 self.access.actor,
             )
-        wanted = _quotas("tenants.set_quotas", max_concurrent_runs, max_requests_per_min)
+        own_two = {"max_concurrent_runs": max_concurrent_runs, "max_requests_per_min": max_requests_per_min}
+        wanted = _quotas("tenants.set_quotas", {**own_two, **limits})
         return await quotas.set_tenant_quotas(self._store, own, wanted, actor=self._acting(by)["actor"])
 
     async def quotas(self, name: str) -> dict[str, Any]:
         """The limits of a tenant."""
         own = principals.own_tenant(self.access, name)
         return {"tenant": own, "quotas": structs.asdict(await quotas.tenant_quotas(self._store, own))}
+
+    async def set_signing(self, name: str, secrets: Iterable[str], *, by: str | None = None) -> dict[str, Any]:
+        """Let starts name these secrets of the workers, and no others, to sign the webhooks of their runs."""
+        own = principals.own_tenant(self.access, name)
+        return await run_webhooks.release_secrets(self._store, own, secrets, actor=self._acting(by)["actor"])
+
+    async def signing(self, name: str) -> dict[str, Any]:
+        """The secrets that starts may name to sign the webhooks of their runs."""
+        return await run_webhooks.released_secrets(self._store, principals.own_tenant(self.access, name))
 
     async def list(self) -> dict[str, Any]:
         """The tenants that have settings; with a key, its own alone."""
@@ -192,7 +204,9 @@ class AsyncUsers(_Administration):
 
     async def history(self, name: str | None = None, *, after: int = 0, limit: int = 1000) -> dict[str, Any]:
         """The record of changes of people, in order, with its hash chain; of one person, group or tenant if named."""
-        return await people_journal.history(
+        from stepkeep.evidence.people import history
+
+        return await history(
             self._store,
             self._tenant,
             optional_key("the name", name),
@@ -223,6 +237,8 @@ class AsyncKeys(_Administration):
         expires_in: str | None = None,
         max_concurrent_runs: int | None = None,
         max_requests_per_min: int | None = None,
+        queues: Iterable[str] | None = None,
+        handlers: Iterable[str] | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
         """Make a key for a principal. `secret` of the answer is the whole key: it is shown once and kept nowhere."""
@@ -233,12 +249,21 @@ class AsyncKeys(_Administration):
             scopes=scopes,
             expires_at=moment("keys: expires_at", expires_at),
             expires_in=None if expires_in is None else duration("keys: expires_in", expires_in),
-            quotas=_quotas("keys.create", max_concurrent_runs, max_requests_per_min),
+            quotas=_quotas(
+                "keys.create",
+                {"max_concurrent_runs": max_concurrent_runs, "max_requests_per_min": max_requests_per_min},
+            ),
+            limits=keys.read_limits(queues, handlers),
+            access=self.access,
             acting=self._acting(by),
         )
 
     async def rotate(self, key_id: str, *, overlap: str = "1d", by: str | None = None) -> dict[str, Any]:
-        """Make a new key with the same owner, scopes and lifetime; the old one ends after `overlap`."""
+        """Make a new key with the same owner and scopes; the old one ends after `overlap`.
+
+        The new key ends when the old one would have. One that an administrator makes has the same lifetime anew. A key
+        with other scopes than those of the caller, and the key of a session, is refused.
+        """
         return await keys.rotate_key(
             self._store,
             self._tenant,
@@ -249,7 +274,8 @@ class AsyncKeys(_Administration):
         )
 
     async def revoke(self, key_id: str, *, by: str | None = None) -> dict[str, Any]:
-        """End a key now; decisions refuse it from this moment on."""
+        """End a key now, with the keys that replaced it (`successors`) and their sessions; decisions refuse them from
+        this moment on."""
         return await keys.revoke_key(self._store, self._tenant, self.access, key_id, acting=self._acting(by))
 
     async def list(self, *, owner: str | None = None) -> dict[str, Any]:

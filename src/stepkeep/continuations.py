@@ -102,6 +102,7 @@ class AsyncContinuations:
             wanted,
             tenant=self.access.tenant,
             idempotency_key=optional_key("the idempotency key", idempotency_key),
+            scope=self.access.key_scope,
             **self.access.acting(optional_key("by", by)),
         )
 

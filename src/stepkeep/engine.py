@@ -87,6 +87,7 @@ from stepkeep.operations.quotas import QuotaKeeper
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.results import RunResult
 from stepkeep.operations.run_differences import compare_runs
+from stepkeep.operations.run_webhooks import require_released
 from stepkeep.operations.schemas import list_schemas, publish_schema, resolve_schemas, show_schema
 from stepkeep.operations.search import Terms, search_runs
 from stepkeep.operations.spans import find_spans
@@ -107,6 +108,7 @@ from stepkeep.safe_text import type_name
 from stepkeep.sending import AsyncOutbox, AsyncSinks
 from stepkeep.step_resources import AsyncResources
 from stepkeep.store.callers import callers_transaction
+from stepkeep.store.change import ANY_CALLER
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import require_migrated
 from stepkeep.store.protocol import Store
@@ -131,6 +133,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepkeep.engine")
 
 MOST_AT_ONCE = 10_000
+MOST_KNOWN_PLANS = 1_000
 BEFORE = "Call engine.publish(workflow) before the transaction begins."
 LONGEST_WAIT = 10 * 365 * 86_400
 
@@ -166,6 +169,7 @@ class AsyncEngine:
     _waits = False
     _auto_migrate = False
     _credential: Credential | None = None
+    _key_scope: str | None = None
 
     def __init__(
         self,
@@ -225,6 +229,7 @@ class AsyncEngine:
         self._starter = Starter(self.transactor)
         self._firer = Firer(self.transactor, self._starter)
         self._installed: set[int] = set()
+        self._plans: dict[int, tuple[Definition, Plan]] = {}
         self._key_sender = KeySender(self.transactor, self._starter)
         self._waiting = RunWaiter(self.transactor)
         self._own = RunWorkers(
@@ -273,7 +278,7 @@ class AsyncEngine:
     async def _open(self) -> None:
         await self.store.open()
         try:
-            if self._auto_migrate or self.store.migrates_itself:
+            if self._auto_migrate or self.store.is_embedded:
                 await self.store.migrate()
             else:
                 require_migrated(await self.store.status())
@@ -378,17 +383,19 @@ class AsyncEngine:
         return AsyncHooks(self.store, self.access, secret, self._deliver)
 
     async def _deliver(self, decision: Decision, by: str | None) -> dict[str, Any]:
-        """Do what a delivery to a hook asks for; the same delivery again changes nothing."""
+        """Do what a delivery to a hook asks for; the same delivery again changes nothing, also with another API key."""
+        shared = copy.copy(self)
+        shared._key_scope = ANY_CALLER
         if isinstance(decision, ToSend):
             starts: dict[str, Any] = {}
             if decision.start is not None:
                 plan = await self._plan_of_hook(decision.start)
                 starts = {"start": plan, "idempotency_key": decision.id, "input": decision.input}
-            return await self.send(
+            return await shared.send(
                 None, decision.name, decision.payload, key=decision.key, message_id=decision.id, by=by, **starts
             )
         assert isinstance(decision, ToStart)
-        started = await self.start(
+        started = await shared.start(
             await self._plan_of_hook(decision.workflow),
             decision.input,
             idempotency_key=decision.id,
@@ -458,10 +465,16 @@ class AsyncEngine:
         found = await self._definition(workflow)
         if isinstance(found, Plan):
             return found
+        if (known := self._plans.get(id(found))) is not None:
+            return known[1]
         plan = await publish(self.transactor, found, tenant=self.tenant, actor=self.actor)
         if plan.definition_id not in self._installed:
             await install(self._firer, plan.definition, tenant=self.tenant, actor=self.actor)
             self._installed.add(plan.definition_id)
+        if len(self._plans) >= MOST_KNOWN_PLANS:
+            self._plans.clear()
+        # An unchanged Workflow gives the same definition again, which is kept so that its id stays its own.
+        self._plans[id(found)] = found, plan
         return plan
 
     async def publish_schema(self, ref: str, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -486,7 +499,7 @@ class AsyncEngine:
         if isinstance(workflow, Workflow):
             workflow = workflow.definition()
         elif isinstance(workflow, Path) or (isinstance(workflow, str) and looks_like_a_file(workflow)):
-            workflow = load_file(Path(workflow))
+            workflow = load_file(Path(workflow), self.registry)
         if isinstance(workflow, str):
             name = validate.key("the name of a workflow", workflow)
             return await find_plan(self.transactor, name, None, tenant=self.tenant)
@@ -516,6 +529,7 @@ class AsyncEngine:
         webhook_secret: str | None = None,
     ) -> Started:
         """Create a run and, unless `start_now` is False, start it: now, `at` a moment or after a `delay`."""
+        await require_released(self.store, self.access, webhook_secret)
         request = self._request(
             await (self._plan(workflow) if connection is None else self._published(workflow)),
             input,
@@ -539,6 +553,7 @@ class AsyncEngine:
         """What `start` does before it uses the caller's connection, for a thread without an event loop."""
 
         async def prepare() -> StartRequest:
+            await require_released(self.store, self.access, options.get("webhook_secret"))
             return await self._starter.reduced(self._request(await self._published(workflow), given, **options))
 
         return await self.access.admitted("start", (workflow, given), options, prepare)
@@ -566,6 +581,7 @@ class AsyncEngine:
             **self._acting(by),
             input=encode_payload({} if given is None else given),
             idempotency_key=optional_key("the idempotency key", idempotency_key),
+            scope=self._scope(),
             business_key=optional_key("the business key", business_key),
             correlation_id=optional_key("the correlation id", correlation_id),
             priority=priority,
@@ -750,7 +766,7 @@ class AsyncEngine:
         """A worker in this process, for this engine's database and handlers, under its policies."""
         from stepkeep.worker.loop import Worker  # here, because most programs only start and look
 
-        options = {"owner": self.access.owner, **self.policies, **options}
+        options = {"owner": self.access.owner, "limits": self.access.limits, **self.policies, **options}
         if "lifespan" not in options and "loop" not in options:
             if self._home is None:
                 self._home = handler_loop(self.registry, self._lifespan, self._loop)
@@ -824,7 +840,9 @@ class AsyncEngine:
         """
         step = None if step is None else validate.key("the name of a step", step)
         what = validate.words("what to explain", what)
-        return diagnosis.view(await diagnosis.explain(self.transactor, what, step, tenant=self.tenant))
+        return diagnosis.view(
+            await diagnosis.explain(self.transactor, what, step, tenant=self.tenant, access=self.access)
+        )
 
     async def approvals(
         self,
@@ -1226,6 +1244,7 @@ class AsyncEngine:
                 input=encode_payload({} if given is None else given),
                 business_key=validate.key("the business key", key),
                 idempotency_key=optional_key("the idempotency key", idempotency_key),
+                scope=self._scope(),
             )
         sent = await self._key_sender.send(
             key,
@@ -1340,7 +1359,12 @@ class AsyncEngine:
             **self._acting(by),
             given=None if input is None else encode_payload(input),
             idempotency_key=optional_key("the idempotency key", idempotency_key),
+            scope=self._scope(),
         )
+
+    def _scope(self) -> str:
+        """Whose idempotency keys this engine uses."""
+        return self.access.key_scope if self._key_scope is None else self._key_scope
 
     def _acting(self, by: str | None) -> Acting:
         """The actor, and this engine's own one where it vouches for another."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import os
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any
 
@@ -22,8 +23,18 @@ LARGEST_PAYLOAD_BYTES = 512 * 1024 * 1024
 """What `max_payload_bytes` may be at most: a database sends a value as a whole."""
 
 
+Encoded = dict[int, tuple[Any, bytes | InvalidInput]]
+ENCODED: ContextVar[Encoded] = ContextVar("ENCODED", default={})  # noqa: B039 - never written to
+"""Large values of this request by identity, each with its JSON or its refusal: a thread made them beforehand."""
+
+
 def encode_payload(value: Any) -> bytes:
     """The JSON of a caller's value; refused if it cannot be stored."""
+    known = ENCODED.get().get(id(value))
+    if known is not None and known[0] is value:
+        if isinstance(known[1], InvalidInput):
+            raise known[1]
+        return known[1]
     try:
         return encode(value, what="what was passed", limit=LARGEST_PAYLOAD_BYTES)
     except Unstorable as problem:

@@ -42,7 +42,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.safe_text import inert_line
+from stepkeep.safe_text import inert, inert_line
 
 MAX_SAID = 1_900
 """How many characters of a problem's message and hint are shown."""
@@ -92,8 +92,8 @@ class ExpressionError(StepkeepError):
     """An expression that cannot be compiled or evaluated; `column` points into its source where known."""
 
     def __init__(self, message: str, *, column: int | None = None, hint: str = "") -> None:
-        self.message, self.column, self.hint = message, column, hint
-        super().__init__(f"{message} {hint}".strip())
+        self.message, self.column, self.hint = inert(message), column, inert(hint)
+        super().__init__(f"{self.message} {self.hint}".strip())
 
 
 class Refused(StepkeepError):

@@ -6,8 +6,10 @@ an event loop. It decides nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from stepkeep.definition import arguments
 from stepkeep.engine_arguments import optional_key
 from stepkeep.operations import interventions, people, validate
 from stepkeep.operations.access import Access, guarded
@@ -41,6 +43,25 @@ class AsyncInterventions:
         found = validate.run_id(run_id)
         who = self._who(by)
         return people.record_of(await interventions.escalate(self._transactor, found, step, reason, for_, who))
+
+    async def reassign(
+        self,
+        run_id: str,
+        step: str,
+        *,
+        to: Sequence[str] = (),
+        fail: bool = False,
+        reason: str,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Name other approvers for a gate that nobody may decide, or fail it (`fail=True`). It is never approved so.
+
+        Only a person who did not ask for the run may, with the scope `operate`. Those named must be able to decide it.
+        The event `gate.reassigned` tells others.
+        """
+        found, is_failed = validate.run_id(run_id), arguments.flag("fail", fail)
+        who = self._who(by)
+        return people.record_of(await interventions.reassign(self._transactor, found, step, to, is_failed, reason, who))
 
     async def annotate(
         self, run_id: str, note: str, *, step: str | None = None, by: str | None = None

@@ -83,7 +83,8 @@ class AsyncJobs:
         digest = jobs.digest_of(what, {**options, "runs": named})
         is_dry = arguments.flag("jobs.start: dry_run", dry_run)
         if key is not None and not is_dry:
-            there = await jobs.known_job(self._transactor, key, digest, tenant=self.access.tenant)
+            scope = self.access.key_scope
+            there = await jobs.known_job(self._transactor, key, scope, digest, tenant=self.access.tenant)
             if there is not None:
                 return there
         found = named if named is not None else await self._found(what, filters)
@@ -98,6 +99,7 @@ class AsyncJobs:
             tenant=self.access.tenant,
             acting=acting,
             idempotency_key=key,
+            scope=self.access.key_scope,
             digest=digest,
         )
 

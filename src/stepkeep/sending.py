@@ -32,8 +32,11 @@ from stepkeep.worker.secrets import Given, SecretReader, Secrets, as_secrets
 
 MOST_TAKEN = 1000
 LONGEST_LEASE = 3600.0
-OPERATOR_KINDS = ("jsonl",)
-"""Kinds of sinks that reach what belongs to the operator, and not to a tenant."""
+OPERATOR_KINDS = {
+    "jsonl": "writes to the disk of a worker",
+    "command": "runs a program on the machine of a worker",
+}
+"""Kinds of sinks that reach what belongs to the operator, and not to a tenant, and what they do."""
 NO_RUN = "00000000-0000-0000-0000-000000000000"
 
 
@@ -82,13 +85,9 @@ class AsyncSinks(_Sending):
         by: str | None = None,
     ) -> dict[str, Any]:
         """Add a sink for events whose type matches one of the patterns; `replace` changes one that exists."""
-        if self.access.key is not None and kind in OPERATOR_KINDS:
-            raise NotAllowed(
-                f"a sink of kind {kind} writes to the disk of a worker. The operator adds it, who opens the database "
-                "without a key, and not the key of a tenant.",
-                "operator_only",
-                self.access.actor,
-            )
+        self._require_operator(kind)
+        if is_replaced := arguments.flag("add: replace", replace):
+            await self._require_operator_of(name)
         return await sinks.add_sink(
             self._transactor,
             name,
@@ -96,7 +95,7 @@ class AsyncSinks(_Sending):
             on=on,
             options=arguments.mapping("options", {} if options is None else options),
             events=events,
-            replace=arguments.flag("add: replace", replace),
+            replace=is_replaced,
             tenant=self._tenant,
             actor=self._actor(by),
         )
@@ -105,6 +104,7 @@ class AsyncSinks(_Sending):
         self, name: str, *, discard: bool = False, reason: str = "", by: str | None = None
     ) -> dict[str, Any]:
         """Remove a sink. If events for it are not delivered, it needs `discard=True` and a reason."""
+        await self._require_operator_of(name)
         return await sinks.remove_sink(
             self._transactor,
             name,
@@ -123,6 +123,7 @@ class AsyncSinks(_Sending):
     ) -> dict[str, Any]:
         """Send one event of type `stepkeep.test` to a sink, from this process, and say what became of it."""
         row = await self._row(name)
+        self._require_operator(row.kind)
         kind = kind_of(row.kind)
         reader = SecretReader(Secrets() if secrets is None else as_secrets(secrets))
 
@@ -158,12 +159,29 @@ class AsyncSinks(_Sending):
             return {"sink": row.name, "delivered": False, "error": said}
         return {"sink": row.name, "delivered": True, "error": None}
 
-    async def _row(self, name: object) -> SinkRow:
+    def _require_operator(self, kind: str) -> None:
+        if self.access.key is not None and kind in OPERATOR_KINDS:
+            raise NotAllowed(
+                f"a sink of kind {kind} {OPERATOR_KINDS[kind]}. The operator adds, tests and removes it, who opens the "
+                "database without a key, and not the key of a tenant.",
+                "operator_only",
+                self.access.actor,
+            )
+
+    async def _require_operator_of(self, name: object) -> None:
+        """The same for the sink that is there."""
+        if self.access.key is not None and (row := await self._found(name)) is not None:
+            self._require_operator(row.kind)
+
+    async def _found(self, name: object) -> SinkRow | None:
         wanted = sinks.sink_name(name)
-        for row in await self._transactor.store.deliveries.list_sinks(self._tenant):
-            if row.name == wanted:
-                return row
-        raise NotFound(f"there is no sink {wanted}. `stepkeep sinks list` shows them.")
+        there = await self._transactor.store.deliveries.list_sinks(self._tenant)
+        return next((row for row in there if row.name == wanted), None)
+
+    async def _row(self, name: object) -> SinkRow:
+        if (row := await self._found(name)) is None:
+            raise NotFound(f"there is no sink {sinks.sink_name(name)}. `stepkeep sinks list` shows them.")
+        return row
 
 
 @guarded("outbox.")

@@ -56,27 +56,49 @@ class Tenants:
         max_concurrent_runs: int | None = None,
         max_requests_per_min: int | None = None,
         by: str | None = None,
+        **limits: int | None,
     ) -> dict[str, Any]:
-        """Limit what all keys of a tenant use together: unfinished runs, and requests a minute of each process.
+        """Limit what all keys of a tenant use together: unfinished runs, requests a minute of each process, and what
+        is stored (`max_triggers=…`); docs/access.md has all of them.
 
-        Only an engine without a key may: the limits are the operator's. None takes the limit away.
+        Only an engine without a key may: the limits are the operator's. None takes the limit away, or sets the default.
 
         >>> engine.tenants.set_quotas("default", max_concurrent_runs=20)["quotas"]["max_concurrent_runs"]
         20
         """
         return self._call(
             self._core.set_quotas(
-                name, max_concurrent_runs=max_concurrent_runs, max_requests_per_min=max_requests_per_min, by=by
+                name,
+                max_concurrent_runs=max_concurrent_runs,
+                max_requests_per_min=max_requests_per_min,
+                by=by,
+                **limits,
             )
         )
 
     def quotas(self, name: str) -> dict[str, Any]:
         """The limits of a tenant.
 
-        >>> engine.tenants.quotas("default")["quotas"]
-        {'max_concurrent_runs': None, 'max_requests_per_min': None}
+        >>> engine.tenants.quotas("default")["quotas"]["max_concurrent_runs"] is None
+        True
         """
         return self._call(self._core.quotas(name))
+
+    def set_signing(self, name: str, secrets: Iterable[str], *, by: str | None = None) -> dict[str, Any]:
+        """Let starts name these secrets of the workers, and no others, to sign the webhooks of their runs.
+
+        >>> engine.tenants.set_signing("default", ["SHOP_HOOK"])["secrets"]
+        ['SHOP_HOOK']
+        """
+        return self._call(self._core.set_signing(name, secrets, by=by))
+
+    def signing(self, name: str) -> dict[str, Any]:
+        """The secrets that starts may name to sign the webhooks of their runs.
+
+        >>> engine.tenants.signing("default")["secrets"]
+        []
+        """
+        return self._call(self._core.signing(name))
 
     def list(self) -> dict[str, Any]:
         """The tenants that have settings; with a key, its own alone.
@@ -269,12 +291,15 @@ class Keys:
         expires_in: str | None = None,
         max_concurrent_runs: int | None = None,
         max_requests_per_min: int | None = None,
+        queues: Iterable[str] | None = None,
+        handlers: Iterable[str] | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
         """Make a key for a principal. `secret` of the answer is the whole key: it is shown once and kept nowhere.
 
         Open the database with it: `sk.open(url, key=...)`. Scopes: read, start, decide, complete, operate, work, admin,
-        vouch. The quotas limit its unfinished runs and its requests a minute.
+        vouch. The quotas limit its unfinished runs and its requests a minute. A key with `queues` or `handlers`
+        works on steps of these alone; the default queue is "".
 
         >>> _ = engine.users.create("ann")
         >>> engine.keys.create("ann", scopes=["read"])["key"]["scopes"]
@@ -288,12 +313,17 @@ class Keys:
                 expires_in=expires_in,
                 max_concurrent_runs=max_concurrent_runs,
                 max_requests_per_min=max_requests_per_min,
+                queues=queues,
+                handlers=handlers,
                 by=by,
             )
         )
 
     def rotate(self, key_id: str, *, overlap: str = "1d", by: str | None = None) -> dict[str, Any]:
-        """Make a new key with the same owner, scopes and lifetime; the old one ends after `overlap`.
+        """Make a new key with the same owner and scopes; the old one ends after `overlap`.
+
+        The new key ends when the old one would have. One that an administrator makes has the same lifetime anew. A key
+        with other scopes than those of the caller, and the key of a session, is refused.
 
         >>> _ = engine.users.create("ann")
         >>> old = engine.keys.create("ann", scopes=["read"])["key"]
@@ -303,7 +333,8 @@ class Keys:
         return self._call(self._core.rotate(key_id, overlap=overlap, by=by))
 
     def revoke(self, key_id: str, *, by: str | None = None) -> dict[str, Any]:
-        """End a key now; decisions refuse it from this moment on.
+        """End a key now, with the keys that replaced it (`successors`) and their sessions; decisions refuse them from
+        this moment on.
 
         >>> _ = engine.users.create("ann")
         >>> old = engine.keys.create("ann", scopes=["read"])["key"]

@@ -5,6 +5,7 @@ It has no logic of its own: each method calls the one of the same name. `sync_en
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from stepkeep.interventions import AsyncInterventions
@@ -51,6 +52,31 @@ class Interventions:
         no level above 0. Decide it, or delegate the decision.
         """
         return self._call(self._core.escalate(run_id, step, reason=reason, for_=for_, by=by))
+
+    def reassign(
+        self,
+        run_id: str,
+        step: str,
+        *,
+        to: Sequence[str] = (),
+        fail: bool = False,
+        reason: str,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Name other approvers for a gate that nobody may decide, or fail it (`fail=True`). It is never approved so.
+
+        Only a person who did not ask for the run may, with the scope `operate`. Those named must be able to decide it.
+        The event `gate.reassigned` tells others.
+
+        >>> waiting = engine.run(order, {"amount": 5})
+        >>> from stepkeep import Conflict
+        >>> try:
+        ...     engine.interventions.reassign(waiting.run_id, "sign-off", to=["bea"], reason="all have left", by="cyd")
+        ... except Conflict as problem:
+        ...     print(str(problem).partition(": ")[2])
+        an operator only unblocks one that nobody may
+        """
+        return self._call(self._core.reassign(run_id, step, to=to, fail=fail, reason=reason, by=by))
 
     def annotate(self, run_id: str, note: str, *, step: str | None = None, by: str | None = None) -> dict[str, Any]:
         """Keep a note in the journal of a run that has not ended, about a step if one is named. No state changes.

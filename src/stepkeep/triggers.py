@@ -129,12 +129,12 @@ class AsyncTriggers:
     ) -> dict[str, Any]:
         """Hand in an event from outside: every trigger that it concerns fires, once for each id."""
         encode_payload(payload)
-        self._acting(by)
         return await events.emit(
             self._firer,
             event,
             payload,
             tenant=self._tenant,
+            actor=self._acting(by)["actor"],
             event_id=str(uuid7()) if id is None else id,
             correlation_id=optional_key("triggers.emit: correlation_id", correlation_id),
         )

@@ -17,7 +17,9 @@ import stepkeep as sk
 from stepkeep.dialects import registry as dialects
 from stepkeep.worker.settings import Settings
 
-QUICK = Settings(sweep_seconds=0.02, idle_poll_seconds=0.02, concurrency=8)
+QUICK = Settings(
+    sweep_seconds=0.02, idle_poll_seconds=0.02, concurrency=8, commands=sk.CommandPolicy(tenants=("default",))
+)
 ALL = ("ioa", "run", "linear", "action", "workstream")
 
 IOA = """

@@ -104,7 +104,8 @@ async def transfer_async(ctx: sk.Context) -> None:
 
 async def serve(url: str, concurrency: int) -> None:
     async with sk.AsyncEngine(url) as engine:
-        worker = engine.worker(app="acceptance", concurrency=concurrency)
+        commands = sk.CommandPolicy(tenants=(engine.tenant,))
+        worker = engine.worker(app="acceptance", concurrency=concurrency, commands=commands)
         mark("up")
         await worker.serve(signals=True)
 

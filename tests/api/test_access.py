@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hmac
+from typing import Any
+
 import pytest
 
 from stepkeep.api import access
 from stepkeep.api.access import ANY_KEY, OPEN, ROUTES, operation_of
 from stepkeep.api.problems import NOTHING
+from stepkeep.operations import access as operations_access
 from stepkeep.operations.access import OPERATIONS, key_text
 from tests.api.stage import HELLO, RIVAL, Stage, on, told
 from tests.suites import first_on
@@ -60,6 +64,64 @@ def test_every_wrong_key_gets_one_answer(database_url: str) -> None:
 
 
 @first_on("sqlite")
+def test_the_same_work_is_done_for_a_wrong_secret_and_for_a_key_that_nobody_has(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the time of the answer tells which ids exist. The entry of the audit log is written afterwards."""
+    done: list[str] = []
+
+    def counted(where: object, name: str) -> None:
+        real = getattr(where, name)
+
+        def count(*arguments: Any, **named: Any) -> Any:
+            done.append(name)
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(where, name, count)
+
+    async def act(stage: Stage) -> None:
+        key = await stage.key("read")
+        for where, name in (
+            (hmac, "compare_digest"),
+            (access, "secret_hash"),
+            (operations_access, "secret_hash"),
+            (access, "entry"),
+            (type(stage.engine.store.people), "find_key"),
+        ):
+            counted(where, name)
+        seen = {}
+        async with stage.client() as client:
+            await client.get("/runs", headers={"Authorization": f"Bearer {key}"})
+            for what, given in (("wrong", key[:-43] + "A" * 43), ("unknown", key_text("0" * 16, "A" * 43))) * 2:
+                done.clear()
+                answer = await client.get("/runs", headers={"Authorization": f"Bearer {given}"})
+                told(answer, 401, "unauthenticated")
+                assert seen.setdefault(what, list(done)) == done
+        assert seen["wrong"] == seen["unknown"]
+        assert {"compare_digest", "entry", "find_key"} <= set(seen["wrong"])
+
+    on(database_url, act)
+
+
+@first_on("sqlite")
+def test_a_header_that_decides_is_not_sent_twice(database_url: str) -> None:
+    """The service would go by the first, and a proxy in front of it perhaps by the last."""
+
+    async def act(stage: Stage) -> None:
+        await stage.publish(HELLO)
+        one, other = [("Authorization", f"Bearer {await stage.key(owner=name)}") for name in ("ann", "bea")]
+        async with stage.client() as client:
+            for twice in ((one, other), (one, one), (one, ("Idempotency-Key", "a"), ("Idempotency-Key", "b"))):
+                for method, path in (("GET", "/runs"), ("POST", "/runs"), ("GET", "/healthz")):
+                    body = b'{"workflow": "hello"}' if method == "POST" else None
+                    headers = [*twice, ("Content-Type", "application/json")]
+                    answer = await client.request(method, path, headers=headers, content=body)
+                    assert "more than once" in told(answer, 400, "invalid_input")["detail"]
+            assert (await client.get("/runs", headers=[one])).json()["runs"] == []
+
+    on(database_url, act)
+
+
 def test_a_key_needs_the_scope_of_the_route(database_url: str) -> None:
     async def act(stage: Stage) -> None:
         await stage.publish(HELLO)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import logging
 import resource
 import socket
+from functools import reduce
 from pathlib import Path
 
 import pytest
 
-from stepkeep.api import protocol, server
+from stepkeep.api import protocol, requests, server
 from stepkeep.api.app import create_app
+from stepkeep.api.load import BOUNDS, SHARED_SECONDS, SHARED_TURNS, Bound, Load, Turns
+from stepkeep.api.measures import HttpMeasures
 from stepkeep.cli.inert_log import JsonFormatter
 from stepkeep.engine import AsyncEngine
 from stepkeep.store.connect import connect
 from stepkeep_lab.postgres import PostgresServer, StopMode, execute
-from tests.api.stage import HELLO, Stage, handlers, on, told
+from tests.api.stage import GATED, HELLO, RIVAL, Stage, handlers, on, told
 from tests.databases import migrate_now, migrated_file
 from tests.suites import first_on
 
@@ -28,13 +32,14 @@ def test_a_request_beyond_the_bound_is_refused_at_once_and_counted(database_url:
     async def act(stage: Stage) -> None:
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
-            stage.app.service.load.most_requests = 0
+            load = stage.app.service.load
+            load.bounds["requests"] = Bound(0, 1, 1)  # its key is read before
             refused = await client.get("/runs")
             told(refused, 503, "overloaded")
             assert refused.headers["retry-after"] == "1"
             assert (await client.get("/healthz")).status_code == 200
             assert (await client.get("/readyz")).status_code == 200
-            stage.app.service.load.most_requests = 1
+            load.bounds["requests"] = Bound(1, 1, 1)
             assert (await client.get("/runs")).status_code == 200
             assert stage.app.service.measures.refused == {"requests": 1}
             assert stage.app.service.measures.in_flight == 0
@@ -68,6 +73,181 @@ def test_headers_that_arrive_too_slowly_end_the_connection_and_nobody_else_waits
             kept.close()
 
     on(database_url, act)
+
+
+PARSERS = pytest.mark.parametrize("parser", ["PythonProtocol", "NativeProtocol"])
+UNREAD = b"POST /session HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+
+
+@first_on("sqlite")
+@PARSERS
+def test_bodies_that_do_not_arrive_take_no_place_of_others(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, parser: str
+) -> None:
+    monkeypatch.setattr(server, "Protocol", getattr(protocol, parser))
+
+    async def act(stage: Stage) -> None:
+        load = stage.app.service.load
+        load.bounds |= {"requests": Bound(10, 10, 10), "bodies": Bound(20, 15, 12)}
+        async with stage.serving(await stage.key()) as client:
+            host, port = client.base_url.host, client.base_url.port
+            idle = [await asyncio.open_connection(host, port) for _ in range(13)]
+            for _, writer in idle:
+                writer.write(UNREAD)
+            refused = await asyncio.wait_for(first_answer([reader for reader, _ in idle]), 20)
+            assert refused.startswith(b"HTTP/1.1 429 ")
+            assert load.taken("bodies") == load.taken("bodies", "address 127.0.0.1") == 12
+            assert (await client.get("/runs")).status_code == 200
+            assert (await client.post("/workflows/check", json={"workflow": "a"})).status_code == 200
+            own = await stage.key(owner="bob")
+            mine = [await asyncio.open_connection(host, port) for _ in range(3)]
+            for _, writer in mine:
+                writer.write(UNREAD.replace(b"/session", b"/runs").replace(b"Host: x", b"Host: x\r\n" + bearer(own)))
+            async with asyncio.timeout(20):
+                while load.taken("bodies", "tenant acme") < 3:  # noqa: ASYNC110 - the service sets no event
+                    await asyncio.sleep(0.01)
+            for _, writer in idle + mine:
+                writer.close()
+
+    on(database_url, act)
+
+
+def bearer(key: str) -> bytes:
+    return b"Authorization: Bearer " + key.encode()
+
+
+async def first_answer(readers: list[asyncio.StreamReader]) -> bytes:
+    done, others = await asyncio.wait(
+        [asyncio.create_task(one.readline()) for one in readers], return_when=asyncio.FIRST_COMPLETED
+    )
+    for one in others:
+        one.cancel()
+    return done.pop().result()
+
+
+def test_long_polls_of_one_key_take_no_place_of_another(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.publish(GATED)
+        load = stage.app.service.load
+        load.bounds |= {"requests": Bound(4, 4, 4), "waits": Bound(12, 10, 6)}
+        async with stage.client(await stage.key()) as client, stage.client(await stage.key(owner="bob")) as bob:
+            run = (await client.post("/runs", json={"workflow": "gated"})).json()["run_id"]
+            polls = [asyncio.create_task(client.get(f"/runs/{run}/result?wait=30")) for _ in range(6)]
+            async with asyncio.timeout(20):
+                while load.taken("waits") < 6:  # noqa: ASYNC110 - the service sets no event
+                    await asyncio.sleep(0.01)
+            assert load.taken("requests") == 0
+            refused = told(await client.get(f"/runs/{run}/result?wait=30"), 429, "quota_exceeded")
+            assert refused["quota"] == "waits"
+            assert "6 waits under way" in refused["detail"]
+            assert (await client.get(f"/runs/{run}/result")).status_code == 200
+            assert (await bob.get(f"/runs/{run}/result?wait=0.01")).status_code == 200
+            assert (await client.post("/runs", json={"workflow": "gated"})).status_code == 201
+            assert (await client.post("/runs?wait=1", json={"workflow": "gated"})).status_code == 429
+            await bob.post(f"/runs/{run}/cancel")
+            assert {one.status_code for one in await asyncio.gather(*polls)} == {200}
+            assert load._taken == {}
+
+    on(database_url, act)
+
+
+@first_on("sqlite")
+def test_streams_have_a_bound_for_each_key_and_tenant(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        load = stage.app.service.load
+        load.bounds["streams"] = Bound(4, 3, 2)
+        key, rival = await stage.key(), await stage.key(tenant=RIVAL)
+        async with stage.serving(key) as client:
+            bob, other = (
+                {"Authorization": f"Bearer {await stage.key(owner='bob')}"},
+                {"Authorization": f"Bearer {rival}"},
+            )
+            async with contextlib.AsyncExitStack() as streams:
+
+                async def opened(headers: dict[str, str]) -> int:
+                    answer = await streams.enter_async_context(client.stream("GET", "/stream", headers=headers))
+                    return answer.status_code
+
+                assert [await opened({}) for _ in range(3)] == [200, 200, 429], "of the key"
+                assert [await opened(bob) for _ in range(2)] == [200, 429], "of the tenant"
+                assert [await opened(other) for _ in range(2)] == [200, 503], "of the process"
+                assert load.taken("requests") == 0
+            async with asyncio.timeout(20):
+                while load._taken:  # noqa: ASYNC110 - the service sets no event
+                    await asyncio.sleep(0.01)
+
+    on(database_url, act)
+
+
+@first_on("sqlite")
+@PARSERS
+def test_a_body_that_drips_is_cut_and_its_connection_ends_whatever_was_answered(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, parser: str
+) -> None:
+    monkeypatch.setattr(server, "Protocol", getattr(protocol, parser))
+    monkeypatch.setattr(protocol, "LINGER_SECONDS", 0.3)
+    monkeypatch.setattr(requests, "FIRST_SECONDS", 0.3)
+
+    async def act(stage: Stage) -> None:
+        key = bearer(await stage.key())
+        async with stage.serving() as client:
+            host, port = client.base_url.host, client.base_url.port
+            for given, status in ((b"", 401), (b"\r\n" + key, 408)):
+                reader, writer = await asyncio.open_connection(host, port)
+                writer.write(UNREAD.replace(b"/session", b"/runs").replace(b"Host: x", b"Host: x" + given))
+                async with asyncio.timeout(20):
+                    assert (await reader.readline()).startswith(b"HTTP/1.1 %d " % status)
+                    with contextlib.suppress(ConnectionError):
+                        while not reader.at_eof():
+                            writer.write(b" ")
+                            await asyncio.sleep(0.02)
+                            with contextlib.suppress(TimeoutError):
+                                await asyncio.wait_for(reader.read(1000), 0.02)
+                writer.close()
+            # A body whose end comes in time leaves the connection open.
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(UNREAD.replace(b"/session", b"/runs"))
+            async with asyncio.timeout(20):
+                assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+                writer.write(b" " * 100 + b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                assert b"HTTP/1.1 200 " in await reader.read()
+            writer.close()
+
+    on(database_url, act)
+
+
+@first_on("sqlite")
+@PARSERS
+def test_idle_connections_make_room_for_new_ones(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, parser: str
+) -> None:
+    monkeypatch.setattr(server, "Protocol", getattr(protocol, parser))
+    monkeypatch.setattr(protocol, "most_connections", lambda: 8)
+
+    async def act(stage: Stage) -> None:
+        async with stage.serving() as client, asyncio.timeout(20):
+            idle = []
+            for _ in range(30):
+                reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+                writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+                idle.append((reader, writer))
+            assert (await client.get("/healthz")).status_code == 200
+            with contextlib.suppress(ConnectionError):
+                await idle[0][0].read()
+            assert idle[0][0].at_eof() or idle[0][0].exception()
+            for _, writer in idle:
+                writer.close()
+
+    on(database_url, act)
+
+
+def test_bounds_fit_the_open_files_of_the_process() -> None:
+    load = Load(HttpMeasures(dict))
+    load.fit(800)
+    assert load.bounds["streams"] == Bound(200, 100, 50)
+    load.fit(1_000_000)
+    assert load.bounds == BOUNDS
 
 
 @first_on("sqlite")
@@ -247,3 +427,50 @@ def test_what_was_acknowledged_survives_a_crash_of_the_database_under_load() -> 
 
     with PostgresServer(template=migrate_now) as server, server.fresh_database() as url:
         asyncio.run(act(server, url))
+
+
+def test_while_two_tenants_have_requests_each_has_a_few_turns_at_once() -> None:
+    async def act() -> None:
+        now = [0.0]
+        turns = Turns(lambda: now[0])
+        alone = [await turns.take("acme") for _ in range(SHARED_TURNS + 20)]
+        for one in alone:
+            one.end()
+        await turns.take("rival")
+        held = [await turns.take("acme") for _ in range(SHARED_TURNS)]
+        late = [asyncio.create_task(turns.take("acme")) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert not any(one.done() for one in late)
+        other = await turns.take("rival")
+        other.end()
+        late[0].cancel()
+        held[0].end()
+        held[0].end()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [one.done() for one in late] == [True, True, False], "the next in order has the turn"
+        now[0] += SHARED_SECONDS
+        held[1].end()
+        (await late[1]).end()
+        (await late[2]).end()
+        for one in held[2:]:
+            one.end()
+        assert turns._active == {"rival": 1}
+        assert turns._waiting == {}
+
+    asyncio.run(act())
+
+
+def test_a_large_payload_that_cannot_be_stored_is_refused_as_a_small_one_is(tmp_path: Path) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.publish(HELLO)
+        async with stage.client(await stage.key()) as client:
+            details = []
+            for size in (1, 100_000):
+                given = {"text": "x" * size, "deep": reduce(lambda inner, _: [inner], range(66), 1)}
+                refused = await client.post("/runs", json={"workflow": "hello", "input": given})
+                details.append(told(refused, 400, "invalid_input")["detail"])
+            assert details[0] == details[1]
+            assert "nested deeper" in details[0]
+
+    on(migrated_file(tmp_path / "a.db"), act)

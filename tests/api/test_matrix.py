@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -11,7 +13,7 @@ import httpx2
 
 from stepkeep.api.access import OPEN, scopes_of
 from stepkeep.operations.access import Scope
-from tests.api.document import Operation, complaints, example_body, operations
+from tests.api.document import Operation, complaints, example_body, operations, resolve
 from tests.api.stage import GATED, HELLO, RIVAL, TENANT, Stage, on, told
 from tests.suites import every
 
@@ -29,7 +31,10 @@ MISSING = {
 }
 """Values of parameters of paths that name nothing. A parameter that is not here has the value `nothing`."""
 
-OWN_TENANT = {"PATCH /tenants/{name}", "GET /tenants/{name}/quotas"}
+OWN_TENANT = {
+    "PATCH /tenants/{name}",
+    *(f"{one} /tenants/{{name}}/{what}" for one, what in (("GET", "quotas"), ("GET", "signing"), ("PUT", "signing"))),
+}
 """Its 403 names no tenant but the key's own: a key changes no other, whether there is one or not."""
 MAKES = "PUT "
 """What does not exist is made."""
@@ -220,3 +225,67 @@ async def furnish(stage: Stage) -> dict[str, str]:
         "worker_id": worker,
         "definition_id": "1",
     }
+
+
+def integers(document: dict[str, Any], schema: dict[str, Any], example: Any) -> Iterator[tuple[list[Any], int | None]]:
+    """The places of integers in a body like this example, each with the largest one that is documented."""
+    for one in schema.get("anyOf", [schema]):
+        found = resolve(document, one)
+        if found.get("type") == "integer" and "const" not in found and "enum" not in found:
+            most = found.get("maximum", found.get("exclusiveMaximum"))
+            yield [], None if most is None else int(most)
+        for name, part in found.get("properties", {}).items():
+            inner = example.get(name) if isinstance(example, dict) else None
+            yield from (([name, *place], most) for place, most in integers(document, part, inner))
+        if "items" in found and isinstance(example, list) and example:
+            yield from (([0, *place], most) for place, most in integers(document, found["items"], example[0]))
+
+
+def test_the_largest_number_of_every_field_is_kept_or_refused_in_our_own_words(database_url: str) -> None:
+    """A number that is valid by the document and too large for a column would be refused in the words of the store."""
+
+    async def act(stage: Stage) -> None:
+        there = await furnish(stage)
+        async with stage.client(await stage.key()) as client:
+            matrix, tried = Matrix(stage, (await client.get("/openapi.json")).json()), 0
+            for operation in matrix.operations:
+                for one in operation.parameters:
+                    for _, most in integers(matrix.document, one["schema"], None):
+                        assert most is not None, (operation.route, one["name"])
+                        values = there | ({one["name"]: str(most)} if one["in"] == "path" else {})
+                        address = matrix.address(operation, values)
+                        if one["in"] == "query":
+                            address = f"{operation.path}?{one['name']}={most}"
+                            for name in re.findall(r"{(\w+)}", operation.path):
+                                address = address.replace(f"{{{name}}}", there.get(name, "nothing"))
+                        if operation.method == "get" and not address.partition("?")[0].endswith(
+                            ("/stream", "/notices")
+                        ):
+                            check_words(operation, await client.get(address))
+                            tried += 1
+                if not operation.takes_json:
+                    continue
+                schema = operation.about["requestBody"]["content"]["application/json"].get("schema", {})
+                example = example_body(matrix.document, operation)
+                for place, most in integers(matrix.document, schema, example):
+                    assert most is not None, (operation.route, place)
+                    body = copy.deepcopy(example)
+                    at = body
+                    for part in place[:-1]:
+                        at = at[part] if isinstance(at, list) else at.setdefault(part, {})
+                    at[place[-1]] = most
+                    answer = await client.request(operation.method.upper(), matrix.address(operation, there), json=body)
+                    check_words(operation, answer)
+                    tried += 1
+            assert tried > 40
+
+    on(database_url, act)
+
+
+def check_words(operation: Operation, answer: httpx2.Response) -> None:
+    assert answer.status_code < 500, (operation.route, answer.text)
+    if answer.status_code >= 400:
+        assert not re.search(r"\b(int2|int4|int8|integer|bigint|smallint|out of range|overflow)\b", answer.text), (
+            operation.route,
+            answer.text,
+        )

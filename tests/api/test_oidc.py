@@ -68,6 +68,30 @@ def test_a_user_signs_in_at_the_provider_and_acts_in_a_session(database_url: str
     with_provider(database_url, act)
 
 
+def test_the_key_of_such_a_session_never_leaves_it_and_ends_with_it(database_url: str) -> None:
+    async def act(stage: Stage, provider: Provider) -> None:
+        admin = await stage.key("read", "admin", owner="ann")
+        async with stage.client() as client, stage.host() as host:
+            await signed_in(client, provider)
+            client.headers[CSRF] = (await client.get("/session")).json()["csrf"]
+            [own] = [one for one in (await host.keys.list())["keys"] if one["of_session"]]
+            for key in (own["id"], admin.split("_")[1]):
+                refused = await client.post(f"/api-keys/{key}/rotate")
+                told(refused, 403, "not_allowed")
+                assert "sk_" not in refused.text
+            told(await client.post("/api-keys", json={"owner": "ann", "scopes": ["read"]}), 403, "not_allowed")
+            cookie = client.cookies[COOKIE]
+            assert (await client.delete("/session")).json() == {"ended": True}
+            client.cookies.set(COOKIE, cookie)
+            told(await client.get("/session"), 401, "unauthenticated")
+            [ended] = [one for one in (await host.keys.list())["keys"] if one["of_session"]]
+            assert (ended["state"], ended["revoked_by"]) == ("revoked", "ann")
+            entry = (await host.users.history("ann"))["history"][-1]
+            assert (entry["event"], entry["detail"]["ended"]) == ("signed_out", [own["id"]])
+
+    with_provider(database_url, act)
+
+
 @pytest.mark.parametrize(
     "claims",
     some(

@@ -14,7 +14,7 @@ from stepkeep.definition.registry import HandlerSpec
 from stepkeep.worker.secrets import Secrets
 from tests.api.outside import BODY, EMITTING, SECRETS, TO_MESSAGE, add_emitter, let_die, signed
 from tests.api.stage import Stage, on
-from tests.api.test_tour import GATED, HELD, HELLO, MANUAL, TEMPLATE, WAITING
+from tests.api.test_tour import GATED, HELD, HELLO, LONE, MANUAL, TEMPLATE, WAITING
 from tests.databases import migrated_file
 from tests.suites import in_proof
 
@@ -35,6 +35,10 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | bytes | None]] = {
     "POST /runs/{run_id}/request-changes": (
         "/runs/{gated}/request-changes",
         {"step": "sign", "comment": "name the supplier"},
+    ),
+    "POST /runs/{run_id}/reassign": (
+        "/runs/{lone}/reassign",
+        {"step": "sign", "fail": True, "reason": "law has left"},
     ),
     "POST /runs/{run_id}/messages": ("/runs/{waiting}/messages", {"name": "paid", "payload": 3, "id": "m-1"}),
     "POST /runs/{run_id}/quarantine": ("/runs/{gated}/quarantine", {"reason": "odd"}),
@@ -143,6 +147,7 @@ MADE_EACH_TIME = {
     "POST /work/workers/{worker_id}/evidence": "is no part of the record",
     "DELETE /session": "needs a session: test_sessions ends one in parallel",
     "PATCH /tenants/{name}": "each is on record",
+    "PUT /tenants/{name}/signing": "each is on record",
     "POST /policies": "each is a revision of its own",
     "POST /policies/off": "each is a revision of its own",
     "POST /api-keys": "each is a key of its own, whose secret is shown once",
@@ -175,7 +180,7 @@ async def furnished(stage: Stage, client: httpx2.AsyncClient) -> dict[str, str]:
     for name, function in (("api.token", token), ("api.fails", fails)):
         stage.engine.registry.register(HandlerSpec(name=name, function=function))
     add_emitter(stage.engine)
-    for text in (HELLO, GATED, WAITING, MANUAL, HELD, EMITTING):
+    for text in (HELLO, GATED, LONE, WAITING, MANUAL, HELD, EMITTING):
         await client.post("/workflows", content=text, headers={"Content-Type": "text/yaml"})
     await client.post("/workflows", json=TEMPLATE)
     await stage.engine.start_worker(concurrency=4)
@@ -186,6 +191,8 @@ async def furnished(stage: Stage, client: httpx2.AsyncClient) -> dict[str, str]:
         waited = await client.get(f"/runs/{found[name]}/result?wait=30&until_blocked=true")
         assert waited.json()["state"] == "blocked", waited.text
     found["token"] = tokens[-1]
+    found["lone"] = (await stage.engine.start("lone")).run_id
+    await client.get(f"/runs/{found['lone']}/result?wait=30&until_blocked=true")
     await client.post(f"/runs/{found['aside']}/quarantine", json={"reason": "odd"})
     found["ended"] = (await client.post("/runs", json={"workflow": "hello", "input": {"name": "A"}})).json()["run_id"]
     assert (await client.get(f"/runs/{found['ended']}/result?wait=30")).json()["state"] == "succeeded"

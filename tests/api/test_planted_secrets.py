@@ -114,7 +114,7 @@ def test_a_dump_and_all_logs_hold_no_planted_secret(
         return child
 
     service = start("serve", "--port", "0", "--json", "--log-level", "debug", "--log-format", "json")
-    start("worker", "--app", "app.py", "--tenant", "acme", "--log-level", "debug")
+    start("worker", "--app", "app.py", "--tenant", "acme", "--log-level", "debug", "--allow-commands", "acme")
     address = said(service)["address"]
     planted |= _tour(address, keys, hook, tmp_path)
     logs = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from stepkeep.errors import InvalidInput, NotAllowed, QuotaExceeded
 from stepkeep.operations import quotas
 from stepkeep.operations.by_key import Sending, Sent
 from stepkeep.operations.quotas import Quotas, RequestBuckets
-from tests.api.stage import GATED, Stage, on, told
+from tests.api.stage import GATED, HELLO, RIVAL, Stage, on, told
 from tests.suites import first_on
 
 START = {"workflow": "gated"}
@@ -126,10 +127,13 @@ def test_the_keys_of_a_tenant_share_its_quota(database_url: str) -> None:
         await stage.publish(GATED)
         async with stage.host() as host:
             said = await host.tenants.set_quotas("acme", max_concurrent_runs=2, max_requests_per_min=1000)
-            assert said["quotas"] == {"max_concurrent_runs": 2, "max_requests_per_min": 1000}
+            set_ones = {name: value for name, value in said["quotas"].items() if value is not None}
+            assert set_ones == {"max_concurrent_runs": 2, "max_requests_per_min": 1000}
             assert await host.tenants.quotas("acme") == said
             with pytest.raises(InvalidInput):
                 await host.tenants.set_quotas("acme", max_concurrent_runs=0)
+            with pytest.raises(InvalidInput, match="there is no quota 'max_runs'"):
+                await host.tenants.set_quotas("acme", max_runs=1)
         keys = [await stage.key(owner=name) for name in ("ann", "bob")]
         statuses = []
         for key in (*keys, keys[0]):
@@ -236,6 +240,22 @@ def test_a_rotated_key_keeps_its_quotas(database_url: str) -> None:
     on(database_url, act)
 
 
+def test_keys_that_replace_each_other_count_together(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.publish(HELLO)
+        key = await stage.key(max_concurrent_runs=2, max_requests_per_min=4)
+        async with stage.client(key) as client:
+            new = (await client.post(f"/api-keys/{key.split('_')[1]}/rotate")).json()["secret"]
+        statuses = []
+        for one in (key, new, new, new):
+            async with stage.client(one) as client:
+                answer = await client.post("/runs", json={"workflow": "hello"})
+                statuses.append((answer.status_code, answer.json().get("quota")))
+        assert statuses == [(201, None), (201, None), (429, "max_concurrent_runs"), (429, "max_requests_per_min")]
+
+    on(database_url, act)
+
+
 def test_a_bucket_never_holds_more_than_a_minute() -> None:
     now = [0.0]
     buckets = RequestBuckets(lambda: now[0])
@@ -245,3 +265,115 @@ def test_a_bucket_never_holds_more_than_a_minute() -> None:
     with pytest.raises(QuotaExceeded) as refused:
         buckets.take("k", 2)
     assert refused.value.retry_after == 31
+
+
+ROOMS = [
+    ("max_definitions", lambda client, n: client.post("/workflows", json=NAMED | {"workflow": f"w{n}"})),
+    ("max_definition_bytes", lambda client, n: client.put(f"/schemas/s{n}", json={"document": {"title": "x" * 200}})),
+    ("max_triggers", lambda client, n: client.post("/triggers", json=TRIGGER | {"name": f"t{n}"})),
+    ("max_kept_messages", lambda client, n: client.post("/messages", json=KEPT | {"business_key": f"k{n}"})),
+    ("max_kept_message_bytes", lambda client, n: client.post("/messages", json=KEPT | {"business_key": f"k{n}"})),
+    ("max_people", lambda client, n: client.post("/users", json={"name": f"person{n}"})),
+    ("max_settings", lambda client, n: client.post("/slots", json={"most": n + 10})),
+]
+NAMED = {"workflow": "w", "timeout": "1h", "steps": [{"name": "a", "uses": "api.greet", "timeout": "5s"}]}
+TRIGGER = {"workflow": "gated", "trigger": {"every": "1h"}}
+KEPT = {"name": "paid", "payload": "x" * 100}
+
+
+@pytest.mark.parametrize(("quota", "add"), ROOMS, ids=[name for name, _ in ROOMS])
+def test_what_a_tenant_keeps_is_bounded_by_quotas(
+    database_url: str, quota: str, add: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process goes by what it counted for a while, and by what it added since."""
+
+    async def act(stage: Stage) -> None:
+        await stage.publish(GATED)
+        key, rival = await stage.key(), await stage.key(tenant=RIVAL)
+        async with stage.client(key) as client, stage.client(rival) as other, stage.host() as host:
+            assert (await add(client, 0)).status_code < 300
+            kind = next(kind for kind, names in quotas.ROWS.items() if quota in names[:2])
+            used = dict(zip(("count", "bytes"), await host.store.measure_use("acme", kind, 1000), strict=True))
+            most = used["bytes"] + 250 if "bytes" in quota else used["count"] + 2
+            await host.tenants.set_quotas("acme", **{quota: most})
+            stage.engine.quotas._tenants.clear()
+            stage.app.service.callers.engines.of("acme").quotas._tenants.clear()
+            answers = [await add(client, number) for number in range(1, 5)]
+            assert [one.status_code < 300 for one in answers][-1] is False, [one.text for one in answers]
+            refused = told(answers[-1], 429, "quota_exceeded")
+            assert refused["quota"] == quota
+            assert f"({quota})" in refused["detail"]
+            assert 1 <= sum(one.status_code < 300 for one in answers) <= 2
+            await other.post("/workflows", json=NAMED | {"workflow": "gated"})
+            assert (await add(other, 9)).status_code < 300, "another tenant has its own room"
+
+    on(database_url, act)
+
+
+def test_a_message_to_a_run_that_lives_needs_no_room(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.publish(GATED)
+        async with stage.client(await stage.key()) as client, stage.host() as host:
+            await host.tenants.set_quotas("acme", max_kept_messages=1)
+            started = await client.post("/runs", json=START | {"business_key": "order-1"})
+            assert started.status_code == 201
+            assert (await client.post("/messages", json=KEPT | {"business_key": "order-2"})).status_code == 200
+            told(await client.post("/messages", json=KEPT | {"business_key": "order-3"}), 429, "quota_exceeded")
+            assert (await client.post("/messages", json=KEPT | {"business_key": "order-1"})).status_code == 200
+            # The quota bounds callers with a key; a program without one is the operator's own.
+            await host.send(None, "paid", 1, key="order-4")
+
+    on(database_url, act)
+
+
+@first_on("sqlite")
+def test_what_is_handed_in_is_bounded_by_the_hour(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(stage: Stage) -> None:
+        now = [0.0]
+        monkeypatch.setattr(stage.app.service.callers._buckets, "_monotonic", lambda: now[0])
+        await stage.publish(GATED)
+        async with stage.client(await stage.key()) as client, stage.host() as host:
+            run = (await client.post("/runs", json=START)).json()["run_id"]
+            await host.tenants.set_quotas("acme", max_bytes_per_hour=30_000, max_notes_per_hour=2)
+            stage.app.service.callers.engines.of("acme").quotas._tenants.clear()
+            notes = [await client.post(f"/runs/{run}/notes", json={"note": "seen"}) for _ in range(3)]
+            assert [one.status_code for one in notes] == [200, 200, 429], notes[0].text
+            assert told(notes[2], 429, "quota_exceeded")["quota"] == "max_notes_per_hour"
+            large = START | {"input": {"text": "x" * 20_000}}
+            assert (await client.post("/runs", json=large)).status_code == 201
+            refused = await client.post("/runs", json=large)
+            assert told(refused, 429, "quota_exceeded")["quota"] == "max_bytes_per_hour"
+            assert 0 < int(refused.headers["retry-after"]) < 3600
+            now[0] += 3600
+            assert (await client.post("/runs", json=large)).status_code == 201
+
+    on(database_url, act)
+
+
+def test_a_tenant_that_adds_more_and_more_is_counted_now_and_then(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.host() as host:
+            await host.tenants.set_quotas("acme", max_triggers=1000)
+            looks, store = [], host.quotas._store
+            measure = store.measure_use
+
+            async def counted(tenant: str, kind: str, most: int) -> tuple[int, int]:
+                looks.append(kind)
+                return await measure(tenant, kind, most)
+
+            now = [0.0]
+            host.quotas._monotonic = lambda: now[0]
+            store.measure_use = counted  # type: ignore[method-assign]
+            for _ in range(100):
+                await host.quotas.add("acme", "triggers")
+            assert len(looks) == 1
+            for _ in range(900):
+                await host.quotas.add("acme", "triggers")
+            with pytest.raises(QuotaExceeded):
+                await host.quotas.add("acme", "triggers")
+            assert len(looks) == 1, "the clock stood still"
+            now[0] += 2
+            await host.quotas.add("acme", "triggers")
+            assert len(looks) == 2, "nothing was added after all"
+
+    on(database_url, act)

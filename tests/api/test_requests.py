@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from stepkeep.api import problems, requests
-from stepkeep.api.requests import MAX_BODY_BYTES, MAX_DEPTH, strict_json
+from stepkeep.api.requests import MAX_BODY_BYTES
+from stepkeep.definition.strict_json import MAX_DEPTH, strict_json
 from stepkeep.errors import InvalidInput, StepkeepError, Unreachable
 from tests.api.stage import HELLO, Stage, on, told
 from tests.suites import first_on

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import httpx2
+import pytest
 
 from stepkeep.definition.registry import HandlerSpec
+from stepkeep.engine import AsyncEngine
+from stepkeep.errors import NotAllowed
 from tests.api.sse import all_of
 from tests.api.stage import RIVAL, Stage, on, told
 from tests.suites import first_on
@@ -132,6 +136,53 @@ def test_001_the_end_of_a_run_is_posted_to_its_webhook(database_url: str) -> Non
             # Defect 4 of the seed's service: a cancel sent nothing. Workers deliver it (tests/seeds/test_events.py).
             [due] = (await stage.engine.outbox.list(run_id=run))["deliveries"]
             assert (due["run"], due["state"]) == (run, "ready")
+
+    on(database_url, act)
+
+
+def test_a_start_names_only_secrets_that_an_administrator_released_for_signing(database_url: str) -> None:
+    """Otherwise any caller could have its body signed by any secret of the workers, at an address of its own."""
+
+    async def act(stage: Stage) -> None:
+        host = stage.host("default")
+        hooked = {"webhook_url": "https://shop.example/runs", "webhook_secret": "PAYMENTS"}
+        async with host, stage.client(await stage.key(tenant="default")) as everything:
+            await prepared(stage, everything)
+            narrow = await stage.key("read", "start", "operate", tenant="default")
+            rival = await stage.key("read", "start", "admin", tenant=RIVAL)
+            async with stage.client(narrow) as client, AsyncEngine(stage.url, key=narrow) as engine:
+
+                async def is_refused() -> bool:
+                    given: dict[str, Any] = {"webhook_url": hooked["webhook_url"], "webhook_secret": "PAYMENTS"}
+                    answer = await client.post(f"{BASE}/runs", json=hooked)
+                    with suppress(NotAllowed):
+                        await engine.start("default", **given)
+                        assert answer.status_code == 201
+                        return False
+                    with pytest.raises(NotAllowed, match="not released"):
+                        await engine._prepare_start("default", None, given)  # what a start with connection= does first
+                    assert told(answer, 403, "not_allowed")["rule"] == "secret_not_released"
+                    assert "stepkeep tenants signing default --secret PAYMENTS" in answer.json()["detail"]
+                    return True
+
+                assert await is_refused()
+                told(await client.put("/tenants/default/signing", json={"secrets": ["PAYMENTS"]}), 403, "not_allowed")
+                async with stage.client(rival) as other:
+                    told(
+                        await other.put("/tenants/default/signing", json={"secrets": ["PAYMENTS"]}), 403, "not_allowed"
+                    )
+                    assert (await other.put(f"/tenants/{RIVAL}/signing", json={"secrets": ["PAYMENTS"]})).is_success
+                assert await is_refused(), "another tenant has released it"
+                bad = await everything.put("/tenants/default/signing", json={"secrets": ["no name"]})
+                told(bad, 400, "invalid_input")
+                said = (await everything.put("/tenants/default/signing", json={"secrets": ["PAYMENTS"]})).json()
+                assert said == {"tenant": "default", "secrets": ["PAYMENTS"]}
+                assert not await is_refused()
+                assert (await host.tenants.set_signing("default", []))["secrets"] == []
+                assert await is_refused()
+            # An administrator could release it, and a program without a key has the database.
+            assert (await everything.post(f"{BASE}/runs", json=hooked)).status_code == 201
+            await host.start("default", webhook_url="https://shop.example/runs", webhook_secret="PAYMENTS")
 
     on(database_url, act)
 

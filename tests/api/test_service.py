@@ -110,7 +110,7 @@ def test_dev_in_an_empty_directory_serves_with_a_worker_and_a_key(program: Start
     )
     service = program("dev", "--port", "0", "--app", "app.py", "--json")
     told_ = said(service)
-    published = program("publish", "hello.yaml")
+    published = program("publish", "hello.yaml", "--handlers-elsewhere")
     assert published.wait() == 0
     with httpx2.Client(base_url=told_["address"], headers={"Authorization": f"Bearer {told_['key']}"}) as client:
         run = client.post("/runs", json={"workflow": "hello", "input": {"name": "Ada"}}).json()["run_id"]

@@ -183,6 +183,48 @@ def test_failed_sign_ins_are_limited_and_good_ones_wait_their_turn(
     on(database_url, act)
 
 
+@first_on("sqlite")
+def test_failed_sign_ins_are_counted_for_an_address_and_for_a_key(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        key = await stage.key("read")
+
+        async def attempt(address: str, given: str) -> int:
+            transport = httpx2.ASGITransport(app=stage.app, client=(address, 1))
+            async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as client:
+                return (await client.post("/session", json={"key": given})).status_code
+
+        for number in range(MOST_FAILURES):
+            assert await attempt("192.0.2.1", key_text(f"{number:016x}", "A" * 43)) == 401
+        assert await attempt("192.0.2.1", key) == 429, "many keys from one address"
+        assert await attempt("192.0.2.2", key) == 201
+        for number in range(MOST_FAILURES):
+            assert await attempt(f"192.0.2.{number + 10}", key[:-43] + "A" * 43) == 401
+        assert await attempt("192.0.2.2", key) == 429, "one key from many addresses"
+        assert await attempt("192.0.2.2", await stage.key("read", owner="bea")) == 201
+
+    on(database_url, act)
+
+
+@first_on("sqlite")
+def test_guesses_at_links_count_as_failed_sign_ins(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(stage: Stage) -> None:
+        now = [0.0]
+        monkeypatch.setattr(stage.app.service.browsers.attempts, "_monotonic", lambda: now[0])
+        code = stage.app.service.links.make(await stage.key("read"))
+        async with stage.client() as client:
+            for _ in range(MOST_FAILURES):
+                told(await client.post("/session/link", json={"code": "guessed"}), 401, "unauthenticated")
+            told(await client.post("/session/link", json={"code": code}), 429, "too_many_requests")
+            told(await client.post("/session", json={"key": await stage.key("read")}), 429, "too_many_requests")
+            for origin in ("https://evil.example", "null"):
+                forged = await client.post("/session/link", json={"code": code}, headers={"Origin": origin})
+                told(forged, 403, "forged")
+            now[0] += WINDOW_SECONDS
+            assert (await client.post("/session/link", json={"code": code})).status_code == 201
+
+    on(database_url, act)
+
+
 def test_of_parallel_sign_outs_one_ends_the_session(database_url: str) -> None:
     async def act(stage: Stage) -> None:
         async with stage.client() as client:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -12,7 +14,8 @@ from stepkeep.operations import tailing
 from stepkeep.operations.tailing import Listener, TenantTail
 from tests.api.sse import all_of, listening
 from tests.api.stage import GATED, HELLO, RIVAL, Stage, on, told
-from tests.suites import first_on
+from tests.databases import migrated_file
+from tests.suites import first_on, in_proof
 
 
 def test_a_stream_tells_every_entry_as_it_comes_and_ends_with_the_run(database_url: str) -> None:
@@ -125,6 +128,45 @@ def test_many_listeners_of_one_run_share_one_poll(database_url: str) -> None:
             assert set(asked) == {1}
 
     on(database_url, act)
+
+
+@pytest.mark.parametrize("many", [200, in_proof(2000)])
+def test_thousands_of_streams_hold_up_no_other_client_and_all_end(tmp_path: Path, many: int) -> None:
+    """Each is a connection of its own. Four keys have them, a fifth one works beside them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 3 * many:
+        pytest.skip("too few files may be open")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 3 * many), hard))
+
+    async def act(stage: Stage) -> None:
+        await stage.publish(GATED)
+        keys = [await stage.key(owner=owner) for owner in ("ann", "bea", "cyd", "dan")]
+        async with stage.serving(await stage.key(owner="zoe")) as client, asyncio.timeout(300):
+            run = (await client.post("/runs", json={"workflow": "gated"})).json()["run_id"]
+            places = asyncio.Semaphore(50)
+
+            async def listen(key: str) -> asyncio.StreamReader:
+                async with places:
+                    reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+                    ask = f"GET /runs/{run}/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
+                    writer.write(ask.encode())
+                    assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+                    writers.append(writer)
+                    return reader
+
+            writers: list[asyncio.StreamWriter] = []
+            readers = await asyncio.gather(*(listen(keys[place % len(keys)]) for place in range(many)))
+            assert (await client.get(f"/runs/{run}")).status_code == 200
+            assert (await client.post(f"/runs/{run}/approve", json={})).status_code == 200
+            assert (await client.post(f"/runs/{run}/cancel", json={})).status_code == 200
+            await asyncio.gather(*(reader.readuntil(b"event: end") for reader in readers))
+            for writer in writers:
+                writer.close()
+
+    try:
+        on(migrated_file(tmp_path / "streams.db"), act)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_the_stream_of_a_tenant_tells_its_runs_in_order_and_resumes(database_url: str) -> None:

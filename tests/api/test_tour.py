@@ -31,6 +31,7 @@ steps:
   - name: sign
     approval: {deadline: 1h, on_deadline: escalate, escalate: [{approvers: [bob], deadline: 1h}]}
 """
+LONE = "workflow: lone\ntimeout: 1h\nsteps: [{name: sign, approval: {roles: [law], deadline: 1h}}]\n"
 MANUAL = """
 workflow: manual
 timeout: 1h
@@ -106,7 +107,7 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
             await stage.engine.start_worker(concurrency=4)
             finished = await _runs(tour)
             await _records(tour, finished)
-            await _people(tour, tokens)
+            await _people(tour, tokens, stage)
             await _administration(tour)
             await _seed_001(tour)
             await _messages_and_hooks(tour)
@@ -235,7 +236,7 @@ async def _records(tour: Tour, run: str) -> None:
     assert len((await tour("GET", "/workers"))["workers"]) == 1
 
 
-async def _people(tour: Tour, tokens: list[str]) -> None:
+async def _people(tour: Tour, tokens: list[str], stage: Stage) -> None:
     async def blocked(workflow: str) -> str:
         run: str = (await tour("POST", "/runs", {"workflow": workflow}, 201))["run_id"]
         assert (await tour("GET", f"/runs/{run}/result?wait=30&until_blocked=true"))["state"] == "blocked"
@@ -252,6 +253,11 @@ async def _people(tour: Tour, tokens: list[str]) -> None:
     told(refused, 409, "conflict")
     await tour("POST", "/workflows", LEVELS, 201)
     assert (await tour("POST", f"/runs/{await blocked('levels')}/escalate", {"reason": "ann is away"}))["level"] == 1
+    await tour("POST", "/workflows", LONE, 201)
+    lone = await stage.engine.start("lone")
+    await tour("GET", f"/runs/{lone.run_id}/result?wait=30&until_blocked=true")
+    failed = {"step": "sign", "fail": True, "reason": "law has left"}
+    assert (await tour("POST", f"/runs/{lone.run_id}/reassign", failed))["decision"] == "rejected"
     assert (await tour("POST", f"/runs/{gate}/freeze", {"reason": "an audit"}))["state"] == "paused"
     told(await tour.client.post(f"/runs/{gate}/freeze", json={"reason": "an audit"}), 409, "conflict")
     await tour("POST", f"/runs/{gate}/resume")
@@ -346,6 +352,8 @@ async def _administration(tour: Tour) -> None:
     await tour("POST", "/tenants", {"name": "default"}, 201)
     await tour("PATCH", "/tenants/default", {"vouching": "allowed"})
     assert (await tour("GET", "/tenants/default/quotas"))["quotas"]["max_concurrent_runs"] is None
+    assert (await tour("PUT", "/tenants/default/signing", {"secrets": ["B", "A"]}))["secrets"] == ["A", "B"]
+    assert (await tour("GET", "/tenants/default/signing"))["secrets"] == ["A", "B"]
     assert (await tour("GET", "/tenants"))["tenants"][0]["name"] == "default"
     await tour("POST", "/users", {"name": "bob"}, 201)
     await tour("POST", "/users/bob/grant", {"role": "finance", "valid_to": "2100-01-01T00:00:00Z"})

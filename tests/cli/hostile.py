@@ -263,6 +263,11 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             [gates[1], HOSTILE, "--reason", "x"],
             [gates[1], "--reason", "x", "--for", HOSTILE],
         ],
+        ("reassign",): [
+            [gates[1], "only", "--fail", "--reason", HOSTILE],
+            [gates[1], HOSTILE, "--fail", "--reason", "x"],
+            [gates[1], "only", "--to", HOSTILE, "--reason", "x"],
+        ],
         ("annotate",): [[gates[1], HOSTILE], [gates[1], "x", "--step", HOSTILE], [HOSTILE, "x"]],
         ("freeze",): [[gates[1], "--reason", HOSTILE], [HOSTILE, "--reason", "x"]],
         ("decide",): [
@@ -348,6 +353,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             ["--history"],
             [aside, "--release", "--reason", HOSTILE],
         ],
+        ("tenants", "signing"): [[HOSTILE], ["x", "--secret", HOSTILE], ["x", "--none", "--by", HOSTILE]],
         ("tenants", "quotas"): [[HOSTILE], ["x", "--max-concurrent-runs", HOSTILE], ["x", "--none", "--by", HOSTILE]],
         ("users", "create"): [[HOSTILE], ["ann", "--display", HOSTILE], ["bea", "--by", HOSTILE], ["bea"]],
         ("users", "list"): [[], ["--key-file", FILE], ["--key-file", HOSTILE]],
@@ -440,6 +446,8 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ],
         ("lab", "fuzz"): [["--only", HOSTILE], ["--case", HOSTILE]],
         ("lab", "forgeries"): [["--seeds", HOSTILE]],
+        ("lab", "packs"): [["--seeds", HOSTILE]],
+        ("lab", "neighbour"): [["--only", HOSTILE], ["--store", HOSTILE]],
         ("lab", "views"): [["--views", HOSTILE], ["--views", "3", "--store", "sqlite", "--report", f"{FILE}/x"]],
         ("lab", "misdeeds"): [["--seed", HOSTILE], ["--runs", "1", "--db", f"mysql://{HOSTILE}"]],
         ("lab", "torture"): [["--only", HOSTILE]],

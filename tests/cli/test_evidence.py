@@ -84,7 +84,7 @@ def test_values_of_secret_variables_are_hidden_in_tracebacks(
 
 
 def test_a_worker_logs_run_and_step_and_keeps_the_lines_of_handlers(cli: Cli, process: Start, breaking: Path) -> None:
-    run = cli("start", "breaking.yaml", "--input", INPUT, "--json").json["run"]["id"]
+    run = cli("start", "breaking.yaml", "--handlers-elsewhere", "--input", INPUT, "--json").json["run"]["id"]
     worker = process("worker", "--app", "mine.py", "--log-format", "json", "--keep-log", "5")
     heard(worker, "labelling 7")
     wait_until(lambda: cli("show", run, "--json").json["run"]["state"] == "failed")

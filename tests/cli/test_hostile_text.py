@@ -163,7 +163,7 @@ def _arriving(descriptor: int) -> Iterator[bytes]:
 def test_a_workers_log_has_one_escaped_line_for_each_record(cli: Cli, home: Path, port: int) -> None:
     hostile.write_files(port)
     for name in ("speak", "fail", "again", "odd", "http", "command"):
-        assert cli("start", f"{name}.json").status == 0
+        assert cli("start", f"{name}.json", "--handlers-elsewhere").status == 0
     worker = subprocess.Popen(
         [sys.executable, "-m", "stepkeep.cli", "worker", "--app", "hostile_app.py", "--http-allow", "127.0.0.1"],
         env=environment(),

@@ -21,8 +21,8 @@ MORE = "  - {name: more, uses: more, depends_on: [tell]}\n"
 def test_a_live_run_is_migrated_after_a_look(cli: Cli, home: Path) -> None:
     (home / "one.yaml").write_text(FLOW.format(version=1, more=""))
     (home / "two.yaml").write_text(FLOW.format(version=2, more=MORE))
-    run = cli("start", "one.yaml", "--json").json["run"]["id"]
-    assert cli("publish", "two.yaml").status == 0
+    run = cli("start", "one.yaml", "--handlers-elsewhere", "--json").json["run"]["id"]
+    assert cli("publish", "two.yaml", "--handlers-elsewhere").status == 0
     looked = cli("migrate", run, "--to", "2", "--dry-run")
     assert (looked.status, "can go on under version 2" in looked.out, "added: more" in looked.out) == (0, True, True)
     all_of = cli("migrate", "--all", "asked", "--to", "2", "--dry-run")
@@ -49,8 +49,8 @@ def test_a_live_run_is_migrated_after_a_look(cli: Cli, home: Path) -> None:
 def test_a_run_that_stays_is_told_with_its_reasons(cli: Cli, home: Path) -> None:
     (home / "one.yaml").write_text(FLOW.format(version=1, more=""))
     (home / "two.yaml").write_text(FLOW.format(version=2, more=MORE))
-    run = cli("start", "one.yaml", "--json").json["run"]["id"]
-    assert cli("publish", "two.yaml").status == 0
+    run = cli("start", "one.yaml", "--handlers-elsewhere", "--json").json["run"]["id"]
+    assert cli("publish", "two.yaml", "--handlers-elsewhere").status == 0
     assert cli("send", run, "note").status == 0
     looked = cli("migrate", run, "--to", "2", "--dry-run")
     assert (looked.status, "1 of its messages" in looked.out, "Do it" in looked.out) == (1, True, False)
@@ -66,7 +66,7 @@ def test_a_run_that_stays_is_told_with_its_reasons(cli: Cli, home: Path) -> None
 
 def test_a_step_that_no_worker_takes_is_skipped_with_a_reason(cli: Cli, home: Path) -> None:
     (home / "one.yaml").write_text("workflow: parked\nsteps:\n  - {name: one, uses: nobody.has}\n")
-    run = cli("start", "one.yaml", "--json").json["run"]["id"]
+    run = cli("start", "one.yaml", "--handlers-elsewhere", "--json").json["run"]["id"]
     assert cli("decide", run, "one", "skip").status != 0
     said = cli("decide", run, "one", "skip", "--reason", "nobody has the code", "--by", "ann", "--json").json
     assert (said["decision"]["decision"], said["run"]["state"]) == ("skipped", "succeeded")
@@ -76,7 +76,7 @@ def test_a_step_that_no_worker_takes_is_skipped_with_a_reason(cli: Cli, home: Pa
 
 def test_two_attempts_are_compared_or_the_refusal_says_what_there_is(cli: Cli, home: Path) -> None:
     (home / "one.yaml").write_text("workflow: parked\nsteps:\n  - {name: one, uses: nobody.has}\n")
-    run = cli("start", "one.yaml", "--json").json["run"]["id"]
+    run = cli("start", "one.yaml", "--handlers-elsewhere", "--json").json["run"]["id"]
     said = cli("diff", run, "--step", "one", "--json")
     assert (said.status, "has 0 attempts" in said.json["error"]["message"]) == (2, True)
     assert cli("diff", run).status == 2

@@ -9,7 +9,7 @@ from tests.cli.conftest import Cli
 
 def test_what_is_resumed_is_told_with_the_pauses_that_are_left(cli: Cli, home: Path) -> None:
     (home / "one.yaml").write_text("workflow: one\nsteps:\n  - {name: one, uses: nothing.here, queue: printers}\n")
-    cli("publish", "one.yaml")
+    cli("publish", "one.yaml", "--handlers-elsewhere")
     for paused in (["--queue", "printers"], ["--all"]):
         assert cli("pause", *paused).status == 0
     resumed = cli("resume", "--queue", "printers")

@@ -11,7 +11,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.cli.policies import Policies, parse_size
-from tests.cli.conftest import Cli
+from tests.cli.conftest import HANDLERS, Cli
 from tests.worker.loopback import Server
 
 CALL = """
@@ -88,6 +88,34 @@ def test_a_run_that_this_process_may_not_do_is_refused_and_not_waited_for(
     assert "cannot run here" in said.json["error"]["message"]
 
 
+RULED = """
+workflow: ruled
+timeout: 1m
+steps:
+  - {name: say, uses: cli.work, post: [{command: ["true"]}]}
+"""
+FINAL = """
+workflow: final
+timeout: 1m
+steps:
+  - {name: say, uses: cli.work}
+rules: [{command: ["true"]}]
+"""
+
+
+@pytest.mark.parametrize("text", [RULED, FINAL], ids=["step", "run"])
+def test_rules_that_are_commands_run_where_command_steps_do(cli: Cli, home: Path, text: str) -> None:
+    file = write(home, "ruled.yaml", text)
+    said = cli("run", file, "--app", HANDLERS, "--json")
+    assert said.status == 0
+    assert "needs the capability" not in said.err
+    for options in (["--no-commands"], ["--allow-commands", "acme"]):
+        said = cli("run", file, "--app", HANDLERS, "--json", *options)
+        assert said.status == 2
+        assert "commands, and this program may not do that" in said.json["error"]["message"]
+    assert cli("run", file, "--app", HANDLERS, "--json", "--allow-commands", "default").status == 0
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -95,6 +123,8 @@ def test_a_run_that_this_process_may_not_do_is_refused_and_not_waited_for(
         ["--http-allow", ""],
         ["--http-port", "0"],
         ["--command-allow", "no-such-program"],
+        ["--commands-as", "no-such-user"],
+        ["--command-env", "STEPKEEP_SECRET_TOKEN"],
         ["--command-memory", "much"],
         ["--command-memory", "1"],
         ["--process-memory", "1KiB"],
@@ -110,6 +140,19 @@ def test_options_that_make_no_sense_are_usage(cli: Cli, home: Path, command: str
     files = [write(home, "command.yaml", COMMAND)] if command == "run" else []
     assert cli(command, *files, *options).status == 2
     assert not (home / ".stepkeep" / "stepkeep.db").exists()
+
+
+def test_only_root_runs_commands_as_another_user(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user with the capability to change users would hand it on to the commands."""
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    said = cli("run", write(home, "command.yaml", COMMAND), "--commands-as", "nobody")
+    assert said.status == 2
+    assert "only root runs programs as another user" in said.err
+    with sk.open(f"sqlite:///{home}/x.db", commands=sk.CommandPolicy(user="nobody")) as engine:
+        workflow = sk.Workflow("flow", version=1)
+        workflow.command("say", ["true"])
+        result = engine.run(workflow)
+        assert (result.state, "may not run commands as nobody" in str(result.error)) == ("failed", True)
 
 
 def test_sizes_are_read_as_people_write_them() -> None:

@@ -107,6 +107,18 @@ def test_a_key_is_shown_once_rotated_and_revoked(cli: Cli) -> None:
     assert cli("keys", "create", "ann", "--scope", "read", "--expires", "soon").status == 2
 
 
+def test_a_narrow_key_gets_no_wider_one_and_a_revoked_one_takes_its_successors_along(cli: Cli) -> None:
+    cli("users", "create", "ann")
+    wide = cli("keys", "create", "ann", "--scope", "read", "--scope", "start", "--json").json["key"]["id"]
+    cli("keys", "create", "ann", "--scope", "read", "--output", "narrow.key")
+    refused = cli("keys", "rotate", wide, "--key-file", "narrow.key")
+    assert (refused.status, refused.out) == (1, "")
+    assert "hands out no key worth more" in refused.err
+    cli("keys", "rotate", wide)
+    said = cli("keys", "revoke", wide)
+    assert "keys that replaced it: 1, sessions: 0" in said.out
+
+
 def test_a_tenant_that_refuses_vouching_asks_for_a_key(cli: Cli) -> None:
     cli("users", "create", "root")
     cli("tenants", "create", "default")
@@ -134,7 +146,7 @@ def test_the_history_of_people_has_every_change_and_its_chain(cli: Cli) -> None:
     found = cli("users", "history", "ann", "--json").json
     assert [one["event"] for one in found["history"]] == ["user_created", "granted", "user_disabled", "user_enabled"]
     assert found["history"][1]["by"] == "bea"
-    assert found["chain"] == {"entries": 4, "is_intact": True, "broken_at": None}
+    assert found["chain"] == {"entries": 4, "is_intact": True, "broken_at": None, "differences": []}
 
 
 @pytest.mark.parametrize("content", ["", "sk_nothing", "x" * 5000, "\x00\xff"])
@@ -162,14 +174,53 @@ def test_the_audit_log_tells_who_asked_for_what(cli: Cli) -> None:
     assert cli("audit", "--outcome", "perhaps").status == 2
 
 
+def test_a_key_for_work_is_limited_to_queues_and_handlers_and_listed_with_them(cli: Cli) -> None:
+    cli("users", "create", "bob")
+    assert "works on" not in cli("keys", "list").out
+    limits = ("--queue", "bank", "--queue", "", "--handler", "bank.pay")
+    said = cli("keys", "create", "bob", "--scope", "work", *limits).out
+    assert "(only queue '', queue bank, handler bank.pay)" in said
+    assert "queue bank, handler bank.pay" in " ".join(cli("keys", "list").out.split())
+    [made] = cli("keys", "list", "--json").json["keys"]
+    assert (made["queues"], made["handlers"]) == (["", "bank"], ["bank.pay"])
+    refused = cli("keys", "create", "bob", "--scope", "read", "--queue", "bank")
+    assert (refused.status, "limit the scope work" in refused.err) == (2, True)
+
+
+def test_secrets_are_released_for_signing_and_a_start_names_no_others(cli: Cli) -> None:
+    cli("users", "create", "ann")
+    cli("keys", "create", "ann", *(f"--scope={one}" for one in ("read", "start", "operate")), "--output", "ann.key")
+    assert cli("tenants", "signing", "default").out == "released for signing: none\n"
+    Path("hello.yaml").write_text("workflow: hello\nsteps: [{name: sign, approval: {}}]\n", encoding="utf-8")
+    assert cli("start", "hello.yaml").status == 0
+    given = ("start", "hello", "--webhook-url", "https://shop.example/x", "--webhook-secret", "HOOK")
+    refused = cli(*given, "--key-file", "ann.key")
+    assert (refused.status, refused.out) == (1, "")
+    assert "stepkeep tenants signing default --secret HOOK" in refused.err
+    assert (
+        cli("tenants", "signing", "default", "--secret", "HOOK", "--secret", "A").out
+        == "released for signing: A, HOOK\n"
+    )
+    assert cli(*given, "--key-file", "ann.key").status == 0
+    assert cli("tenants", "signing", "default", "--none", "--secret", "A").status == 2
+    assert cli("tenants", "signing", "default", "--none", "--json").json["secrets"] == []
+    assert cli("tenants", "signing", "default", "--secret", "no name").status == 2
+
+
 def test_quotas_of_keys_and_tenants_are_shown_and_changed(cli: Cli) -> None:
     cli("users", "create", "ann")
     said = ("--scope", "start", "--max-concurrent-runs", "5", "--max-requests-per-min", "60", "--json")
     made = cli("keys", "create", "ann", *said).json["key"]
     assert (made["max_concurrent_runs"], made["max_requests_per_min"]) == (5, 60)
-    assert cli("tenants", "quotas", "acme").out == "max_concurrent_runs: no limit\nmax_requests_per_min: no limit\n"
+    shown = cli("tenants", "quotas", "acme").out
+    assert shown.startswith("max_concurrent_runs: no limit\nmax_requests_per_min: no limit\n")
+    assert "max_triggers: 1000 (the default)\n" in shown
+    assert "max_triggers: 50\n" in cli("tenants", "quotas", "acme", "--limit", "max_triggers=50").out
+    assert cli("tenants", "quotas", "acme", "--limit", "max_triggers=many").status == 2
+    assert cli("tenants", "quotas", "acme", "--limit", "max_things=1").status == 2
     cli("tenants", "quotas", "acme", "--max-concurrent-runs", "9")
     kept = cli("tenants", "quotas", "acme", "--max-requests-per-min", "70", "--json").json["quotas"]
-    assert kept == {"max_concurrent_runs": 9, "max_requests_per_min": 70}
+    set_ones = {name: value for name, value in kept.items() if value is not None}
+    assert set_ones == {"max_concurrent_runs": 9, "max_requests_per_min": 70, "max_triggers": 50}
     assert cli("tenants", "quotas", "acme", "--none", "--max-requests-per-min", "7").status == 2
     assert "no limit" in cli("tenants", "quotas", "acme", "--none").out

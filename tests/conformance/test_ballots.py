@@ -12,10 +12,11 @@ from tests.conformance.test_reenact import contract_of
 from tests.kernel.driver import TOKEN, World, gate, sequence, work
 from tests.kernel.test_gates import FINANCE, HOUR, come, escalating, person, role
 
-from stepkeep.conformance.names import look_of
+from stepkeep.conformance.adoption import Adoption, is_continuation
+from stepkeep.conformance.ballots import People
+from stepkeep.conformance.steps import Step
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.errors import NotAllowed
-from stepkeep.evidence.verifier import looks
 from stepkeep.kernel.authority import Authority
 from stepkeep.kernel.definition import (
     Approval,
@@ -29,7 +30,6 @@ from stepkeep.kernel.definition import (
 )
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.journal import Entry
-from stepkeep.kernel.names import fold_name
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.operations.log import canonical_machines
 
@@ -39,6 +39,7 @@ DECIDING = (
     "gate_decided",
     "changes_requested",
     "escalation_requested",
+    "gate_reassigned",
     "duty_violated",
     "hold_decided",
     "completion_signalled",
@@ -149,8 +150,27 @@ def held_and_signed() -> World:
     return world
 
 
+def reassigned() -> World:
+    """A gate whose only approver asked for the run is given to another person, who approves."""
+    world = World(*sequence(gate("sign", approval=LONE), work("ship")))
+    world.people = {name: person(name) for name in ("ann", "dan", "zoe")}
+    world.reassign("sign", "dan", asked=("ann",))
+    world.approve("sign", by="dan")
+    return world
+
+
+def refused_by_operator() -> World:
+    world = World(*sequence(gate("sign", approval=LONE), work("ship")))
+    world.people = {name: person(name) for name in ("ann", "zoe")}
+    world.reassign("sign", asked=("ann",))
+    return world
+
+
+LONE = Approval(approvers=("ann",), excluded=("requester",))
 WORLDS = (
     signed,
+    reassigned,
+    refused_by_operator,
     sent_back,
     handed_up,
     robotic,
@@ -170,14 +190,6 @@ def test_true_decisions_pass(made: Callable[[], World]) -> None:
     assert report.ok, report.findings
 
 
-def test_the_engine_the_judge_and_the_verifier_take_the_same_names_for_one_person() -> None:
-    """They share no code: every letter of the Basic Multilingual Plane, alone and in a name, is compared."""
-    letters = [chr(code) for code in range(0x20, 0x10000) if not 0xD800 <= code < 0xE000]
-    for name in (*letters, *(f"a{letter}n" for letter in letters[::7]), "İstanbul", "ﬁnn", "ＡＮＮ"):
-        assert look_of(name) == fold_name(name), name
-        assert looks(name) == {fold_name(name)}, name
-
-
 def by(actor: str, number: int = -1, **detail: Any) -> Callable[[World], Told]:
     """The log with another person, or another detail, behind one decision (the last)."""
 
@@ -189,6 +201,41 @@ def by(actor: str, number: int = -1, **detail: Any) -> Callable[[World], Told]:
         kept = {**(cause.detail or {}), **detail}
         changed = replace(cause, actor=actor, detail={key: value for key, value in kept.items() if value is not None})
         return [*entries[:at], replace(entries[at], causes=(changed,)), *entries[at + 1 :]]
+
+    return forge
+
+
+def by_a_delegate(world: World) -> Told:
+    """The log with bea behind both decisions: first for dan, then in her own name."""
+    changed = {0: {"for": "dan"}, 1: {}}
+    entries = entries_of(world)
+    places = [at for at, entry in enumerate(entries) if entry.causes[0].event in DECIDING]
+    for number, more in changed.items():
+        entry = entries[places[number]]
+        [cause] = entry.causes
+        entries[places[number]] = replace(
+            entry, causes=(replace(cause, actor="bea", detail={**(cause.detail or {}), **more}),)
+        )
+    return entries
+
+
+def of_before(world: World) -> Told:
+    """The same log, of a run that was created before decisions were counted by person."""
+    first, *rest = by_a_delegate(world)
+    created, *more = first.causes
+    detail = {key: value for key, value in (created.detail or {}).items() if key != "duty_rules"}
+    return [replace(first, causes=(replace(created, detail=detail), *more)), *rest]
+
+
+def started_by(actor: str, *before: str) -> Callable[[World], Told]:
+    """The log of a run that was idle, and that this person started."""
+
+    def forge(world: World) -> Told:
+        first, *rest = entries_of(world)
+        created, *more = first.causes
+        told = {"asked_before": list(before)} if before else None
+        changed = [replace(one, actor=actor, detail=told) if one.event == "run_started" else one for one in more]
+        return [replace(first, causes=(created, *changed)), *rest]
 
     return forge
 
@@ -257,6 +304,11 @@ def rerun(*names: str) -> Callable[[World], Told]:
 FORGED: list[tuple[str, Callable[[], World], Callable[[World], Told], str]] = [
     ("a missing decision", signed, without("decision_recorded"), "after 1 of 2 decisions"),
     ("a decision twice", signed, again("decision_recorded"), "decides twice"),
+    ("a reassignment by the requester", reassigned, by("ann", 0), "asked for, or to themselves"),
+    ("a reassignment to the operator", reassigned, by("zoe", 0, to=["zoe"]), "asked for, or to themselves"),
+    ("a reassignment that is left out", reassigned, without("reassigned"), "by_right_of"),
+    ("an approval by a person who was not named", reassigned, by("eve"), "by_right_of"),
+    ("a rejection by the requester", refused_by_operator, by("ann", 0), "asked for, or to themselves"),
     ("a request for changes that is left out", sent_back, without("changes_requested"), "'bea' decides twice"),
     ("changes that a person requests who has decided", sent_back, by("bea", 1), "'bea' decides twice"),
     ("changes that the requester asks for", sent_back, by("ann", 1), "`not: requester` rules out"),
@@ -285,6 +337,8 @@ FORGED: list[tuple[str, Callable[[], World], Callable[[World], Told], str]] = [
     ("an escalation left out", escalated, without("escalated"), "the gate is at level 0"),
     ("one person for distinct gates", twice(Distinct(gates=("one", "two"))), by("bea"), "`distinct` rules out"),
     ("one pair of eyes", twice(FourEyes(gates=("one", "two"))), by("bea"), "against `four_eyes`"),
+    ("one delegate as two pairs of eyes", twice(FourEyes(gates=("one", "two"))), by_a_delegate, "against `four_eyes`"),
+    ("the person who started an idle run", signed, started_by("cyd", "ann"), "`not: requester` rules out"),
     ("one person in two spellings", signed, by("Bea"), "'Bea' decides twice"),
     ("one person in letters of another script", signed, by("b\u0435a"), "decides twice"),
     ("the requester in another spelling", signed, by("\uff21NN"), "`not: requester` rules out"),
@@ -317,3 +371,34 @@ def test_a_forged_decision_with_a_chain_in_order_is_found(
     world = made()
     found = findings(world, forge(world))
     assert any(said in finding for finding in found), found
+
+
+def test_a_log_from_before_is_judged_by_the_rules_of_its_time() -> None:
+    world = twice(FourEyes(gates=("one", "two")))()
+    assert not findings(world, of_before(world))
+    world = signed()
+    assert not findings(world, started_by("cyd")(world))
+
+
+def test_the_persons_that_a_child_or_adoption_carries_count_for_the_step() -> None:
+    world = twice(Distinct(gates=("one", "two")), FourEyes(gates=("one", "two")))()
+    people = People(contract_of(world))
+    people.rules = 2
+    people.carry("one", {"decided": ["bea", "dan"], "lent": [["bea", "dan"]], "shown": ["0" * 64]})
+    place = contract_of(world).places[1]
+    ended = {0: Step(0, "one", "main")}
+    ended[0].state = "succeeded"
+    for names, broken in ((("dan",), 2), (("eve", "bea"), 2), (("eve",), 0)):
+        assert len(list(people._check_duties(place, frozenset(names), True, ended))) == broken, names
+    people.carry("one", {"many": True})
+    assert len(list(people._check_duties(place, frozenset({"eve"}), True, ended))) == 1
+
+
+def test_a_run_that_adopts_a_decision_of_its_requester_is_found() -> None:
+    item = {"step": "sub", "run": "old", "fence": 0, "undo": False, "persons": {"decided": ["bea"]}}
+    told = {"run": "old", "as": "retry", "adopted": [item]}
+    assert is_continuation(told)
+    assert list(Adoption(told).own_decisions("Bea"))
+    assert not list(Adoption(told).own_decisions("cyd"))
+    assert not list(Adoption({**told, "as": "rollback"}).own_decisions("bea"))
+    assert not is_continuation({**told, "adopted": [{**item, "persons": {"decided": []}}]})

@@ -101,7 +101,7 @@ def going_on(old: World, new: World, choices: list[Choice]) -> Continuation:
     notes = {}
     for place, row in enumerate(rows):
         name, output = old.plan.steps[row.no].name, old.output_of(row.no)
-        reference = reference_to("old", name, row, place, True, ())
+        reference = reference_to("old", name, row, place, True)
         note = row.note or Note()
         notes[new.plan.numbers[name]] = Note(
             output=None if output is None else output.decode(), record=note.record, adopted=reference

@@ -84,5 +84,5 @@ def test_a_claim_without_its_resources_is_refused() -> None:
     for name, amount in (("repo", "shared"), ("other", "exclusive"), ("repo", 3)):
         with pytest.raises(Conflict, match="needs repo"):
             world.one(replace(claim, resources=(ResourceGrant(name=name, amount=amount),)))
-    with pytest.raises(Conflict, match="nothing to claim"):
+    with pytest.raises(Conflict, match="needs repo"):
         world.one(replace(claim, resources=()))

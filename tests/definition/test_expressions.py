@@ -786,3 +786,11 @@ def test_any_text_compiles_to_something_safe_or_is_refused_with_a_place(source: 
     except StepkeepError:
         return
     assert json.dumps(value, allow_nan=False).encode()
+
+
+@pytest.mark.parametrize("source", ["a \x1b[2J b", "'\x1b[31m' + 1", "\u202e", "input.\x1b]0;x\x07"])
+def test_the_message_of_an_expression_has_no_control_characters(source: str) -> None:
+    with pytest.raises(ExpressionError) as refused:
+        compile_expression(source, Scope(facts=("input",))).evaluate({"input": {}})
+    assert str(refused.value).isprintable()
+    assert refused.value.message.isprintable()

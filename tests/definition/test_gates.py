@@ -8,6 +8,7 @@ import stepkeep as sk
 from stepkeep.definition.native import check_text, load_text
 from stepkeep.kernel.definition import (
     Approval,
+    Covers,
     Distinct,
     FourEyes,
     Incompatible,
@@ -43,6 +44,7 @@ steps:
       reject_on: 2
       not: [requester, "executed:pay", "decided:first", gil]
       standing: now
+      covers: shown
       deadline: 24h
       on_deadline: escalate
       escalate: [{ roles: [cfo], deadline: 4h }, { approvers: [eve] }]
@@ -77,6 +79,7 @@ def test_every_term_of_a_gate_is_kept() -> None:
         reject_on=2,
         excluded=("requester", "executed:pay", "decided:first", "gil"),
         standing=Standing.NOW,
+        covers=Covers.SHOWN,
         deadline=24 * HOUR,
         on_deadline=OnDeadline.ESCALATE,
         escalate=(Level(roles=("cfo",), deadline=4 * HOUR), Level(approvers=("eve",))),
@@ -93,8 +96,8 @@ def test_every_term_of_a_gate_is_kept() -> None:
 
 def test_a_plain_gate_has_the_document_that_it_always_had() -> None:
     """The digests of published definitions do not change."""
-    text = encode_definition(load_text(gate("quorum: 1"), "w.yaml")).decode()
-    for word in ("groups", "approvers", "reject_on", "facts", "escalate", "remind", "standing", "duties"):
+    text = encode_definition(load_text(gate("quorum: 1, covers: plan"), "w.yaml")).decode()
+    for word in ("groups", "approvers", "reject_on", "facts", "escalate", "remind", "standing", "covers", "duties"):
         assert f'"{word}"' not in text
 
 
@@ -123,6 +126,7 @@ def test_the_same_gate_is_written_in_python() -> None:
         reject_on=2,
         not_=["requester", "executed:pay", "decided:first", "gil"],
         standing="now",
+        covers="shown",
         deadline="24h",
         on_deadline="escalate",
         escalate=[{"roles": ["cfo"], "deadline": "4h"}, {"approvers": ["eve"]}],
@@ -198,3 +202,38 @@ def test_what_a_deadline_does_without_a_deadline_is_told_where_a_definition_ente
     assert [one.message for one in report.ignored] == [
         "`sign` has no `deadline`, so that its `on_deadline: approve` has no effect."
     ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ("{ name: sub, workflow: c }, { name: pay, uses: x, timeout: 1s, depends_on: [sub] }", None),
+        (
+            "{ name: pay, uses: x, timeout: 1s }, { name: sub, workflow: c, depends_on: [pay] }",
+            "`pay` does not wait for `sub`, and the people of its child run",
+        ),
+        (
+            "{ name: pay, uses: x, timeout: 1s }, { name: sub, workflow: c, depends_on: [] }",
+            "`pay` does not wait for `sub`, and the people of its child run",
+        ),
+        (
+            "{ name: pay, uses: x, timeout: 1s }, { name: sub, workflow: c, map: '${{ [1] }}', depends_on: [] }",
+            "`pay` does not wait for `sub`, and the people of its child run",
+        ),
+        (
+            "{ name: sub, workflow: { name: c, detached: true } }, { name: pay, uses: x, timeout: 1s }",
+            "nothing waits for its child run",
+        ),
+        (
+            "{ name: sub, sleep: 1s }, { name: pay, uses: x, timeout: 1s }",
+            "`incompatible` is about acts of people, and `sub` takes none",
+        ),
+        (
+            "{ name: sub, wait: paid }, { name: pay, uses: x, timeout: 1s }",
+            "`incompatible` is about acts of people, and `sub` takes none",
+        ),
+    ],
+)
+def test_an_incompatible_duty_that_cannot_be_kept_is_refused(steps: str, said: str | None) -> None:
+    found = messages(f"workflow: w\ntimeout: 9h\nduties: [{{ incompatible: [sub, pay] }}]\nsteps: [{steps}]\n")
+    assert (found == []) if said is None else any(said in one for one in found), found

@@ -83,6 +83,8 @@ def test_a_genuine_delivery_for_which_the_condition_is_false_is_ignored() -> Non
         ({}, BODY, NOW, "missing"),
         (delivered(**{"webhook-id": "a.b"}), BODY, NOW, "malformed"),
         (delivered(b"no json"), b"no json", NOW, "no_json"),
+        (delivered(b'{"a": 1, "a": 2}'), b'{"a": 1, "a": 2}', NOW, "no_json"),
+        (delivered(b'{"a": NaN}'), b'{"a": NaN}', NOW, "no_json"),
         (delivered(b"\xff"), b"\xff", NOW, "no_json"),
         (delivered(b"{}"), b"{}", NOW, "unmapped"),
         (delivered(b'{"type":"a","order":7,"total":1}'), b'{"type":"a","order":7,"total":1}', NOW, "unmapped"),

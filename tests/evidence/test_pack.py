@@ -168,8 +168,7 @@ def test_a_consistent_rewrite_is_refused_through_the_signed_head(signed: Signed)
     trusted = frozenset({signed.key.public.hex()})
     files = unzipped(signed.pack)
     head_before = json.loads(files[MANIFEST])["head"]
-    files["decisions.jsonl"] = files["decisions.jsonl"].replace(b'"person":"bo"', b'"person":"al"')
-    rewrite(files, b'"actor":"bo"', b'"actor":"al"')
+    rename(files, "bo", "al")
     unsigned = {name: body for name, body in files.items() if name != SIGNATURES}
     alone = verify(Pack(dict(unsigned)))
     assert alone.ok, alone.findings
@@ -212,9 +211,8 @@ def test_decisions_are_replayed_and_a_wrong_one_is_refused_by_name(database_url:
 
     def renamed(before: str, after: str) -> Callable[[Files], None]:
         def change(files: Files) -> None:
-            rewrite(files, f'"actor":"{before}"'.encode(), f'"actor":"{after}"'.encode())
-            names = f'"person":"{before}"'.encode(), f'"person":"{after}"'.encode()
-            files["decisions.jsonl"] = files["decisions.jsonl"].replace(*names)
+            rename(files, before, after)
+            files["people.jsonl"] = true["people.jsonl"]
 
         return change
 
@@ -244,6 +242,48 @@ def test_decisions_are_replayed_and_a_wrong_one_is_refused_by_name(database_url:
     assert "quorum_wrong" in forged(one_too_few)
 
 
+def test_a_true_pack_of_a_gate_that_was_sent_back_and_escalated_is_not_refused(
+    database_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "sent-back.yaml"
+    file.write_text(
+        "workflow: sent-back\ntimeout: 1h\nsteps:\n  - name: sign\n    approval:\n"
+        "      {roles: [finance], quorum: 2, deadline: 10m, escalate: [{roles: [board], deadline: 10m}]}\n"
+    )
+    with sk.open(database_url) as engine:
+        for person in ("ann", "bo", "cy", "dan"):
+            engine.users.create(person)
+            engine.users.grant(person, role="finance")
+        engine.users.delegate("cy", "dan", open_ended=True)
+        run = engine.start(file, by="zoe").run_id
+        engine.approve(run, by="ann")
+        engine.interventions.request_changes(run, comment="name the supplier", by="bo")
+        engine.interventions.escalate(run, reason="late", by="ann")
+        engine.interventions.request_changes(run, comment="once more", by="dan")
+        for person in ("dan", "bo"):
+            engine.approve(run, by=person)
+        assert engine.certify(run).ok
+        files = unzipped(engine.evidence(run))
+    assert verify(Pack(dict(files))).findings == []
+    people = {json.loads(line)["person"] for line in files["people.jsonl"].splitlines()}
+    assert people >= {"ann", "bo", "dan"}, "those who asked for changes or the next level are there too"
+
+
+def test_a_gate_that_closes_in_the_entry_that_opens_it_is_closed_on_record(database_url: str, tmp_path: Path) -> None:
+    """A denied step beside it ends the run when it starts."""
+    file = tmp_path / "denied.yaml"
+    file.write_text(
+        "workflow: denied\ntimeout: 1h\npolicy: [{name: never, steps: [pay], then: deny}]\nsteps:\n"
+        "  - {name: ask, approval: {}}\n  - {name: pay, uses: evidence.pay, depends_on: []}\n"
+    )
+    with sk.open(database_url) as engine:
+        run = engine.start(file, by="ann").run_id
+        assert engine.approvals()["approvals"] == []
+        report = verify(Pack(unzipped(engine.evidence(run))))
+    assert report.findings == []
+    assert "1 openings of gates, and what they showed, against the journal" in report.checked
+
+
 def test_what_is_no_pack_is_an_error_and_not_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text.zip").write_text("text")
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
@@ -253,6 +293,83 @@ def test_what_is_no_pack_is_an_error_and_not_a_verdict(tmp_path: Path, capsys: p
     for name in ("text.zip", "other.zip", "foreign.zip", "absent.zip"):
         assert verifier.main([str(tmp_path / name)]) == 2
         assert name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["payloads.jsonl", "people_journal.jsonl", "gates.jsonl"])
+def test_a_file_of_newlines_is_refused_without_being_held_in_memory(signed: Signed, tmp_path: Path, name: str) -> None:
+    """500 MB in a small archive, read by a process that may not have so much memory."""
+    import resource
+
+    path, size = tmp_path / "bomb.zip", 500_000_000 if name != "gates.jsonl" else 100_000_000
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, body in unzipped(signed.pack).items():
+            if member != name:
+                archive.writestr(member, body)
+        with archive.open(name, "w") as file:
+            for _ in range(size // 10_000_000):
+                file.write(b"\n" * 10_000_000)
+    done = subprocess.run(
+        [sys.executable, "-m", "stepkeep.evidence.verifier", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400_000_000, 400_000_000)),
+    )
+    assert done.returncode == (2 if name == "gates.jsonl" else 1), done.stderr
+    assert "MemoryError" not in done.stderr
+    assert "at most" in done.stderr or "does not hold one" in done.stdout
+
+
+def test_an_archive_with_a_long_list_of_members_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "many.zip", "w") as archive:
+        for number in range(20_000):
+            archive.writestr(f"a-long-name-of-a-member-{number}", b"")
+    with pytest.raises(verifier.UnreadablePack, match="more files than a pack"):
+        verifier.read_pack(str(tmp_path / "many.zip"))
+
+
+def test_nothing_of_a_pack_reaches_a_terminal_raw(
+    signed: Signed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "\x1b]0;pwned\x07\u202e\u00e9\n"
+    for place, change in enumerate(({"run": evil}, {"workflow": evil}, {"format": evil})):
+        files = unzipped(signed.pack)
+        redigest(files, **change)
+        path = tmp_path / f"{place}.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, body in (files | {f"{evil}.txt": b""}).items():
+                archive.writestr(name, body)
+        for options in ([], ["--json"]):
+            assert verifier.main([str(path), *options]) in (1, 2)
+            shown = "".join(capsys.readouterr())
+            assert all(" " <= letter <= "~" or letter == "\n" for letter in shown), shown
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"workflow": "other"}, {"version": 9}, {"payloads": "omitted"}, {"payloads": "some"}, {"more": 1}, {"state": "x"}],
+    ids=str,
+)
+def test_a_manifest_that_says_something_else_than_the_files_is_refused(signed: Signed, changed: dict[str, Any]) -> None:
+    files = unzipped(signed.pack)
+    del files[SIGNATURES]
+    redigest(files, **changed)
+    assert {"manifest_wrong", "state_wrong"} & set(rules(verify(Pack(files))))
+
+
+def test_a_decision_that_the_output_of_its_gate_gives_to_another_person_is_refused(signed: Signed) -> None:
+    """Journal and decisions name al, chain and manifest are recomputed, and the output still names bo."""
+    files = unzipped(signed.pack)
+    del files[SIGNATURES]
+    for name in ("decisions.jsonl", "people.jsonl"):
+        files[name] = files[name].replace(b'"person":"bo"', b'"person":"al"')
+    rewrite(files, b'"actor":"bo"', b'"actor":"al"')
+    assert rules(verify(Pack(files))) == ["output_wrong"]
+
+
+def test_the_tables_of_a_pack_are_those_that_the_script_knows(signed: Signed) -> None:
+    known = verifier.TABLES
+    assert sha256(unzipped(signed.pack)["machines.json"]).hexdigest() in known, "add the digest of the new tables"
 
 
 def test_a_signing_key_is_never_replaced_and_is_its_owners_alone(tmp_path: Path) -> None:
@@ -282,8 +399,7 @@ def test_a_head_that_was_signed_at_the_end_of_its_run_is_in_every_pack_and_refus
         files = unzipped(engine.evidence(run))
     trusted = frozenset({key.public.hex()})
     assert verify(Pack(dict(files)), trusted).findings == []
-    files["decisions.jsonl"] = files["decisions.jsonl"].replace(b'"person":"bo"', b'"person":"al"')
-    rewrite(files, b'"actor":"bo"', b'"actor":"al"')
+    rename(files, "bo", "al")
     assert set(rules(verify(Pack(dict(files)), trusted))) == {"signature_invalid", "signature_missing"}
     del files[SIGNATURES]
     assert rules(verify(Pack(files), trusted)) == ["signature_missing"]
@@ -428,12 +544,33 @@ def _cut(files: Files, place: int = -1) -> None:
     files["journal.jsonl"] = b"".join(lines)
 
 
-def rewrite(files: Files, before: bytes, after: bytes) -> None:
+def packed(line: dict[str, Any]) -> bytes:
+    return json.dumps(line, separators=(",", ":"), sort_keys=True).encode() + b"\n"
+
+
+def rename(files: Files, before: str, after: str) -> None:
+    """Give what one person did to another, in every place that names them."""
+    outputs = [json.loads(line) for line in files["payloads.jsonl"].splitlines()]
+    texts = [(one["text"], one["text"].replace(f'"by":"{before}"', f'"by":"{after}"')) for one in outputs]
+    files["payloads.jsonl"] = b"".join(
+        packed(one | {"sha256": sha256(text.encode()).hexdigest(), "text": text})
+        for one, (_, text) in zip(outputs, texts, strict=True)
+    )
+    names = f'"person":"{before}"'.encode(), f'"person":"{after}"'.encode()
+    for name in ("decisions.jsonl", "people.jsonl"):
+        files[name] = files[name].replace(*names)
+    digests = [(sha256(old.encode()).hexdigest(), sha256(new.encode()).hexdigest()) for old, new in texts]
+    rewrite(files, f'"actor":"{before}"'.encode(), f'"actor":"{after}"'.encode(), *digests)
+
+
+def rewrite(files: Files, before: bytes, after: bytes, *digests: tuple[str, str]) -> None:
     """Change the journal and everything that depends on it, as a careful forger would."""
     head, lines = b"", []
     for line in files["journal.jsonl"].splitlines():
         entry = json.loads(line)
         body = entry["body"].encode().replace(before, after)
+        for old, new in digests:
+            body = body.replace(old.encode(), new.encode())
         head = sha256(head + body).digest()
         lines.append({"seq": entry["seq"], "body": body.decode(), "hash": head.hex()})
     files["journal.jsonl"] = b"".join(json.dumps(line).encode() + b"\n" for line in lines)

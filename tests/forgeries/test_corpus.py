@@ -124,14 +124,14 @@ def test_a_run_does_not_wait_before_it_has_begun() -> None:
 
 
 def test_a_wait_does_not_carry_the_detail_of_a_message() -> None:
-    """Seed 905: ioa shows the wait on the run's line only."""
+    """Seed 911: ioa shows a wait on the line of the run only, where no gate has blocked the run before."""
 
     def tell(line: dict[str, Any]) -> bool:
         waits = line["metadata"].get("because") == "waited" and "of" in line["metadata"]
         line["metadata"] |= {"detail": {"id": "m18", "name": "shipped"}} if waits else {}
         return waits
 
-    log = next(log for log in true_logs([905]) if log.words == "ioa" and b'"waited"' in b"".join(log.lines))
+    log = next(log for log in true_logs([911]) if log.words == "ioa" and b'"waited"' in b"".join(log.lines))
     assert any("'waited' comes with one" in found for found in _changed(log, "detail", tell))
 
 

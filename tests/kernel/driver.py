@@ -43,6 +43,7 @@ from stepkeep.kernel.events import (
     EscalationRequested,
     Event,
     GateDecided,
+    GateReassigned,
     HoldChoice,
     HoldDecided,
     ManualOutcome,
@@ -556,6 +557,9 @@ class World:
     def escalate(self, name: str | None = None, *, by: str = "bea", reason: str = "away", **more: Any) -> Accepted:
         no = None if name is None else self.no(name)
         return self.one(EscalationRequested(no=no, reason=reason, **self.who(by), **more))
+
+    def reassign(self, name: str, *to: str, by: str = "zoe", reason: str = "all left", **more: Any) -> Accepted:
+        return self.one(GateReassigned(no=self.no(name), to=to, reason=reason, **self.who(by), **more))
 
     def annotate(self, note: str, name: str | None = None, *, by: str = "bea") -> Accepted:
         no = None if name is None else self.no(name)

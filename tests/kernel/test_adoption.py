@@ -160,12 +160,10 @@ def test_a_skipped_step_is_adopted_as_skipped_and_its_followers_hear_of_it() -> 
 
 def test_a_reference_keeps_the_run_that_executed_the_step() -> None:
     row = rows(CHAIN, S.SUCCEEDED)[0]
-    first = reference_to("r1", "a", row, 0, True, ["bea"])
-    assert (first.run, first.fence, first.owned, first.executors) == ("r1", 1, True, ("bea",))
+    first = reference_to("r1", "a", row, 0, True)
+    assert (first.run, first.fence, first.owned) == ("r1", 1, True)
     adopted = replace(row, fence=0, note=Note(adopted=first))
-    second = reference_to("r2", "a", adopted, 4, True, [])
-    assert (second.run, second.fence, second.place, second.owned, second.executors) == ("r1", 1, 4, True, ("bea",))
-    assert not reference_to(
-        "r2", "a", replace(adopted, note=Note(adopted=replace(first, owned=False))), 0, True, []
-    ).owned
+    second = reference_to("r2", "a", adopted, 4, True)
+    assert (second.run, second.fence, second.place, second.owned) == ("r1", 1, 4, True)
+    assert not reference_to("r2", "a", replace(adopted, note=Note(adopted=replace(first, owned=False))), 0, True).owned
     assert whys([Choice(name="a", why=Why.ADDED)]) == ["added"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from tests.kernel.driver import World, gate, sequence, work
@@ -196,3 +197,67 @@ def test_a_person_who_may_decide_opens_the_next_level_before_the_deadline() -> N
         world.escalate("sign", by="cyd")
     world.approve("sign", by="bea")
     assert world.state("sign") is S.SUCCEEDED
+
+
+# -- a gate that nobody may decide -------------------------------------------------------------------------------------
+def stuck(**terms: Any) -> World:
+    """A gate for a role whose only member asked for the run."""
+    gate = Approval(roles=("finance",), excluded=("requester",), **terms)
+    return world_of(gate, person("ann", role("finance")), *(person(name) for name in ("dan", "eve", "zoe")))
+
+
+def test_an_operator_names_other_approvers_of_a_gate_that_nobody_may_decide() -> None:
+    world = stuck()
+    said = world.reassign("sign", "dan", asked=("ann",))
+    assert (said.record["decision"], said.record["to"], said.record["by"]) == ("reassigned", ["dan"], "zoe")
+    assert triggers(world) == ["reassigned"]
+    [cause] = open_entry(world.bodies[-1]).causes
+    assert (cause.event, cause.actor, (cause.detail or {})["reason"]) == ("gate_reassigned", "zoe", "all left")
+    assert world.outbox[-1].name == "gate.reassigned"
+    assert world.reassign("sign", "dan", asked=("ann", "dan")).repeated
+    for other in ("eve", "ann"):
+        with pytest.raises(NotAllowed):
+            world.approve("sign", by=other)
+    world.approve("sign", by="dan")
+    assert world.state("sign") is S.SUCCEEDED
+
+
+def test_an_operator_fails_a_gate_that_nobody_may_decide_and_never_approves_it() -> None:
+    world = stuck()
+    with pytest.raises(NotAllowed):
+        world.approve("sign", by="zoe")
+    with pytest.raises(NotAllowed, match="not themselves"):
+        world.reassign("sign", "Zoe", asked=("ann",))
+    assert world.reassign("sign", asked=("ann",)).record["decision"] == "rejected"
+    assert world.state("sign") is S.FAILED
+    assert world.row("sign").error == "rejected by zoe: all left"
+    assert world.reassign("sign", asked=("ann",)).repeated
+
+
+@pytest.mark.parametrize(
+    ("to", "by", "asked", "error", "said"),
+    [
+        (("dan",), "ann", ("ann",), NotAllowed, "asked for run"),
+        (("dan",), "Ann", ("ann",), NotAllowed, "asked for run"),
+        ((), "ann", ("ann",), NotAllowed, "asked for run"),
+        (("ann",), "zoe", ("ann",), NotAllowed, "could not decide it either"),
+        (("dan", "robot"), "zoe", ("ann",), NotAllowed, "could not decide it either"),
+        (("dan",), "zoe", ("ann", "bea"), Conflict, "bea may decide the gate"),
+        ((), "zoe", ("bea",), Conflict, "bea may decide the gate"),
+    ],
+)
+def test_a_gate_is_not_reassigned_by_its_requester_to_those_who_may_not_or_while_a_person_may(
+    to: tuple[str, ...], by: str, asked: tuple[str, ...], error: type[Exception], said: str
+) -> None:
+    world = stuck(quorum=2)
+    others = (person("bea", role("finance")), person("robot", is_service=True), person("Ann"))
+    world.people = {**world.people, **{one.person: one for one in others}}
+    with pytest.raises(error, match=said):
+        world.reassign("sign", *to, by=by, asked=asked)
+    assert world.state("sign") is S.AWAITING_APPROVAL
+
+
+def test_a_gate_that_is_open_to_every_person_is_not_reassigned() -> None:
+    world = world_of(Approval(), person("zoe"), person("dan"))
+    with pytest.raises(Conflict, match="any person may decide"):
+        world.reassign("sign", "dan")

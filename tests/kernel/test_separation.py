@@ -20,6 +20,18 @@ def act(step: str, *names: str, roles: tuple[str, ...] = (), settles: bool = Tru
     return Act(step=step, names=frozenset(names), roles=frozenset(roles), settles=settles)
 
 
+def within(step: str, owner: str, name: str) -> Act:
+    """The act of a person on something that stands below a step of the definition."""
+    return Act(step=step, within=owner, names=frozenset({name}))
+
+
+LENT = Duties(
+    decided={"lent": frozenset({"bea", "cyd"}), "old": frozenset({"bea", "cyd"})},
+    lent={"lent": frozenset({("bea", "cyd")})},
+    many=frozenset({"lost"}),
+)
+"""At `lent`, bea decided for cyd. Of `lost`, no person is on record."""
+
 TABLE: list[tuple[Constraint, Act, Duties, str | None]] = [
     (read_exclusion("requester"), act("g", "ann"), DONE, "ann asked for the run"),
     (read_exclusion("requester"), act("g", "bea", "ann"), DONE, "ann asked for the run"),
@@ -49,6 +61,20 @@ TABLE: list[tuple[Constraint, Act, Duties, str | None]] = [
     (FourEyes(gates=("second", "third")), act("third", "fay"), OPEN, None),
     (FourEyes(gates=("second", "third")), act("g", "fay"), DONE, None),
     (FourEyes(gates=("skipped", "third")), act("third", "fay"), DONE, None),
+    (FourEyes(gates=("lent", "third")), act("third", "bea"), LENT, "another person than bea"),
+    (FourEyes(gates=("lent", "third")), act("third", "Cyd"), LENT, "another person than Cyd"),
+    (FourEyes(gates=("lent", "third")), act("third", "bea", "dan"), LENT, "another person than bea"),
+    (FourEyes(gates=("lent", "third")), act("third", "dan"), LENT, None),
+    (FourEyes(gates=("old", "third")), act("third", "bea"), LENT, None),
+    (FourEyes(gates=("lost", "third")), act("third", "bea"), LENT, "another person than bea"),
+    (Distinct(gates=("lost", "third")), act("third", "bea"), LENT, "any person may have decided lost"),
+    (Incompatible(steps=("lost", "third")), act("third", "bea"), LENT, "any person may have acted on lost"),
+    (read_exclusion("executed:lost"), act("third", "bea"), LENT, "any person may have executed lost"),
+    (Distinct(gates=("first", "m")), within("m[1]", "m", "dan"), DONE, "dan decided first"),
+    (Distinct(gates=("first", "m")), within("m[1]", "m", "gil"), DONE, None),
+    (Incompatible(steps=("m", "second")), within("m[1]", "m", "fay"), DONE, "fay acted on second"),
+    (FourEyes(gates=("second", "m")), within("m[1]", "m", "fay"), DONE, "another person than fay"),
+    (RequiresRole(step="m", role="cfo"), within("m[1]", "m", "ann"), DONE, "m[1] takes the role cfo"),
     (RequiresRole(step="g", role="cfo"), act("g", "ann", roles=("cfo",)), DONE, None),
     (RequiresRole(step="g", role="cfo"), act("g", "ann", roles=("ceo",)), DONE, "g takes the role cfo"),
     (RequiresRole(step="g", role="cfo"), act("h", "ann"), DONE, None),

@@ -111,7 +111,7 @@ def test_every_trigger_has_a_row_and_things_come_into_being_in_one_way(machine: 
 @pytest.mark.parametrize("machine", MACHINES, ids=_say)
 def test_every_row_cites_a_seed_or_the_design(machine: Machine[Any, Any]) -> None:
     for row in machine.rows:
-        assert re.match(r"00[0-4] \S|design (?:part 2 )?§[2-6]: \S", row.cites), row
+        assert re.match(r"00[0-4] \S|design (?:part [23] )?§[2-6]: \S", row.cites), row
 
 
 def test_every_step_that_has_not_ended_can_be_cancelled() -> None:

@@ -18,7 +18,7 @@ from stepkeep.kernel.definition import (
     Switch,
 )
 from stepkeep.kernel.states import StepState
-from stepkeep.kernel.versions import MEANING, Kind, compare, obstacles
+from stepkeep.kernel.versions import MEANING, Kind, changed_behind, compare, obstacles
 
 
 def step(name: str, *after: str, order: int = 0, **fields: object) -> StepDefinition:
@@ -116,3 +116,36 @@ def test_a_dependency_that_asks_for_another_end_stops_the_run_and_a_wider_one_do
 def test_fields_of_the_workflow_are_compared_too() -> None:
     [one] = compare(OLD, replace(OLD, timeout=5)).workflow
     assert (one.field, one.old, one.new) == ("timeout", None, 5)
+
+
+FORKED = definition(step("calc"), step("sign"), step("pay", "sign", "calc"), step("mail", "pay"), step("note"))
+
+
+def changed(name: str, **fields: object) -> Definition:
+    return replace(FORKED, steps=tuple(replace(one, **fields) if one.name == name else one for one in FORKED.steps))
+
+
+@pytest.mark.parametrize(
+    ("new", "names"),
+    [
+        (FORKED, ""),
+        (changed("pay", timeout=1), ""),
+        (changed("note", executor=Handler(name="x")), ""),
+        (changed("pay", executor=Handler(name="x")), "calc pay sign"),
+        (changed("mail", inputs={"to": "x"}), "calc pay sign"),
+        (changed("calc", executor=Handler(name="x")), "calc pay sign"),
+        (changed("pay", depends_on=(Dependency(step="calc"),)), "calc pay sign"),
+        (changed("mail", child=SubWorkflow(workflow="post", version=2)), "calc pay sign"),
+        (replace(FORKED, steps=(*FORKED.steps, step("more", "mail"))), "calc mail pay sign"),
+        (replace(FORKED, steps=FORKED.steps[:3]), "calc pay sign"),
+        (replace(FORKED, duties=()), "calc mail note pay sign"),
+    ],
+)
+def test_a_change_of_what_follows_a_step_or_of_what_that_depends_on_is_behind_it(new: Definition, names: str) -> None:
+    assert sorted(changed_behind(FORKED, new)) == names.split()
+
+
+def test_another_version_of_a_child_is_a_change_behind_the_steps_before_it() -> None:
+    child = changed("mail", child=SubWorkflow(workflow="post", version=1))
+    other = changed("mail", child=SubWorkflow(workflow="post", version=2))
+    assert sorted(changed_behind(child, other)) == ["calc", "pay", "sign"]

@@ -25,6 +25,7 @@ from stepkeep.kernel.definition import (
     Budget,
     CompensateWhen,
     Completion,
+    Covers,
     Dependency,
     Distinct,
     Duty,
@@ -58,6 +59,7 @@ from stepkeep.kernel.events import (
     EscalationRequested,
     Event,
     GateDecided,
+    GateReassigned,
     HoldChoice,
     HoldDecided,
     ManualOutcome,
@@ -209,6 +211,7 @@ def _approval(random: Random, before: list[str]) -> Approval:
         escalate=random.choice((UNSET, (Level(roles=("boss",), deadline=5 * SECOND), Level(approvers=("cyd",))))),
         remind=random.choice((UNSET, 4 * SECOND)),
         standing=random.choice((UNSET, Standing.NOW)),
+        covers=random.choice((UNSET, Covers.SHOWN)),
     )
 
 
@@ -387,6 +390,15 @@ def _escalated(world: World, random: Random) -> Event:
     return EscalationRequested(tenant="t", run_id="r", actor=person, reason="away", no=row.no)
 
 
+def _reassigned(world: World, random: Random) -> Event:
+    row = _row(world, random, lambda row: row.state is S.AWAITING_APPROVAL)
+    people = (*PEOPLE, "dan", "zoe")
+    world.people |= {person: authority(person) for person in people}
+    actor, other = random.sample(people, 2)
+    to = (other,) if maybe(random, 0.6) else ()
+    return GateReassigned(tenant="t", run_id="r", actor=actor, reason="away", no=row.no, to=to, asked=PEOPLE)
+
+
 def _annotated(world: World, random: Random) -> Event:
     no = None if maybe(random, 0.5) else random.choice(list(world.rows))
     return Annotated(tenant="t", run_id="r", actor=random.choice(PEOPLE), note="looked at", no=no)
@@ -505,6 +517,7 @@ KINDS: tuple[Callable[[World, Random], Event], ...] = (
     _paused,
     _child,
     _granted,
+    _reassigned,
 )
 
 

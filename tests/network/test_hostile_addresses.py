@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 from tests.network.hostile_addresses import ANSWERS, URLS
 from tests.network.raw_server import Listener, answering
+from tests.sinks.test_interface import PAID
 from tests.worker.making import a_job, outcome_of
 
+from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Http
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category
@@ -19,6 +22,8 @@ from stepkeep.network import failures
 from stepkeep.network.allowing import AllowList
 from stepkeep.network.client import Client
 from stepkeep.network.guard import Guard, Reach
+from stepkeep.sinks import run_webhook, webhook
+from stepkeep.sinks.interface import SinkContext, SinkFailed, SinkKind
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.settings import Settings
 
@@ -107,6 +112,54 @@ def test_no_http_step_reaches_the_canary(canary: Canary) -> None:
         assert isinstance(outcome, Failed), url
         assert outcome.category in (Category.GOVERNANCE, Category.VALIDATION, Category.TRANSIENT), url
         assert outcome.final or "cannot be resolved" in outcome.error, url
+    assert canary.touched == (1, b"probe")
+
+
+SINKS: dict[str, tuple[SinkKind[Any], dict[str, Any]]] = {
+    "webhook": (webhook.KIND, {"secrets": ("HOOK",)}),
+    "webhook of a run": (run_webhook.KIND, {}),
+}
+
+
+async def deliver(kind: SinkKind[Any], options: dict[str, Any], reach: Reach) -> str:
+    """Why a sink of this kind does not deliver an event; empty if it does."""
+
+    async def secret(name: str) -> str:
+        return f"whsec_{base64.b64encode(bytes(32)).decode()}"
+
+    try:
+        made = kind.options(**options)
+        if kind.check is not None:
+            kind.check(made)
+        sink = await kind.open(made, SinkContext(name="s", tenant="acme", reach=reach, secret=secret))
+        await sink.send(PAID)
+    except (SinkFailed, InvalidInput) as problem:
+        return str(problem)
+    return ""
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_no_sink_that_sends_requests_reaches_the_canary(canary: Canary, sink: str) -> None:
+    kind, options = SINKS[sink]
+
+    async def act() -> list[str]:
+        reach = Reach(ports=(80, 443, canary.port))
+        return await asyncio.gather(*(deliver(kind, {**options, "url": at(url, canary.port)}, reach) for url in URLS))
+
+    assert all(asyncio.run(act()))
+    assert canary.touched == (1, b"probe")
+    sings = deliver(kind, {**options, "url": f"http://127.0.0.1:{canary.port}/"}, Reach(allow_internal=True))
+    assert asyncio.run(sings) == ""
+    assert canary.touched[0] == 2
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_no_redirect_leads_a_sink_to_the_canary(canary: Canary, sink: str) -> None:
+    kind, options = SINKS[sink]
+    answer = f"HTTP/1.1 307 Go\r\nlocation: http://127.0.0.1:{canary.port}/\r\ncontent-length: 0\r\n\r\n".encode()
+    with Listener(answering(answer), host=OTHER) as allowed:
+        given = {**options, "url": f"http://{OTHER}:{allowed.port}/"}
+        assert "answered 307" in asyncio.run(deliver(kind, given, Reach(allow=AllowList.of([OTHER]))))
     assert canary.touched == (1, b"probe")
 
 

@@ -54,6 +54,25 @@ async def refund(ctx: sk.Context) -> None:
     act(ctx, "refund")
 
 
+async def pay_nothing() -> None: ...
+
+
+async def asks_plan(ctx: Any) -> None:
+    await ctx.gate("Pay?")
+
+
+async def asks_shown(ctx: Any) -> None:
+    await ctx.gate("Pay?", covers="shown")
+
+
+async def adds_plan() -> Any:
+    return sk.then({"name": "sign", "approval": {}})
+
+
+async def adds_shown() -> Any:
+    return sk.then({"name": "sign", "approval": {"covers": "shown"}})
+
+
 async def large(ctx: sk.Context) -> str:
     return LARGE
 
@@ -359,6 +378,62 @@ def test_a_gate_is_adopted_only_where_it_was_decided_on_the_same_input_by_anothe
         await certified(engine, again)
 
     on(database_url, do)
+
+
+@pytest.mark.parametrize("covers", ["plan", "shown"])
+@pytest.mark.parametrize("kind", ["gate", "hold", "policy", "flow", "added", "child"])
+def test_an_approval_of_the_plan_does_not_outlive_a_change_of_the_steps_behind_it(
+    database_url: str, kind: str, covers: Any
+) -> None:
+    """Retry and fork under another version, also after a retry under the same one; with `shown` it is kept."""
+    below = sk.Workflow("covered-child")
+    below.approval("sign", covers=covers)
+
+    async def do(engine: AsyncEngine) -> None:
+        await engine.publish(below)
+        BROKEN.add("book")
+        run = (await engine.start(covered(kind, covers, 1, book))).run_id
+        await engine.publish(covered(kind, covers, 2, ship))
+        await engine.work_on(run)
+        [gate] = (await engine.approvals(by="bea"))["approvals"]
+        await engine.approve(gate["run_id"], gate["step"], by="bea")
+        assert (await engine.work_on(gate["run_id"])).state in ("succeeded", "failed")
+        assert (await engine.work_on(run)).state == "failed"
+        # What a child declares is not known to its parent, and neither is what an adopted step had below it.
+        keeps = covers == "shown" and kind != "child"
+        for way in ({"how": "retry"}, {"how": "fork", "start": "pay"}):
+            seen = await engine.continuations.preview(run, **way, version=2)  # type: ignore[arg-type]
+            assert seen["reopens"] == ([] if keeps else ["first"]), way
+        same = (await engine.continuations.retry(run)).run_id
+        assert (await engine.work_on(same)).state == "failed"
+        keeps = keeps and kind in ("gate", "hold", "policy")
+        again = (await engine.continuations.retry(same, version=2)).run_id
+        result = await engine.work_on(again)
+        assert result.state == ("succeeded" if keeps else "blocked"), result.error
+        await certified(engine, same, again)
+
+    on(database_url, do)
+
+
+def covered(kind: str, covers: Any, version: int, handler: Any) -> sk.Workflow:
+    """A step `first` that people decide about, and `pay` behind it with this handler."""
+    rule = {"name": "big", "steps": ["first"], "then": "hold", "approval": {"covers": covers}}
+    made = sk.Workflow("covered", version=version, on_failure="abort", policy=[rule] if kind == "policy" else [])
+    match kind:
+        case "gate":
+            made.approval("first", covers=covers)
+        case "hold":
+            made.step("first", pay_nothing, hold={"covers": covers})
+        case "policy":
+            made.step("first", pay_nothing)
+        case "flow":
+            made.step("first", asks_plan if covers == "plan" else asks_shown, flow={"max_calls": 3})
+        case "added":
+            made.step("first", adds_plan if covers == "plan" else adds_shown, then={"max_steps": 1})
+        case "child":
+            made.workflow("first", "covered-child")
+    made.step("pay", handler, after="first", effect="write")
+    return made
 
 
 def test_a_large_output_is_there_for_the_new_run_also_when_the_old_one_is_gone(database_url: str) -> None:

@@ -17,8 +17,11 @@ from stepkeep.kernel.plan import queue_specs
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import batch
 from stepkeep.operations.expire import sweep
-from stepkeep.operations.group_commit import Submissions
+from stepkeep.operations.group_commit import LARGE_BYTES, Submissions
+from stepkeep.operations.start import StartRequest, input_bytes
+from stepkeep.store.change import Payload
 from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, Bench, chain, gate, on, task
+from tests.worker.making import a_plan
 
 SIGNED = Definition(name="signed", version=1, steps=(gate("sign", approval=Approval(deadline=60 * SECOND)),))
 
@@ -267,6 +270,34 @@ def test_a_batch_is_bounded_by_the_bytes_of_its_payloads_too() -> None:
         assert len(flushed) < 8, flushed
 
     asyncio.run(go())
+
+
+def test_a_small_item_does_not_wait_for_a_large_one() -> None:
+    async def go() -> None:
+        written = asyncio.Event()
+
+        async def flush(items: list[int]) -> list[int]:
+            if max(items) >= LARGE_BYTES:
+                await written.wait()
+            return items
+
+        lane: Submissions[int, int] = Submissions(flush, size_bytes=lambda item: item)
+        large = asyncio.create_task(lane.put(LARGE_BYTES))
+        await asyncio.wait([large], timeout=0)
+        assert await lane.put(LARGE_BYTES - 1) == LARGE_BYTES - 1
+        assert not large.done()
+        written.set()
+        assert await large == LARGE_BYTES
+
+    asyncio.run(go())
+
+
+def test_an_input_counts_wherever_it_is_kept() -> None:
+    body = b"x" * 3_000_000
+    request = StartRequest(plan=a_plan(*SIGNED.steps), input=body, actor=ACTOR, tenant=TENANT)
+    assert input_bytes(request) == len(body)
+    apart = Payload(tenant=TENANT, run_id="r", digest="d", body=body)
+    assert input_bytes(replace(request, input=b"reference", payload=apart)) == len(body)
 
 
 def test_reports_that_are_large_together_are_recorded_in_several_transactions(database_url: str) -> None:

@@ -53,6 +53,23 @@ def test_a_delivery_starts_one_run_however_often_it_comes(database_url: str) -> 
         assert other["run_id"] != found[0]["run_id"]
 
 
+def test_a_delivery_starts_one_run_whichever_api_key_receives_it(database_url: str) -> None:
+    """Idempotency keys of callers belong to their API keys; that of a delivery belongs to the hook."""
+    keys = []
+    with sk.open(database_url, secrets=SECRETS) as engine:
+        engine.publish(waiting())
+        engine.hooks.add({**PAID, "message": None, "start": START})
+        engine.users.create("ann")
+        for _ in range(2):
+            made = engine.keys.create("ann", scopes=["read", "start", "complete"])
+            keys.append(made["secret"])
+        found = [engine.hooks.receive("billing", delivery(), BODY)["run_id"]]
+    for key in keys:
+        with sk.open(database_url, key=key, secrets=SECRETS) as receiver:
+            found.append(receiver.hooks.receive("billing", delivery(), BODY)["run_id"])
+    assert len(set(found)) == 1
+
+
 def test_what_is_not_genuine_changes_nothing(database_url: str) -> None:
     with sk.open(database_url, secrets=SECRETS) as engine:
         engine.publish(waiting())

@@ -376,3 +376,33 @@ def test_a_gate_that_has_escalated_stays(database_url: str) -> None:
             await engine.migrations.migrate(run, 2)
 
     on(database_url, do)
+
+
+@pytest.mark.parametrize("covers", ["plan", "shown"])
+def test_a_gate_opens_anew_in_a_migration_that_changes_the_steps_behind_it(database_url: str, covers: Any) -> None:
+    def paying(version: int, handler: Any, **more: Any) -> sk.Workflow:
+        flow = sk.Workflow("paying", version=version)
+        flow.approval("sign", covers=covers)
+        flow.wait("later", "go", after="sign", deadline="1d")
+        flow.step("pay", handler, after="later", **more)
+        return flow
+
+    async def do(engine: AsyncEngine) -> None:
+        run = (await engine.run(paying(1, book), check=False)).run_id
+        await engine.approve(run, by="bea")
+        await engine.work_on(run)
+        await engine.publish(paying(2, book, retry=sk.Retry(max_attempts=7)))
+        await engine.publish(paying(3, ship))
+        setting = await engine.migrations.preview(run, 2)
+        assert (setting["allowed"], setting["reopens"], setting["adopted"]) == (True, [], ["sign"])
+        seen = await engine.migrations.preview(run, 3)
+        expected = ([], ["sign"]) if covers == "shown" else (["sign"], [])
+        assert (seen["allowed"], (seen["reopens"], seen["adopted"])) == (True, expected), seen["reasons"]
+        every = await engine.migrations.preview_all("paying", 3)
+        assert every["reopens"] == [{"step": step, "runs": 1} for step in expected[0]]
+        new = (await engine.migrations.migrate(run, 3))["new_run_id"]
+        assert [one["step"] for one in (await engine.approvals(by="bea"))["approvals"]] == expected[0]
+        certificate = await engine.certify(new)
+        assert certificate.ok, certificate.page()
+
+    on(database_url, do)

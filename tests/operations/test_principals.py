@@ -13,6 +13,7 @@ import pytest
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound, Unreadable
 from stepkeep.kernel.authority import Caller, MembershipKind
+from stepkeep.operations.principals import look_alikes
 from tests.damage import damage
 
 TENANT = "acme"
@@ -70,7 +71,24 @@ def test_a_name_that_could_mislead_is_refused(tmp_path: Path, name: Any) -> None
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("ann", "Ann"), ("ann", "ANN"), ("straße", "strasse"), ("\u0455\u0441\u043e", "sco"), ("é", "É"), ("κοα", "koa")],
+    [
+        ("ann", "Ann"),
+        ("ann", "ANN"),
+        ("straße", "strasse"),
+        ("\u0455\u0441\u043e", "sco"),
+        ("é", "É"),
+        ("κοα", "koa"),
+        ("bill", "biII"),
+        ("bill", "bi1l"),
+        ("bill", "bi|l"),
+        ("biII", "bill"),
+        ("greg", "ɡreg"),
+        ("bob", "b0b"),
+        ("jose", "josé"),
+        ("ian", "Ian"),
+        ("lan", "Ian"),
+        ("ann", "ᴀɴɴ"),
+    ],
 )
 def test_a_name_that_looks_like_a_registered_one_is_refused(database_url: str, first: str, second: str) -> None:
     async def act(engine: AsyncEngine) -> None:
@@ -80,6 +98,36 @@ def test_a_name_that_looks_like_a_registered_one_is_refused(database_url: str, f
         with pytest.raises(NotFound, match="There is"):
             await engine.users.grant(second, role="payer")
         assert [one["name"] for one in (await engine.users.list())["users"]] == [first]
+
+    on(database_url, act)
+
+
+def test_names_that_an_earlier_release_let_in_beside_each_other_are_reported_and_kept(database_url: str) -> None:
+    async def act(engine: AsyncEngine) -> None:
+        for name in ("bill", "bea", "Ian"):
+            await engine.users.create(name)
+        for other, like in (("bi1l", "bill"), ("lan", "Ian"), ("ian", "Ian")):
+            columns = "kind, display, created_at, created_by"
+            await damage(
+                database_url,
+                f"insert into principals (tenant, name, folded, {columns}) "
+                f"select tenant, '{other}', 'old {other}', {columns} from principals where name = '{like}'",
+            )
+        assert await look_alikes(engine.store, TENANT) == [["Ian", "ian"], ["Ian", "lan"], ["bi1l", "bill"]]
+        await engine.users.grant("bi1l", role="payer")
+        await engine.users.disable("bi1l")
+        assert len((await engine.users.list())["users"]) == 6
+
+    on(database_url, act)
+
+
+def test_roles_and_groups_are_written_in_plain_letters(database_url: str) -> None:
+    async def act(engine: AsyncEngine) -> None:
+        await engine.users.create("ann")
+        for given in ({"role": "finance\ufe0f"}, {"group": "fin\u0430nce"}, {"role": "ｆinance"}):
+            with pytest.raises(InvalidInput):
+                await engine.users.grant("ann", **given)
+        await engine.users.grant("ann", role="head of finance")
 
     on(database_url, act)
 

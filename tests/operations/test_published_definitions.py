@@ -18,6 +18,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, DefinitionChanged
 from stepkeep.kernel.definition import Command, Definition, StepDefinition, digest_of
 from stepkeep.kernel.plan import queue_specs
+from stepkeep.worker.executors.command import CommandPolicy
 from tests.store.raw import PostgresRaw, Raw, RefusedBySchema, SqliteRaw
 
 GOOD, EVIL = "touch-good", "touch-evil"
@@ -89,7 +90,7 @@ async def work_until_refused(engine: AsyncEngine, caplog: pytest.LogCaptureFixtu
     async def is_refused() -> bool:
         return "cannot be claimed" in caplog.text
 
-    worker = engine.worker(concurrency=2)
+    worker = engine.worker(concurrency=2, commands=CommandPolicy(tenants=("default",)))
     await asyncio.wait_for(worker.run_until(is_refused), 30)
 
 

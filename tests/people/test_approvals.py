@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -187,3 +189,53 @@ async def test_a_member_through_a_group_is_named(stage: Stage) -> None:
     run = await stage.run(PAYOUT)
     [cause] = (await stage.engine.explain(run))["causes"]
     assert cause["people"]["may"] == ["bea", "cyd", "dan", "zoe"]
+
+
+SIGNED_CHILD = """
+workflow: signed-child
+steps: [{name: below, approval: {}}]
+"""
+EVERYWHERE = """
+workflow: everywhere
+policy: [{name: big, steps: [paid, each], then: hold, approval: {}}]
+steps:
+  - {name: plain, approval: {}}
+  - {name: paid, uses: approvals.note, with: {text: x}}
+  - {name: each, map: {over: '${{ input.n }}'}, uses: approvals.note, with: {text: x}}
+  - {name: grown, uses: approvals.plan, then: {max_steps: 2}}
+  - {name: child, workflow: signed-child}
+  - {name: children, map: {over: '${{ input.n }}'}, workflow: signed-child}
+"""
+sk.step("approvals.note")(lambda text: text)
+sk.step("approvals.plan")(lambda: sk.then({"name": "added", "approval": {"prompt": "Added?"}}))
+
+
+@sk.flow
+async def asking(ctx: Any) -> Any:
+    return await ctx.gate("Send it?", facts={"sum": "7"})
+
+
+def test_every_open_gate_is_listed_wherever_it_stands(database_url: str, tmp_path: Path) -> None:
+    """Of plans, flows, steps that a handler added, policies and children; each by the command that is shown."""
+    with sk.Engine(database_url) as engine:
+        for name, text in (("child", SIGNED_CHILD), ("parent", EVERYWHERE)):
+            (tmp_path / f"{name}.yaml").write_text(text)
+            engine.publish(tmp_path / f"{name}.yaml")
+        parent = engine.run("everywhere", {"n": [1, 2]}, check=False).id
+        engine.run(asking, {}, check=False)
+        seen: dict[tuple[str, str], Any] = {}
+        while (found := engine.approvals(by="bea", limit=1000))["approvals"]:
+            assert found["is_complete"]
+            for one in found["approvals"]:
+                assert one["command"] == f"stepkeep approve {one['run_id']} {shlex.quote(one['step'])}"
+                engine.approve(one["run_id"], one["step"], by="bea")
+                seen[one["workflow"], one["step"]] = one
+            for run in {one["run_id"] for one in found["approvals"]} | {parent}:
+                engine.work_on(run)
+        assert sorted(seen) == [
+            ("asking", "asking[0]"),
+            *(("everywhere", name) for name in ("each", "grown[0]", "paid", "plain")),
+            ("signed-child", "below"),
+        ]
+        assert seen["asking", "asking[0]"]["prompt"] == "Send it?"
+        assert engine.result(parent).state == "succeeded"

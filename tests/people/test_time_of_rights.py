@@ -77,6 +77,36 @@ async def test_a_role_that_is_revoked_while_its_person_votes(stage: Stage) -> No
 
 
 @on_both_stores
+async def test_a_group_that_its_member_leaves_or_that_loses_its_role_while_the_member_votes(stage: Stage) -> None:
+    await stage.engine.users.create("yan")
+    for name in ("zoe", "yan"):
+        await stage.engine.users.grant(name, group="auditors")
+    await stage.engine.users.grant("auditors", role="finance", to_group=True)
+    ends: dict[str, Callable[[AsyncEngine], Awaitable[Any]]] = {
+        "zoe": lambda admin: admin.users.revoke("zoe", group="auditors"),
+        "yan": lambda admin: admin.users.revoke("auditors", role="finance", from_group=True),
+    }
+    for name, end in ends.items():
+        run = await vote_in_the_gap(stage, end, lambda run, name=name: stage.engine.approve(run, by=name))
+        await vote_of(stage, run)
+        again = await stage.run(ONE)
+        await stage.refused("approvers", again, stage.engine.approve(again, by=name))
+
+
+@on_both_stores
+async def test_a_group_that_is_joined_while_a_person_votes_gives_them_nothing(stage: Stage) -> None:
+    await stage.engine.users.grant("auditors", role="finance", to_group=True)
+
+    async def vote(run: str) -> None:
+        await stage.refused("approvers", run, stage.engine.approve(run, by="zoe"))
+
+    run = await vote_in_the_gap(stage, lambda admin: admin.users.grant("zoe", group="auditors"), vote)
+    await stage.refused("approvers", run, stage.engine.approve(run, by="zoe"))
+    again = await stage.run(ONE)
+    await stage.passes(again, "zoe")
+
+
+@on_both_stores
 async def test_a_delegation_that_is_ended_while_its_person_votes(stage: Stage) -> None:
     await stage.engine.users.delegate("bea", "zoe", open_ended=True)
     run = await vote_in_the_gap(

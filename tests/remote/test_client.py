@@ -28,6 +28,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, DefinitionError, InvalidInput, KeyReused, NotAllowed, NotFound, Unreachable
 from stepkeep.jobs import AsyncJobs
 from stepkeep.messages import AsyncMailbox
+from stepkeep.operations.quotas import Quotas
 from stepkeep.outside import AsyncHooks, AsyncNetwork
 from stepkeep.sending import AsyncOutbox, AsyncSinks
 from stepkeep.triggers import AsyncTriggers
@@ -182,6 +183,7 @@ def program(engine: sk.Engine) -> list[Any]:
     said.append(engine.compare_versions("order", 1, 1)["same"])
     said.append(engine.show(first.run_id, at=1)["run"]["state"])
     said.append(engine.tenants.quotas(TENANT)["quotas"])
+    said.append(engine.tenants.set_signing(TENANT, ["HOOK"]) == engine.tenants.signing(TENANT))
     said.append(engine.jobs.start("rerun", where={"workflow": "waits"}, dry_run=True)["runs"])
     job = engine.jobs.start("rerun", where={"workflow": "nothing"}, idempotency_key="j-1")
     repeated = engine.jobs.start("rerun", where={"workflow": "nothing"}, idempotency_key="j-1")
@@ -234,12 +236,13 @@ def test_a_program_says_the_same_embedded_and_through_a_service(database_url: st
         False,
         True,
         "queued",
-        {"max_concurrent_runs": None, "max_requests_per_min": None},
+        dict.fromkeys(Quotas.__struct_fields__),
+        True,
         1,
         (True, False, True),
         ("done", {"runs": [], "next": None}),
         [("rerun", 0)],
-        ["audit", "next"],
+        ["audit", "chain", "next"],
         found[-1],
     ]
 

@@ -125,6 +125,32 @@ def test_approvals_are_off_unless_turned_on_and_then_only_where_a_gate_names_the
         assert engine.show(other)["run"]["state"] == "blocked"
 
 
+def test_an_agent_does_not_approve_what_it_asked_for(tmp_path: Path) -> None:
+    """Nor does a run that it starts anew, or the parent of the run that waits."""
+    own, above = sk.Workflow("own"), sk.Workflow("above")
+    own.approval("robot", approvers=["bot"], not_=["requester"])
+    above.workflow("below", "own")
+    url = migrated_file(tmp_path / "stepkeep.db")
+    key = make_key(url, "bot", "read", "start", "decide", "operate", kind="service")
+    with sk.open(url, tenant=TENANT, actor="root") as engine:
+        for workflow in (own, above):
+            engine.publish(workflow)
+        others = engine.start("own", by="ann").run_id
+
+    async def act() -> None:
+        async with agent(key, "--db", url, "--allow-approvals") as client:
+            run = (await call(client, "start_run", workflow="own"))["run_id"]
+            assert "maker_checker" in await refused(client, "approve", run_id=run, step="robot")
+            parent = (await call(client, "start_run", workflow="above"))["run_id"]
+            with sk.open(url, tenant=TENANT, actor="root") as engine:
+                engine.work_on(parent)
+                child = engine.show(parent)["run"]["children"][0]["run_id"]
+            assert "maker_checker" in await refused(client, "approve", run_id=child, step="robot")
+            assert (await call(client, "approve", run_id=others, step="robot"))["by"] == "bot"
+
+    asyncio.run(act())
+
+
 def test_answers_are_bounded_and_inert() -> None:
     text = bounded({"many": ["x" * 10_000] * 1000, "odd": "‮"})
     assert len(text) <= MOST_CHARACTERS

@@ -13,6 +13,7 @@ from tests.seeds.schema_check import errors_of
 from tests.suites import drawn, in_proof
 
 from stepkeep.definition.document import parse_document
+from stepkeep.definition.findings import LOAD_IT
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.dialects.ioa.front import FRONT
 from stepkeep.dialects.registry import dialect, recognise
@@ -258,7 +259,7 @@ class TestProblems:
         """
         assert [str(one) for one in check(resource(spec), known).problems] == [
             "flow.yaml:8:25: There is no agent `data-pipelin`. Did you mean `data-pipeline`?",
-            "flow.yaml:10:50: There is no agent `zzz`. Load the code that registers it.",
+            "flow.yaml:10:50: There is no agent `zzz`. " + LOAD_IT,
         ]
 
     @pytest.mark.parametrize("missing", ["description", "domainsInvolved", "steps"])

@@ -34,6 +34,7 @@ from tests.seeds.chained import (
 )
 from tests.workbench import SECOND, Bench
 
+from stepkeep.definition.findings import LOAD_IT
 from stepkeep.definition.handlers import load_app
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.dialects.chains import WORD_RULE, distinct
@@ -181,9 +182,7 @@ def test_each_mistake_is_told_in_words(text: str, said: str) -> None:
 def test_a_handler_that_nobody_registered_is_told_where_it_is_named() -> None:
     registry = Registry()
     registry.register(HandlerSpec(name="LLM", function=print))
-    assert problems("run", DEFAULT, registry) == [
-        "doc.yaml:5:25: There is no handler `TOOL`. Load the code that registers it."
-    ]
+    assert problems("run", DEFAULT, registry) == ["doc.yaml:5:25: There is no handler `TOOL`. " + LOAD_IT]
 
 
 def test_a_gate_that_cannot_do_what_is_asked_of_it_is_advised_about() -> None:

@@ -31,6 +31,7 @@ from tests.seeds.chained import (
 )
 from tests.workbench import SECOND, Bench
 
+from stepkeep.definition.findings import LOAD_IT
 from stepkeep.definition.handlers import load_app
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.dialects.chains import WORD_RULE
@@ -166,7 +167,7 @@ def test_a_handler_that_nobody_registered_is_told_where_it_is_named() -> None:
     text = "workflowType: a\nsteps:\n  - VALIDATE\n  - VALIDAT\n  - {stepType: SHIP, handler: ships.go}\n"
     assert problems("linear", text, registry) == [
         "doc.yaml:4:5: There is no handler `VALIDAT`. Did you mean `VALIDATE`?",
-        "doc.yaml:5:31: There is no handler `ships.go`. Load the code that registers it.",
+        "doc.yaml:5:31: There is no handler `ships.go`. " + LOAD_IT,
     ]
 
 

@@ -26,6 +26,7 @@ from stepkeep.operations import workers
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log_together import export_together
+from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings
 
@@ -36,6 +37,7 @@ QUICK = Settings(
     heartbeat_seconds=0.02,
     refresh_queues_seconds=0.02,
     grace_seconds=20.0,
+    commands=CommandPolicy(tenants=(TENANT,)),
 )
 
 

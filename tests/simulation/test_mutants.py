@@ -53,7 +53,7 @@ def test_a_planted_bug_is_caught(name: str) -> None:
 )
 def test_a_planted_bug_is_caught_in_the_corner_that_was_made_for_it(name: str, corner: str) -> None:
     with planted(next(mutant for mutant in MUTANTS if mutant.name == name)):
-        assert any(not run_seed(with_changes(draw(seed), CORNERS[corner])).ok for seed in range(12))
+        assert any(not run_seed(with_changes(draw(seed), CORNERS[corner])).ok for seed in range(60, 72))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

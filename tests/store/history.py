@@ -35,8 +35,16 @@ class PostgresHistory:
         await self._connection.execute(GONE.format(name="id || '-' || n", many=f"generate_series(1, {times}) as n"))
 
     async def settle(self) -> None:
-        """What autovacuum does in its own time."""
+        """What autovacuum does in its own time, now and never again by itself: plans depend on it."""
         await self._connection.execute("vacuum analyze", timeout=600)
+        tables = await self._connection.fetch(
+            "select oid::regclass from pg_class where relkind = 'r' and relnamespace = current_schema()::regnamespace"
+        )
+        for (table,) in tables:
+            await self._connection.execute(f"alter table {table} set (autovacuum_enabled = off)")
+
+    async def analyze(self) -> None:
+        await self._connection.execute("analyze", timeout=600)
 
     async def _statement(self, table: str, run_id: str, times: int) -> str:
         rows = await self._connection.fetch(

@@ -5,7 +5,7 @@ Tests of plans watch the database while this goes on. It works on as much, howev
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
 from pathlib import Path
@@ -113,8 +113,8 @@ async def make_originals(bench: Bench) -> tuple[str, str]:
     return good, bad
 
 
-async def live(bench: Bench, folder: Path) -> None:
-    """A day in the life."""
+async def live(bench: Bench, folder: Path, at_noon: Callable[[], Awaitable[None]] | None = None) -> None:
+    """A day in the life; `at_noon` runs when all work is done, before people look at it and old runs are deleted."""
     runs = await _starts(bench)
     await _work(bench)
     await _people(bench)
@@ -130,6 +130,8 @@ async def live(bench: Bench, folder: Path) -> None:
     await _children(bench)
     await _slots(bench)
     await _resources(bench)
+    if at_noon is not None:
+        await at_noon()
     for _ in range(AGAIN):
         await _looks(bench, runs)
     await _retention(bench, folder)
@@ -215,22 +217,29 @@ async def _principals(bench: Bench) -> None:
         assert await store.read_memberships(VALUES_TENANT, SubjectKind.PERSON, "ann")
         assert await store.read_members(VALUES_TENANT, MembershipKind.GROUP, "finance")
         assert await store.read_delegations(VALUES_TENANT, "ann")
+        assert await store.list_memberships(VALUES_TENANT)
         assert await store.list_delegations(VALUES_TENANT)
+        assert await store.list_delegations(VALUES_TENANT, ended=True)
         assert await store.list_keys(VALUES_TENANT)
         assert await store.find_key("k1")
         assert await store.find_session("s1")
+        assert await store.list_sessions(VALUES_TENANT, "k1")
         assert await store.read_journal_before(VALUES_TENANT, 1_000, 0)
     places = [Scope("key k", AGAIN)]
     for number in range(AGAIN):
         run = f"01a1e12c-57d6-75bf-abba-{number:012x}"
         assert await bench.store.quotas.take(VALUES_TENANT, run, places, 1, 1) is None
         await bench.store.quotas.drop(VALUES_TENANT, run, places)
+        await bench.store.measure_use(VALUES_TENANT, ("messages", "definitions", "people")[number % 3], 100)
     audit, of = bench.store.audit, AuditFilter(tenant=VALUES_TENANT)
     for number in range(AGAIN):
         await audit.append([audited(f"a{number}", number)])
         assert await audit.read(of)
         assert await audit.read(replace(of, actor="ann"))
         assert await audit.read(replace(of, target="r-1"))
+        assert await audit.read_head(VALUES_TENANT)
+        assert await audit.read_chain(VALUES_TENANT, number, 10)
+        assert await audit.count_unchained(VALUES_TENANT, 0, 10) == 0
     assert await audit.forget(VALUES_TENANT, AGAIN, AGAIN)
 
 
@@ -369,7 +378,7 @@ async def _jobs(bench: Bench) -> None:
         run = await bench.start(SIGNING, priority=100)
         for once in (f"key-{turn}", None):
             made = await jobs.add_job(bench.transactor, JobAction.CANCEL, [run], options, idempotency_key=once, **kept)
-        await jobs.known_job(bench.transactor, f"key-{turn}", b"d" * 32, tenant=TENANT)
+        await jobs.known_job(bench.transactor, f"key-{turn}", "", b"d" * 32, tenant=TENANT)
         await jobs.stop_job(bench.transactor, made["job"], tenant=TENANT)
         assert await sweeper.sweep("w") == 1
         await jobs.show_job(bench.transactor, made["job"], tenant=TENANT)
@@ -533,6 +542,7 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.read_details([(TENANT, run)])
     await store.read_involved([(TENANT, run)])
     await store.change([], lambda loaded: Write(payloads=[Payload(TENANT, run, "0" * 64, b"null")]))
+    await store.change([], lambda loaded: Write(requesters=[(TENANT, run, b"[]")]))
     assert await store.read_payload(TENANT, run, "0" * 64) == b"null"
     await store.add_evidence([Evidence(TENANT, run, 0, 1, b"{}")])
     assert await store.read_evidence(TENANT, run)
@@ -544,6 +554,7 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     assert await store.read_backlog([queue for queue, _ in await store.list_queues(TENANT)], 1_000)
     await store.read_states([(TENANT, run)])
     await store.list_definitions(TENANT)
+    await store.has_other_tenants(TENANT)
     await store.read_definitions([1])
     await store.publish_schema(TENANT, "invoice/v1", "0" * 64, b"{}", "ann")
     assert await store.read_schema(TENANT, "invoice/v1") is not None

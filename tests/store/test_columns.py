@@ -27,7 +27,7 @@ from stepkeep.kernel.rows import (
     Worker,
 )
 from stepkeep.store.adoption_rows import AdoptionRow
-from stepkeep.store.audit_rows import AuditRow
+from stepkeep.store.audit_rows import AuditHead, AuditRow, ChainedRow
 from stepkeep.store.change import IdempotencyKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.columns import TABLES, Column, Kind, columns_of, reader
 from stepkeep.store.connect import migrate
@@ -121,11 +121,13 @@ ALIKE = {
     StoredPolicy: ("read_policy", "list_policies", "load_policies", "load_revisions"),
     TenantRow: ("list_tenants", "read_tenant"),
     Principal: ("list_principals", "find_principal"),
-    MembershipRow: ("read_memberships", "read_members", "load_memberships"),
-    DelegationRow: ("read_delegations", "list_delegations", "load_delegations"),
+    MembershipRow: ("read_memberships", "read_members", "list_memberships", "load_memberships"),
+    DelegationRow: ("read_delegations", "list_delegations", "list_all_delegations", "load_delegations"),
     ApiKey: ("list_keys", "find_key", "load_keys"),
-    SessionRow: ("find_session",),
+    SessionRow: ("find_session", "list_sessions"),
     AuditRow: ("read_audit", "read_audit_of_actor", "read_audit_of_target"),
+    ChainedRow: ("read_audit_chain",),
+    AuditHead: ("read_audit_head",),
     TriggerRow: (
         "read_trigger",
         "lock_triggers",

@@ -8,6 +8,7 @@ from tests.store.people import audited, change, principal
 from tests.store.values import TENANT
 
 from stepkeep.errors import InvalidInput
+from stepkeep.operations.audit import verify_chain
 from stepkeep.store.audit_rows import AuditFilter, Outcome
 from stepkeep.store.bounds import LAST_MOMENT
 from stepkeep.store.protocol import Store
@@ -25,6 +26,30 @@ async def test_an_entry_is_read_as_it_was_written(store: Store) -> None:
     await store.audit.append([full, bare])
     assert await store.audit.read(AuditFilter(tenant=TENANT)) == [bare, full]
     assert await store.audit.read(AuditFilter(tenant=OTHER)) == []
+
+
+async def test_entries_are_one_chain_for_each_tenant_also_after_the_oldest_are_deleted(store: Store) -> None:
+    for at in range(6):
+        await store.audit.append([audited(f"a{at}", at), audited(f"b{at}", at, tenant=OTHER)])
+    chain = await store.audit.read_chain(TENANT, 0, 100)
+    assert [row.seq for row in chain] == [1, 2, 3, 4, 5, 6]
+    assert len({row.hash for row in chain}) == 6
+    whole = {"checked": 6, "is_intact": True, "broken_at": None, "beside": 0}
+    assert await verify_chain(store, TENANT) == await verify_chain(store, OTHER) == whole
+    assert await store.audit.forget(TENANT, 3, 2) == 2
+    assert await store.audit.forget(TENANT, 3, 2) == 1
+    assert await verify_chain(store, TENANT) == whole | {"checked": 3}
+    assert await verify_chain(store, TENANT, 2) == whole | {"checked": 2}
+    assert await store.audit.forget(TENANT, 100, 100) == 3
+    await store.audit.append([audited("c", 9)])
+    assert await verify_chain(store, TENANT) == whole | {"checked": 1}
+
+
+async def test_an_entry_between_older_ones_stays_until_they_can_go_without_a_gap(store: Store) -> None:
+    await store.audit.append([audited("a", 1), audited("b", 50), audited("c", 2)])
+    assert await store.audit.forget(TENANT, 10, 10) == 1
+    assert (await verify_chain(store, TENANT))["is_intact"]
+    assert await found(store) == ["b", "c"]
 
 
 async def test_entries_are_found_by_everything_that_they_say(store: Store) -> None:

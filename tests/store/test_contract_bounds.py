@@ -216,7 +216,7 @@ CASES: dict[tuple[str, str], Case] = {
 }
 COUNTED_BY_THE_DATABASE = {
     *(("definitions", "id"), ("queues", "id"), ("workers", "no"), ("quarantine", "id"), ("migrations", "version")),
-    ("jobs", "seq"),
+    *(("jobs", "seq"), ("audit_heads", "seq")),
 }
 BY_THE_CLOCK = {
     *(("definitions", "published_at"), ("schemas", "published_at"), ("migrations", "applied_at")),
@@ -236,6 +236,7 @@ COPIED = {
     ("attempt_evidence", "no"),
     ("attempt_evidence", "fence"),
     ("worker_reports", "worker"),
+    ("audit_heads", "forgotten"),
     ("signed_heads", "entries"),
     ("signed_heads", "signed_at"),
 }

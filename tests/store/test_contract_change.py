@@ -54,6 +54,15 @@ async def test_the_people_who_asked_for_a_run_include_those_of_the_runs_that_it_
     }
 
 
+async def test_a_person_who_causes_a_run_later_is_one_of_its_requesters(store: Store) -> None:
+    await save(store, new_run(1), new_run(2))
+    change, entry = moved(a_run(1))
+    names = (TENANT, run_id(1), b'["user:bea"]')
+    await store.change([want(1)], writes(Write(runs=[change], entries=[entry], requesters=[names])))
+    found = await store.read_involved([key(1), key(2)])
+    assert [found[key(number)].requesters for number in (1, 2)] == [{"user:ann", "user:bea"}, {"user:ann"}]
+
+
 async def test_the_owners_of_workers_that_executed_or_hold_a_step_are_read(store: Store) -> None:
     workers = [
         await store.add_worker(a_worker(name, owner=owner), an_entry(name, 1))
@@ -280,14 +289,14 @@ def start_once(number: int, *, idempotency: str | None = None, business: str | N
     """A start as the operations do it: look whether the key is taken, and if not, take it."""
 
     def decide(loaded: Loaded) -> More | Write:
-        if idempotency is not None and (TENANT, "start", idempotency) in loaded.idempotency:
-            raise Conflict("taken", {"run": loaded.idempotency[TENANT, "start", idempotency].run_id})
+        if idempotency is not None and (TENANT, "start", idempotency, "") in loaded.idempotency:
+            raise Conflict("taken", {"run": loaded.idempotency[TENANT, "start", idempotency, ""].run_id})
         if business is not None and (TENANT, business) in loaded.business_keys:
             raise Conflict("taken", {"run": loaded.business_keys[TENANT, business]})
         if not asked:
             asked.append(True)
             return More(
-                idempotency=((TENANT, "start", idempotency),) if idempotency else (),
+                idempotency=((TENANT, "start", idempotency, ""),) if idempotency else (),
                 business_keys=((TENANT, business),) if business else (),
             )
         return Write(new_runs=[starting(number, idempotency, business)])
@@ -352,6 +361,17 @@ async def test_the_same_keys_of_another_tenant_are_other_keys(store: Store) -> N
     await save(store, replace(new, details=replace(new.details, tenant="other"), entries=(entry,)))
     assert await store.read_run("other", run_id(2)) is not None
     assert await store.read_run(TENANT, run_id(2)) is None
+
+
+async def test_the_same_key_of_another_scope_is_another_key(store: Store) -> None:
+    mine = starting(1, "i").idempotency
+    assert mine is not None
+    theirs = replace(mine, run_id=run_id(2), scope="a key")
+    await save(store, starting(1, "i"), new_run(2, idempotency=theirs))
+    with pytest.raises(Contended):
+        await save(store, new_run(3, idempotency=replace(theirs, run_id=run_id(3))))
+    wanted = More(idempotency=(theirs.place, (*mine.place[:3], "no key")))
+    assert (await load(store, more=wanted)).idempotency == {theirs.place: theirs}
 
 
 async def test_a_change_whose_answer_was_lost_is_recognised_when_it_is_run_again(store: Store, raw: Raw) -> None:

@@ -42,12 +42,12 @@ def became(number: int, state: RunOutcome = RunOutcome.DONE, **given: Any) -> Jo
 
 
 async def test_a_job_is_what_was_added(store: Store) -> None:
-    full = a_job(idempotency_key="k", vouched_by="host", api_key="0" * 16)
+    full = a_job(idempotency_key="k", vouched_by="host", api_key="0" * 16, scope="0" * 16)
     assert await store.jobs.add(full, RUNS) is True
     assert await store.jobs.read(TENANT, "job-1") == full
     assert await store.jobs.read("other", "job-1") is None
-    assert await store.jobs.find_by_key(TENANT, "k") == full
-    assert await store.jobs.find_by_key("other", "k") is None
+    assert await store.jobs.find_by_key(TENANT, "k", "0" * 16) == full
+    assert await store.jobs.find_by_key("other", "k", "") is None
     assert await store.jobs.find_waiting(TENANT, "job-1", 2) == RUNS[:2]
     assert [one.run_id for one in await store.jobs.list_runs(TENANT, "job-1")] == RUNS
     assert [one.run_id for one in await store.jobs.list_runs(TENANT, "job-1", RUNS[1], 2)] == RUNS[2:4]
@@ -63,6 +63,11 @@ async def test_an_idempotency_key_has_one_job(store: Store) -> None:
     assert await store.jobs.add(a_job(4), []) is True
     assert await store.jobs.add(a_job(5, tenant="other", idempotency_key="k"), []) is True
     assert [one.id for one in await store.jobs.list_all(TENANT)] == ["job-4", "job-3", "job-1"]
+    assert await store.jobs.add(a_job(6, idempotency_key="k2", scope="a key"), []) is True
+    assert await store.jobs.add(a_job(7, idempotency_key="k2", scope="a key"), []) is False
+    assert await store.jobs.add(a_job(8, idempotency_key="k2", scope="another key"), []) is True
+    found = [await store.jobs.find_by_key(TENANT, *key) for key in (("k", "x"), ("k2", "a key"), ("k2", "x"))]
+    assert [one and one.id for one in found] == ["job-1", "job-6", None]
     assert [one.id for one in await store.jobs.list_all(TENANT, "job-4", 1)] == ["job-3"]
 
 

@@ -131,10 +131,10 @@ async def test_every_row_of_people_is_read_as_it_was_written(store: Store) -> No
     ann = principal("ann", display="Ann", disabled_at=7, disabled_by="root")
     mine = membership(1, "ann", ROLE, "payer", valid_from=3, valid_to=9, revoked_at=8, revoked_by="root")
     given = delegation(2, "ann", "bea", valid_from=3, valid_to=9)
-    keys = [key("k1", "ann"), key("k2", "ann", created_at=6, expires_at=None, replaces="k1")]
-    opened = session("s1", "k1", "ann", ended_at=8)
+    keys = [key("k1", "ann"), key("k2", "ann", created_at=6, expires_at=None, replaces="k1", lineage="k1")]
+    opened, live = session("s1", "k1", "ann", ended_at=8), session("s2", "k1", "ann")
     await change(store, tenants=[tenant], principals=[ann], memberships=[mine], delegations=[given], keys=keys)
-    await change(store, sessions=[opened])
+    await change(store, sessions=[opened, live])
     people = store.people
     assert await people.list_tenants() == [tenant]
     assert await people.read_tenant(TENANT) == tenant
@@ -147,11 +147,14 @@ async def test_every_row_of_people_is_read_as_it_was_written(store: Store) -> No
     assert await people.read_members(TENANT, ROLE, "payer") == [mine]
     assert await people.read_delegations(TENANT, "bea") == [given] == await people.read_delegations(TENANT, "ann")
     assert await people.list_delegations(TENANT) == [given]
+    assert mine in await people.list_memberships(TENANT)
     assert await people.list_keys(TENANT) == keys[::-1]
     assert await people.find_key("k1") == keys[0]
     assert await people.find_key("nothing") is None
     assert await people.find_session("s1") == opened
     assert await people.find_session("nothing") is None
+    assert await people.list_sessions(TENANT, "k1") == [live]
+    assert await people.list_sessions(TENANT, "nothing") == [] == await people.list_sessions(OTHER, "k1")
 
 
 async def test_lists_of_people_have_pages_and_stay_in_their_tenant(store: Store) -> None:
@@ -179,6 +182,8 @@ async def test_what_was_revoked_never_changes(store: Store) -> None:
     with pytest.raises(InvariantBroken):
         await change(store, delegations=[delegation(3, "ann", "ann")])
     assert await store.people.list_delegations(TENANT) == []
+    ended = await store.people.list_delegations(TENANT, ended=True)
+    assert [one.revoked_at is not None for one in ended] == [True], "those that were revoked are listed on demand"
 
 
 async def test_a_session_ends_once_and_keeps_its_key_and_its_limit(store: Store) -> None:
@@ -186,6 +191,7 @@ async def test_a_session_ends_once_and_keeps_its_key_and_its_limit(store: Store)
     await change(store, sessions=[opened])
     assert await store.people.find_session("s1") == opened
     await change(store, sessions=[replace(opened, ended_at=7)])
+    assert await store.people.list_sessions(TENANT, "k1") == []
     with pytest.raises(InvariantBroken):
         await change(store, sessions=[replace(opened, ended_at=None)])
     assert await store.people.find_session("s1") == replace(opened, ended_at=7)

@@ -44,3 +44,13 @@ async def test_a_place_is_given_back_or_free_in_time_or_with_the_end_of_its_run(
     await save(store, made)
     assert await store.quotas.take(TENANT, made.run.id, one, 17, 5) is None
     assert await store.quotas.take(TENANT, run(4), one, 1_000_000, 5) == "key k1", "a run that lives keeps its place"
+
+
+async def test_the_rows_of_a_tenant_are_counted_by_kind_up_to_a_number(store: Store) -> None:
+    for number in range(3):
+        await store.publish_schema(TENANT, f"s{number}", f"{number:064x}", b"12345", "ann")
+    assert await store.measure_use(TENANT, "definitions", 10) == (3, 15)
+    assert await store.measure_use(TENANT, "definitions", 2) == (2, 10)
+    for kind in ("messages", "triggers", "settings", "people"):
+        assert await store.measure_use(TENANT, kind, 10) == (0, 0)
+    assert await store.measure_use("another tenant", "definitions", 10) == (0, 0)

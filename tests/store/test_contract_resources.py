@@ -46,10 +46,13 @@ async def test_steps_wait_in_the_order_of_priority_and_arrival(store: Store) -> 
     assert [(one.run_id, one.no) for one in found] == [(run_id(2), 0), (run_id(1), 1), (run_id(1), 0)]
     assert found[0] == ResourceWaiter(TENANT, run_id(2), 0, a_run(2).definition_id)
     assert await store.resources.find_waiting({queue}, 1) == found[:1]
+    assert await store.resources.find_waiting({queue}, 9, start=1) == found[1:]
+    assert await store.resources.find_waiting({queue}, 1, start=1) == found[1:2]
     assert [one.run_id for one in await store.resources.find_waiting({8, queue}, 9)][-1] != run_id(4)
     assert {one.run_id for one in await store.resources.find_waiting({8}, 9)} == {run_id(3)}
     assert await store.resources.find_waiting({queue}, 9, key(1)) == found[1:]
     assert await store.resources.find_waiting({queue}, 1, key(1)) == found[1:2]
+    assert await store.resources.find_waiting({queue}, 9, key(1), 1) == found[2:]
     assert await store.resources.find_waiting({queue}, 9, key(3)) == []
     assert await store.resources.find_waiting((), 9) == []
     assert await store.resources.has_waiting()

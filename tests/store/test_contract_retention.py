@@ -2,6 +2,7 @@
 
 import asyncio
 
+from msgspec.structs import replace
 from tests.store.raw import Raw
 from tests.store.test_contract_rows import FULL_ATTEMPT
 from tests.store.values import (
@@ -11,6 +12,7 @@ from tests.store.values import (
     a_step,
     an_entry,
     details,
+    load,
     new_run,
     run_id,
     save,
@@ -147,7 +149,7 @@ async def test_two_who_delete_the_same_runs_do_not_wait_for_each_other(store: St
 async def test_the_key_of_a_deleted_run_still_answers_until_it_is_forgotten(store: Store) -> None:
     await save(store, *(ended(number, idempotency=promise(number)) for number in (1, 2, 3)))
     await store.delete_runs(TENANT, [run_id(1), run_id(3)])
-    keys = tuple((TENANT, "start", f"k{number}") for number in (1, 2, 3))
+    keys = tuple((TENANT, "start", f"k{number}", "") for number in (1, 2, 3))
 
     async def kept() -> set[str]:
         answers: list[Loaded] = []
@@ -166,6 +168,15 @@ async def test_the_key_of_a_deleted_run_still_answers_until_it_is_forgotten(stor
     assert await store.forget_keys(TENANT, run_id(9), 0) == 0
     assert await store.forget_keys(TENANT, run_id(9), 10) == 1
     assert await kept() == {"k2"}
+
+
+async def test_a_key_is_forgotten_in_the_scope_of_its_run_alone(store: Store) -> None:
+    mine, other = promise(1), replace(promise(1), run_id=run_id(2), scope="another key")
+    await save(store, ended(1, idempotency=mine), ended(2, idempotency=other))
+    await store.delete_runs(TENANT, [run_id(1)])
+    assert await store.forget_keys(TENANT, run_id(9), 10) == 1
+    wanted = More(idempotency=(mine.place, other.place))
+    assert (await load(store, more=wanted)).idempotency == {other.place: other}
 
 
 async def test_maintenance_changes_nothing_that_is_kept(store: Store) -> None:

@@ -35,6 +35,7 @@ from stepkeep.kernel.rows import (
     Note,
     Opening,
     OutboxEntry,
+    Persons,
     Run,
     Step,
 )
@@ -102,6 +103,9 @@ FULL_NOTE = Note(
         ),
     ),
     deciders=("ann", "bea", "cyd"),
+    lent=(("ann", "bea"),),
+    shown="ef" * 32,
+    persons=Persons(executed=("dan",), decided=("ann", "bea"), lent=(("ann", "bea"),), shown=("ef" * 32,), many=True),
     gathered=('{"n":1}', '{"n":2}'),
     takes=Wait(event="paid", accepts="message.n > 0", count=3),
     adopted=Adopted(
@@ -362,6 +366,16 @@ async def test_a_queue_is_added_once(store: Store, other: Store) -> None:
         await one.add_queue(TENANT, QueueSpec(kind="sealed"))
     assert [spec for _, spec in await store.list_queues(TENANT)] == [QueueSpec(kind="sealed")]
     assert await store.list_queues("other") == []
+
+
+async def test_a_tenant_is_told_whether_another_one_has_published_anything(store: Store, other: Store) -> None:
+    assert not await store.has_other_tenants(TENANT)
+    await store.publish(TENANT, "w", 1, "native", "d1", b"{}", SPECS, "user:ann")
+    assert not await store.has_other_tenants(TENANT)
+    for one in ("", "~", f"{TENANT}x"):
+        assert await store.has_other_tenants(one)
+    await other.publish("another", "w", 1, "native", "d1", b"{}", (), "user:ann")
+    assert await store.has_other_tenants(TENANT)
 
 
 async def test_a_definition_is_published_once_with_its_queues(store: Store, other: Store) -> None:

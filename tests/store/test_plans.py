@@ -103,12 +103,12 @@ def test_no_statement_on_postgresql_looks_at_more_than_the_work_at_hand(
         await history.copy(bad, FAILED)
         await history.copy_workers(runs // 10)
         await history.settle()
-        await connection.close()
         before = len(postgres_server.log)
         async with opened(
             "&".join([unused_postgres_dsn, *(f"{name}={value}" for name, value in WATCHED.items())])
         ) as bench:
-            await live(bench, tmp_path)
+            await live(bench, tmp_path, at_noon=history.analyze)
+        await connection.close()
         return postgres_server.log[before:]
 
     names = names_of("postgres")

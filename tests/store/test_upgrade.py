@@ -15,7 +15,7 @@ import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.errors import Contended, InvalidInput
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.store.change import Write
+from stepkeep.store.change import IdempotencyKey, More, Write
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import load_migrations
 from stepkeep.store.protocol import Store
@@ -189,6 +189,38 @@ async def test_reruns_of_an_earlier_version_learn_who_asked_for_the_runs_that_th
             key(3): {"user:ann", "bea", "c\u00e9d"},
             key(4): {"dan"},
         }
+    finally:
+        await store.close()
+
+
+async def test_keys_learn_their_lines_and_idempotency_keys_on_record_stay_those_of_any_caller(url: str) -> None:
+    """K1 was replaced by k2, which was revoked, and that by k3; each in its time."""
+    keys = {"k1": (None, None), "k2": ("k1", 7), "k3": ("k2", None), "x": (None, None)}
+    rows = ", ".join(
+        f"('acme', '{name}', 'ann', '{'1' * 64}', '[]', 1, 'root', {'null' if old is None else repr(old)}, "
+        f"{ended or 'null'}, {'null' if ended is None else repr('root')})"
+        for name, (old, ended) in keys.items()
+    )
+    columns = "tenant, id, owner, secret_hash, scopes, created_at, created_by, replaces, revoked_at, revoked_by"
+    promise = f"'{TENANT}', 'start', 'k', 'f', '{run_id(1)}'"
+    async with at_version(url, 39) as store, store.transaction() as transaction:
+        for statement in (
+            f"insert into api_keys ({columns}) values {rows}",
+            f"insert into idempotency_keys (tenant, operation, key, fingerprint, run_id) values ({promise})",
+        ):
+            done = transaction.connection.execute(statement)
+            if not url.startswith("sqlite"):
+                await done
+
+    await asyncio.to_thread(by_opening, url, 39)
+
+    store = connect(url)
+    await store.open()
+    try:
+        lines = {one.id: one.line for one in await store.people.list_keys("acme")}
+        assert lines == {"k1": "k1", "k2": "k2", "k3": "k1", "x": "x"}, "a revoked key stays as it is"
+        old = IdempotencyKey(tenant=TENANT, operation="start", key="k", fingerprint="f", run_id=run_id(1))
+        assert (await load(store, more=More(idempotency=(old.place,)))).idempotency == {old.place: old}
     finally:
         await store.close()
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.journal import Cause, Entry, Hop, SealedEntry, seal
 from stepkeep.kernel.rows import Details, Message, Run, Step, Worker
 from stepkeep.kernel.states import RunState, StepState, StopCause, WorkerState
-from stepkeep.store.change import Decide, Loaded, NewRun, RunChange, RunKey, Want, Write
+from stepkeep.store.change import Decide, Loaded, More, NewRun, RunChange, RunKey, Want, Write
 from stepkeep.store.listing import TROUBLED
 from stepkeep.store.protocol import Store
 
@@ -137,13 +137,13 @@ async def save(store: Store, *new: NewRun) -> None:
     await store.change((), writes(Write(new_runs=list(new))))
 
 
-async def load(store: Store, *wants: Want) -> Loaded:
+async def load(store: Store, *wants: Want, more: More | None = None) -> Loaded:
     """What a change that writes nothing gets to see."""
     seen: list[Loaded] = []
 
-    def decide(loaded: Loaded) -> Write:
+    def decide(loaded: Loaded) -> More | Write:
         seen.append(loaded)
-        return Write()
+        return Write() if more is None or len(seen) > 1 else more
 
     await store.change(wants, decide)
     return seen[-1]

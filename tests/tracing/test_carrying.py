@@ -131,7 +131,7 @@ def test_a_command_sends_its_spans_to_the_collector_that_the_environment_names(
             text=True,
         )
 
-    started = stepkeep("start", "hello.yaml", "--label", f"traceparent={CALLER}", "--json")
+    started = stepkeep("start", "hello.yaml", "--handlers-elsewhere", "--label", f"traceparent={CALLER}", "--json")
     run = json.loads(started.communicate()[0])["run"]["id"]
     worker = stepkeep("worker", "--app", "app.py")
     try:

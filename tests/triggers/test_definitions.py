@@ -144,7 +144,7 @@ def test_a_run_of_seed_000_says_what_started_it(tmp_path: Path) -> None:
     file = tmp_path / "w.yaml"
     file.write_text(IOA.format(trigger="{event: growth.churn, condition: riskScore >= 0.7}"))
     with sk.open(f"sqlite:///{tmp_path}/s.db") as engine:
-        plan = engine.publish(file)
+        plan = engine.publish(sk.load_file(file))
         [fired] = engine.triggers.emit("growth.churn", {"riskScore": 1})["firings"]
         by_hand = engine.start(plan, {"riskScore": 1}).run_id
         for run_id, said in ((fired["run_id"], "churn/event"), (by_hand, "manual")):

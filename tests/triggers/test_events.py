@@ -26,7 +26,7 @@ def on_event(**given: Any) -> TriggerSpec:
 
 
 async def emitted(stage: Stage, payload: Any, event_id: str = "e-1", name: str = "risk.rated") -> list[str]:
-    told = await emit(stage.firer, name, payload, tenant=TENANT, event_id=event_id)
+    told = await emit(stage.firer, name, payload, tenant=TENANT, actor="ann", event_id=event_id)
     return [one["state"] for one in told["firings"]]
 
 
@@ -67,8 +67,8 @@ async def test_a_condition_without_an_answer_skips_the_event_on_record(stage: St
 
 async def test_an_event_that_waits_keeps_its_input_and_its_correlation(stage: Stage) -> None:
     await stage.add(on_event(overlap=Overlap.QUEUE))
-    await emit(stage.firer, "risk.rated", {"n": 1}, tenant=TENANT, event_id="e-1", correlation_id="c-1")
-    await emit(stage.firer, "risk.rated", {"n": 2}, tenant=TENANT, event_id="e-2", correlation_id="c-2")
+    await emit(stage.firer, "risk.rated", {"n": 1}, tenant=TENANT, actor="ann", event_id="e-1", correlation_id="c-1")
+    await emit(stage.firer, "risk.rated", {"n": 2}, tenant=TENANT, actor="ann", event_id="e-2", correlation_id="c-2")
     assert [one.state for one in await stage.firings("risky")] == ["started", "waiting"]
     await stage.bench.work_off()
     stage.store.clock_offset += 5_000_000
@@ -77,6 +77,23 @@ async def test_an_event_that_waits_keeps_its_input_and_its_correlation(stage: St
     record = await stage.store.read_run(TENANT, second)
     assert record is not None
     assert (record.details.input, record.details.correlation_id) == (b'{"n":2}', "c-2")
+
+
+async def test_triggers_that_are_added_at_the_same_time_are_all_listened_to(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one is added after the first has read which triggers there are, and before it tells the relay."""
+    real, others = manage.add_sink, [on_event(name="other", event="order.paid")]
+
+    async def late(*given: Any, **named: Any) -> None:
+        if others:
+            await stage.add(others.pop())
+        await real(*given, **named)
+
+    monkeypatch.setattr(manage, "add_sink", late)
+    await stage.add(on_event())
+    [sink] = await stage.store.deliveries.list_sinks(TENANT)
+    assert sorted(sink.patterns) == ["order.paid", "risk.*"]
 
 
 async def test_a_paused_trigger_is_not_fired_by_events(stage: Stage) -> None:

@@ -17,6 +17,7 @@ from stepkeep.kernel.definition import Definition, Dependency, Handler, StepDefi
 from stepkeep.kernel.rows import Attempt, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, RunState, StepState
 from stepkeep.operations.transact import Transactor
+from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.storecheck import bench
@@ -28,6 +29,7 @@ QUICK = Settings(
     heartbeat_seconds=0.2,
     refresh_queues_seconds=0.2,
     grace_seconds=5.0,
+    commands=CommandPolicy(tenants=(TENANT,)),
 )
 
 

@@ -379,7 +379,8 @@ def test_a_worker_claims_nothing_for_a_blocked_loop_and_reports_the_timeouts_on_
 # -- threads -----------------------------------------------------------------------------------------------------------
 def kill_thread(thread: threading.Thread) -> None:
     assert thread.ident is not None
-    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)) == 1
+    # A thread that has just ended is not found: nothing is left to kill.
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)) <= 1
 
 
 def test_a_thread_that_is_killed_while_it_waits_is_replaced_and_loses_no_job() -> None:
@@ -392,14 +393,14 @@ def test_a_thread_that_is_killed_while_it_waits_is_replaced_and_loses_no_job() -
 
     async def kill_now_and_then(runner: object) -> None:
         await until(lambda: bool(threads))
-        for _ in range(20):
+        for _ in range(100):
             if threads[-1].is_alive():
                 kill_thread(threads[-1])
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
 
-    jobs = [handler_job(note) for _ in range(200)]
+    jobs = [handler_job(note) for _ in range(400)]
     found = asyncio.run(outcomes(jobs, Settings(concurrency=1), during=kill_now_and_then))
-    assert len(found) == 200
+    assert len(found) == 400
     assert all(isinstance(outcome, Completed | Failed) for outcome in found)
     assert sum(isinstance(outcome, Completed) for outcome in found) > 100
 

@@ -120,6 +120,22 @@ def test_a_sink_gets_only_what_its_patterns_match(database_url: str, receivers: 
     on(database_url, act)
 
 
+def test_a_pattern_that_was_added_a_moment_ago_loses_no_event(
+    database_url: str, receivers: dict[str, Receiver]
+) -> None:
+    async def act(bench: Bench) -> None:
+        await add(bench, on="order.*")
+        await emitting(bench)
+        relay = relay_of(bench)
+        await turns(relay, 2)
+        await add(bench, on="mail.*", replace=True)
+        await emitting(bench)
+        await turns(relay, 2)
+        assert receivers["shop"].got == ["3/0", "5/0", "3/1", "5/1"]
+
+    on(database_url, act)
+
+
 def test_a_failure_is_tried_again_with_doubled_pauses_and_holds_its_run(
     database_url: str, receivers: dict[str, Receiver]
 ) -> None:

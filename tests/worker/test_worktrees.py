@@ -6,6 +6,8 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from stepkeep.errors import InvalidInput
 from stepkeep.kernel.states import Category
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.worktree import may_use_git
+from stepkeep.worker.identity import identity_of
 from stepkeep.worker.worktrees.actions import ACTIONS, Place, place_of
 from stepkeep.worker.worktrees.git import GitProblemError, locked
 
@@ -260,3 +263,77 @@ def test_a_worker_that_may_not_run_git_leaves_the_actions_to_others() -> None:
 def test_no_application_registers_an_action_of_worktrees() -> None:
     with pytest.raises(InvalidInput, match="every worker has the actions"):
         Registry().register(HandlerSpec(name="stepkeep.worktree.create", function=print))
+
+
+# -- another user ------------------------------------------------------------------------------------------------------
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs git as another user")
+NOBODY = identity_of(65534)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter, owned by root."""
+    with tempfile.TemporaryDirectory(prefix="stepkeep-worktrees-") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+def given_to_nobody(path: Path) -> Path:
+    for one in (path, *path.rglob("*")):
+        os.chown(one, NOBODY.uid, NOBODY.gid)
+    return path
+
+
+@needs_root
+def test_a_whole_workstream_works_as_the_user_of_commands_and_leaves_nothing_of_root(open_folder: Path) -> None:
+    own = open_folder / "own"
+    make_repository(own / "repository")
+    place = place_in(given_to_nobody(own) / "repository")
+    asyncio.run(ACTIONS["create"](place, NOBODY))
+    work = Path(place.path) / "new.txt"
+    assert work.parent.stat().st_uid == work.parent.parent.stat().st_uid == NOBODY.uid
+    work.write_text("new")
+    os.chown(work, NOBODY.uid, NOBODY.gid)
+    for name in ("plan", "merge", "cleanup"):
+        asyncio.run(ACTIONS[name](place, NOBODY))
+    assert not work.parent.exists()
+    owned_by_root = [one for one in own.rglob("*") if one.stat().st_uid == 0]
+    assert owned_by_root == [own / "repository" / "stepkeep.lock"]
+
+
+@needs_root
+def test_the_user_of_commands_makes_and_removes_nothing_with_the_rights_of_the_worker(open_folder: Path) -> None:
+    own = open_folder / "own"
+    make_repository(own / "repository")
+    given_to_nobody(own)
+    place = place_in(own / "repository", worktrees=str(open_folder / "made" / "by" / "root"))
+    with pytest.raises(GitProblemError, match="cannot be made") as problem:
+        asyncio.run(ACTIONS["create"](place, NOBODY))
+    assert problem.value.category is Category.VALIDATION
+    assert not (open_folder / "made").exists()
+    kept = Path(place_in(own / "repository", worktrees=str(open_folder)).path)
+    kept.mkdir()
+    (kept / "file").write_text("of root")
+    with pytest.raises(GitProblemError, match="cannot be removed"):
+        asyncio.run(ACTIONS["create"](place_in(own / "repository", worktrees=str(open_folder)), NOBODY))
+    assert (kept / "file").read_text() == "of root"
+
+
+@needs_root
+def test_a_repository_of_another_user_is_refused(open_folder: Path) -> None:
+    make_repository(open_folder / "repository")
+    with pytest.raises(GitProblemError) as problem:
+        asyncio.run(ACTIONS["create"](place_in(open_folder / "repository"), NOBODY))
+    assert problem.value.final
+    assert not (open_folder / "repository" / "stepkeep.lock").exists()
+
+
+def test_a_link_in_the_place_of_a_worktree_is_removed_and_not_followed(tmp_path: Path) -> None:
+    place, kept = place_in(make_repository(tmp_path / "repository")), tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("kept")
+    Path(place.path).parent.mkdir()
+    Path(place.path).symlink_to(kept)
+    act("create", place)
+    assert (kept / "file").read_text() == "kept"
+    assert not Path(place.path).is_symlink()

@@ -12,19 +12,19 @@ import copy
 import hmac
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Final
 
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
 from stepkeep.api.tenants import TenantEngines
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
+from stepkeep.errors import InvalidInput, NotAllowed, QuotaExceeded, StepkeepError
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
 from stepkeep.operations.audit import code_of, entry
-from stepkeep.operations.quotas import RequestBuckets
+from stepkeep.operations.quotas import ADDS, ROWS, RequestBuckets, hourly_limits
 from stepkeep.operations.sessions import SessionAccess
-from stepkeep.store.principals import ApiKey
+from stepkeep.store.principals import NO_SECRET, ApiKey
 
 OPEN: Final = "open"
 """In the table: anyone may call the route, without a key."""
@@ -70,6 +70,7 @@ ROUTES: dict[str, str] = {
     "POST /runs/{run_id}/reject": "reject",
     "POST /runs/{run_id}/request-changes": "interventions.request_changes",
     "POST /runs/{run_id}/escalate": "interventions.escalate",
+    "POST /runs/{run_id}/reassign": "interventions.reassign",
     "POST /runs/{run_id}/notes": "interventions.annotate",
     "POST /runs/{run_id}/freeze": "interventions.freeze",
     "POST /runs/{run_id}/messages": "send",
@@ -163,6 +164,8 @@ ROUTES: dict[str, str] = {
     "POST /tenants": "tenants.create",
     "GET /tenants/{name}/quotas": "tenants.quotas",
     "PATCH /tenants/{name}": "tenants.set_vouching",
+    "GET /tenants/{name}/signing": "tenants.signing",
+    "PUT /tenants/{name}/signing": "tenants.set_signing",
     "GET /users": "users.list",
     "POST /users": "users.create",
     "GET /users/{name}": "users.show",
@@ -270,8 +273,16 @@ class Callers:
         self._engine, self._monotonic = engine, monotonic
         self.engines = TenantEngines(engine)
         self._known: OrderedDict[str, Caller] = OrderedDict()
+        self._nobody = Caller(engine, NO_SECRET)
         self._noted: OrderedDict[str, float] = OrderedDict()
         self._buckets = RequestBuckets(monotonic)
+
+    def tenant_of(self, headers: Iterable[tuple[bytes, bytes]]) -> str:
+        """The tenant of the key that a request names, if this process knows the key; nothing is checked."""
+        given = next((value for name, value in headers if name == b"authorization"), b"")
+        parts = given.split(b"_", 2)
+        known = self._known.get(parts[1].decode("latin-1")) if len(parts) == 3 else None
+        return "callers without a known key" if known is None else known.access.tenant
 
     async def authenticate(self, authorization: str | None) -> Caller:
         """The caller that an Authorization header names; 401 with one answer, whatever is wrong with it."""
@@ -289,9 +300,9 @@ class Callers:
         return await self._caller(f"session {credential.id}", credential, access)
 
     async def _caller(self, name: str, credential: Credential, access: Callable[[], Access]) -> Caller:
-        caller = self._known.get(name)
+        caller = self._known.get(name, self._nobody)
         try:
-            if caller is None or not caller.has(credential.secret):
+            if not caller.has(credential.secret):
                 caller = await self._learn(name, credential, access())
             await caller.check()
         except NotAllowed as problem:
@@ -307,7 +318,19 @@ class Callers:
         it has a minute, and how many are left."""
         rate = await self._count(caller)
         caller.access.require(*scopes_of(operation), operation=operation)
+        if (kind := ADDS.get(operation)) is not None and ROWS[kind][1] is None and caller.access.key is not None:
+            await caller.engine.quotas.add(caller.access.tenant, kind)
         return rate
+
+    async def charge(self, caller: Caller, operation: str, size_bytes: int) -> None:
+        """Count the body of a request, and what it adds by the hour, for the tenant of its key."""
+        if caller.access.key is None:
+            return
+        quotas = await caller.engine.quotas.of_tenant(caller.access.tenant)
+        for quota, most, used in hourly_limits(quotas, operation, size_bytes):
+            self._buckets.take_hourly(caller.access.tenant, quota, most, used)
+        if (kind := ADDS.get(operation)) is not None and ROWS[kind][1] is not None:
+            await caller.engine.quotas.add(caller.access.tenant, kind, size_bytes)
 
     async def _count(self, caller: Caller) -> tuple[int, int] | None:
         """Count a request for the key and for the tenant. The default of the service counts for keys without a quota of
@@ -320,38 +343,44 @@ class Callers:
         whole = (await keeper.of_tenant(key.tenant)).max_requests_per_min
         if whole is not None:
             self._buckets.take(f"tenant {key.tenant}", whole)
-        return None if own is None else (own, self._buckets.take(f"key {key.id}", own))
+        return None if own is None else (own, self._buckets.take(f"key {key.line}", own))
 
     async def note_refusal(
         self, caller: Caller | None, authorization: str | None, operation: str, target: str, problem: Exception
     ) -> None:
         """Add a refused request to the audit log of its tenant. A key that nobody has belongs to none, and a key that
-        is tried again and again is noted once a second."""
+        is tried again and again, or beyond its quota, is noted once a second.
+
+        For an unknown key the same work is done but for the last step: the answer must not come earlier.
+        """
         code = problem.kind.code if isinstance(problem, ApiError) else code_of(problem)
         if caller is not None:
             tenant, actor, key = caller.access.tenant, caller.access.actor, caller.access.key
+            key_id = None if key is None else key.id
         else:
-            key = await self._find_key(authorization)
+            key_id, key = await self._find_key(authorization)
             tenant, actor = ("", "") if key is None else (key.tenant, key.owner)
-        if key is None:
+        if key_id is None:
             return
-        log = self.engines.of(tenant).access.audit_log
-        if caller is None:
+        row = entry(tenant=tenant, actor=actor, key=key_id, operation=operation, target=target, code=code)
+        log = (self._engine if key is None else self.engines.of(tenant)).access.audit_log
+        is_again = False
+        if caller is None or isinstance(problem, QuotaExceeded):
             now = self._monotonic()
-            if now - self._noted.get(key.id, float("-inf")) < 1:
-                return
-            self._noted[key.id] = now
+            is_again = now - self._noted.get(key_id, float("-inf")) < 1
+            self._noted[key_id] = self._noted[key_id] if is_again else now
             while len(self._noted) > MOST_CALLERS:
                 self._noted.popitem(last=False)
-        if log is not None:
-            log.add(entry(tenant=tenant, actor=actor, key=key.id, operation=operation, target=target, code=code))
+        if log is not None and key is not None and not is_again:
+            log.add(row)
 
-    async def _find_key(self, authorization: str | None) -> ApiKey | None:
-        """The key whose id a request names, whether its secret is right or not."""
+    async def _find_key(self, authorization: str | None) -> tuple[str | None, ApiKey | None]:
+        """The id that a request names, and the key that has it, whether its secret is right or not."""
         try:
-            return await self._engine.store.people.find_key(credential_of(authorization).id)
+            named = credential_of(authorization).id
+            return named, await self._engine.store.people.find_key(named)
         except (ApiError, StepkeepError):
-            return None
+            return None, None
 
     def engine_for(self, access: Access, *, keep: bool = True) -> AsyncEngine:
         """An engine that acts for this caller and shares everything else with that of its tenant, or of the process."""

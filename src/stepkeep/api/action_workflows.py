@@ -6,7 +6,6 @@ published as a version, which never changes. `action_service` has runs and appro
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Annotated, Any, Literal
 
@@ -25,6 +24,7 @@ from stepkeep.dialects.action.shapes import operation_of
 from stepkeep.dialects.registry import examine
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.operations.aside import aside
 from stepkeep.operations.publish import find_plan
 from stepkeep.operations.withdrawn import list_withdrawn
 
@@ -222,7 +222,8 @@ async def get_action_plan(engine: Engine, workspace: Workspace, plan: PlanOf) ->
 async def _publish(engine: AsyncEngine, written: dict[str, Any]) -> Answer:
     document = msgspec.json.encode(written)
     # A large definition takes a while: other requests go on meanwhile.
-    report = await asyncio.to_thread(lambda: examine(parse_document(document, "body", syntax="json"), None, DIALECT))
+    work = lambda: examine(parse_document(document, "body", syntax="json"), None, DIALECT)  # noqa: E731
+    report = await aside(engine.tenant, work)
     definition = accepted(report)
     known = {one["version"] for one in (await engine.definitions(name=definition.name))["definitions"]}
     made = (await engine.publish(definition)).definition

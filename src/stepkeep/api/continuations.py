@@ -79,6 +79,7 @@ class ContinuationPreview(BaseModel):
     version: int
     adopted: list[str]
     runs_again: list[str]
+    reopens: list[str] = Field(description="Steps that people decided about, and are asked about anew.")
     may_repeat: list[str]
     owns_undo: list[str] = Field(description="Adopted steps that the new run would undo in a rollback.")
     continued_by: list[str] = Field(description="Runs that repeat or continue this one already, newest first.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,10 +13,12 @@ from stepkeep.api.bodies import DIALECTS, Anything, By, Cursor, Limit, Moment, P
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.definition.bounds import MAX_VERSION
+from stepkeep.definition.declared import declared_registry
 from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import CheckReport, accepted
 from stepkeep.dialects.registry import examine
 from stepkeep.errors import DefinitionError, InvalidInput, NotFound, Problem
+from stepkeep.operations.aside import aside
 from stepkeep.operations.publish import find_plan
 
 routes = router("Workflows")
@@ -33,7 +34,9 @@ steps:
 BODY = {
     "requestBody": {
         "required": True,
-        "description": "A definition in the native format or in a dialect, as JSON or YAML.",
+        "description": "A definition in the native format or in a dialect, as JSON or YAML. With what the decorators "
+        "of its handlers say, JSON: `{definition: TEXT_OR_OBJECT, handlers: {NAME: {undo, retry, timeout, …}}}`. Then "
+        "every handler must be among them.",
         "content": {
             "application/yaml": {"schema": {"type": "string"}, "example": EXAMPLE},
             "application/json": {"schema": {"type": "object"}},
@@ -368,11 +371,18 @@ async def _report(request: Request, as_: str | None) -> CheckReport:
         raise InvalidInput("the body is empty: send a definition as YAML or JSON.")
     is_json = request.headers.get("content-type", "").startswith("application/json")
     # A large definition takes a while: other requests go on meanwhile.
-    return await asyncio.to_thread(_examine, body, "json" if is_json else "yaml", as_)
+    return await aside(request.share, _examine, body, "json" if is_json else "yaml", as_)
 
 
 def _examine(body: bytes, syntax: Literal["json", "yaml"], as_: str | None) -> CheckReport:
-    return examine(parse_document(body, "body", syntax=syntax), None, as_)
+    document = parse_document(body, "body", syntax=syntax)
+    if not (isinstance(document.data, dict) and set(document.data) == {"definition", "handlers"}):
+        return examine(document, None, as_)
+    written, handlers = document.data["definition"], document.data["handlers"]
+    if not isinstance(handlers, dict):
+        raise InvalidInput("`handlers` is a mapping from the name of each handler to what its decorator says.")
+    text = written if isinstance(written, str) else msgspec.json.encode(written).decode()
+    return examine(parse_document(text, "definition", syntax="yaml"), declared_registry(handlers), as_)
 
 
 def _told(problem: Problem) -> dict[str, Any]:

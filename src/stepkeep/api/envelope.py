@@ -52,7 +52,8 @@ class Envelope:
         request_id = _request_id(scope)
         told_id = scope.setdefault("state", {})["request_id"] = request_id.decode()
         client = scope.get("client")
-        asked = REQUEST.set(Asked(told_id, client[0] if client else None))
+        address = client[0] if client else None
+        asked = REQUEST.set(Asked(told_id, address))
         began, status, is_stream = time.monotonic(), 0, False
         measures = self._service.measures
         measures.in_flight += 1
@@ -66,14 +67,22 @@ class Envelope:
                 message["headers"] = self._headers(message.get("headers", ()), request_id)
             await send(message)
 
+        seat = turn = None
         try:
-            self._service.load.check(scope["path"], measures)
+            seat = scope["state"]["seat"] = self._service.load.seat(scope["path"], address or "")
+            if seat is not None:
+                turn = await self._service.load.turns.take(self._service.callers.tenant_of(scope["headers"]))
+                seat.take_turn(turn)
             await self._app(scope, receive, wrapped)
         except Exception as problem:
             if status:
                 raise  # the answer has begun: the connection is cut, and the server logs why
             await problem_of(problem)(scope, receive, wrapped)
         finally:
+            if turn is not None:
+                turn.end()
+            if seat is not None:
+                seat.leave()
             seconds, route = time.monotonic() - began, route_of(scope)
             measures.in_flight -= not is_stream
             measures.answered(scope["method"], route, status, seconds, is_stream)

@@ -18,11 +18,11 @@ from stepkeep.engine import AsyncEngine
 
 @contextmanager
 def under_way(request: Request, engine: AsyncEngine, operation: str, key: str | None) -> Iterator[None]:
-    """Hold the key of this tenant and operation while the request is under way."""
+    """Hold the key of this caller and operation while the request is under way."""
     if key is None:
         yield
         return
-    held, mine = service_of(request).in_flight, (engine.tenant, operation, key)
+    held, mine = service_of(request).in_flight, (engine.tenant, operation, key, engine.access.key_scope)
     if mine in held:
         raise ApiError(IN_FLIGHT, "The first request with this key has not ended yet. Send the same request again.")
     held.add(mine)

@@ -37,6 +37,19 @@ class Escalation(GateRequest):
     reason: str = Field(min_length=1, max_length=4000)
 
 
+class Reassignment(By):
+    """Other approvers for a gate that nobody may decide, or its failure."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"step": "sign", "to": ["dan"], "reason": "finance has left"}]}
+    )
+
+    step: str = Field(min_length=1, max_length=255, description="Which gate.")
+    to: list[str] = Field(default=[], max_length=50, description="Who may decide it, besides those whom it names.")
+    fail: bool = Field(default=False, description="Fail the gate instead.")
+    reason: str = Field(min_length=1, max_length=4000)
+
+
 class NewNote(By):
     """A note for the journal of a run."""
 
@@ -76,6 +89,18 @@ async def request_changes(engine: Engine, run_id: RunId, body: ChangesRequest) -
 async def escalate(engine: Engine, run_id: RunId, body: Escalation) -> Answer:
     """Before its deadline does. Only a person who may decide the gate may; 409 where it has no further level."""
     return Answer(await engine.interventions.escalate(run_id, **body.model_dump()))
+
+
+@routes.post(
+    "/runs/{run_id}/reassign",
+    operation_id="reassign_gate",
+    summary="Name other approvers for a gate that nobody may decide, or fail it",
+    response_model=None,
+    responses=answers(Decision),
+)
+async def reassign(engine: Engine, run_id: RunId, body: Reassignment) -> Answer:
+    """Only a person who did not ask for the run may; 409 while a person may decide the gate."""
+    return Answer(await engine.interventions.reassign(run_id, **body.model_dump()))
 
 
 @routes.post(

@@ -29,6 +29,12 @@ class NewKey(By):
     expires_in: str | None = Field(default=None, max_length=100, examples=["90d"])
     max_concurrent_runs: int | None = Field(default=None, ge=1, le=MOST_QUOTA, description="Unfinished runs.")
     max_requests_per_min: int | None = Field(default=None, ge=1, le=MOST_QUOTA, description="Of each process.")
+    queues: list[Annotated[str, Field(max_length=255)]] | None = Field(
+        default=None, min_length=1, max_length=100, description='The queues that it may work on; the default one is "".'
+    )
+    handlers: list[Annotated[str, Field(max_length=255)]] | None = Field(
+        default=None, min_length=1, max_length=1000, description="The handlers that it may work on."
+    )
 
 
 class Rotate(By):
@@ -48,6 +54,13 @@ class MadeKey(KeyView):
 
     secret: str
     replaced: Anything | None = None
+
+
+class RevokedKey(KeyView):
+    """A key that was ended, the ids of those that replaced it and ended with it, and how many sessions did."""
+
+    successors: list[str]
+    sessions: int
 
 
 class Keys(Page):
@@ -90,7 +103,9 @@ async def create_key(engine: Engine, body: NewKey) -> Answer:
     responses=answers(MadeKey, status=201, says="Made"),
 )
 async def rotate_key(request: Request, engine: Engine, key_id: KeyId, body: Rotate | None = None) -> Answer:
-    """A new key with the same owner, scopes and lifetime; the old one ends after `overlap`. Every owner may."""
+    """A new key with the same owner and scopes; the old one ends after `overlap`. A key hands out none that is worth
+    more than itself: without the scope admin it needs the same owner and scopes, and an end that is not earlier. The
+    new key ends when the old one would have; one made by an administrator has the same lifetime anew."""
     said = await engine.keys.rotate(key_id, **(body or Rotate()).model_dump())
     service_of(request).callers.forget()
     return Answer(said, 201)
@@ -101,10 +116,11 @@ async def rotate_key(request: Request, engine: Engine, key_id: KeyId, body: Rota
     operation_id="revoke_key",
     summary="End a key",
     response_model=None,
-    responses=answers(KeyView),
+    responses=answers(RevokedKey),
 )
 async def revoke_key(request: Request, engine: Engine, key_id: KeyId) -> Answer:
-    """At once in this process, within a second in others. Every owner may."""
+    """With the keys that replaced it and their sessions; at once in this process, within a second in others. Every
+    owner may."""
     said = await engine.keys.revoke(key_id)
     service_of(request).callers.forget()
     return Answer(said)

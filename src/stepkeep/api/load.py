@@ -1,21 +1,25 @@
-"""How much the service takes on: a bound on the requests under way, and what it knows of a database that cannot write.
+"""How much the service takes on: bounds on what is under way, and what it knows of a database that cannot write.
 
-A request beyond the bound is refused at once with 503 and `Retry-After`, before its key is read, so that the others
-end in time. Streams and health checks are not counted. `envelope` asks it for each request, `health` for readiness.
+A request has one place at a time, of one kind: its key is read, it is worked on, its body arrives, it waits for
+something (a long poll), or it is a stream. Each kind has bounds for the process, for a tenant, and for a key or an
+address without a key. So clients that wait or send slowly take no place of others. A request beyond a bound is refused
+at once: 503 for that of the process, 429 for the others. Health checks are not counted. `envelope` makes a seat for
+each request, `routing` tells whose it is; bodies, long polls and streams move it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
-from typing import Final
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
 
 from stepkeep.api.measures import HttpMeasures
 from stepkeep.api.problems import OVERLOADED, ApiError
+from stepkeep.errors import QuotaExceeded
 
-MOST_REQUESTS: Final = 1_000
-"""Requests under way in one process. Each holds at most one body of 4 MB."""
-MOST_STREAMS: Final = 5_000
 TROUBLE_SECONDS: Final = 10.0
 """For how long a process is not ready after a write that the database refused, unless a later one succeeds."""
 
@@ -23,26 +27,180 @@ ALWAYS: Final = frozenset({"/healthz", "/readyz", "/metrics", "/version"})
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
+SHARED_TURNS: Final = 8
+"""How many requests of one tenant are worked on at once while other tenants have requests."""
+SHARED_SECONDS: Final = 5.0
+"""For how long a request of another tenant counts."""
+MOST_SEEN: Final = 1_000
+
+
+class Bound(NamedTuple):
+    """How many there may be at once."""
+
+    process: int
+    tenant: int
+    key: int
+    """Of a key, or of an address whose requests have none."""
+
+
+# fmt: off
+BOUNDS: Final[dict[str, Bound]] = {
+    "arriving": Bound(10_000, 10_000, 10_000),  # requests whose key is not known yet
+    "requests": Bound(1_000,   500,   400),  # each holds at most one body of 4 MB
+    "bodies":   Bound(2_000, 1_000,   250),  # bodies that have not arrived
+    "waits":    Bound(5_000, 2_000, 1_000),  # long polls
+    "streams":  Bound(5_000, 2_000, 1_000),
+}
+# fmt: on
+
+
+class Seat:
+    """The place of one request."""
+
+    def __init__(self, load: Load, address: str) -> None:
+        self._load, self._kind = load, "arriving"
+        self._owners: tuple[str, ...] = ("callers without a key", f"address {address}")
+        self._turn: Turn | None = None
+        load.take(self._kind, ())
+
+    def take_turn(self, turn: Turn) -> None:
+        """The request is worked on, until the turn ends or the request waits for something else than the database."""
+        self._turn = turn
+
+    def known(self, tenant: str, key: str | None) -> None:
+        """The request is of this tenant and key: from now on they count."""
+        self._owners = (f"tenant {tenant}", *(() if key is None else (f"key {key}",)))
+        self.move("requests")
+
+    def move(self, kind: str, *, is_bounded: bool = True) -> None:
+        """The request is of another kind from now on."""
+        self._load.take(kind, self._owners, is_bounded=is_bounded)
+        self.leave()
+        self._kind = kind
+        if kind != "requests" and self._turn is not None:
+            self._turn.end()
+
+    @contextmanager
+    def moved(self, kind: str) -> Iterator[None]:
+        """The request is of another kind for a while."""
+        before = self._kind
+        self.move(kind)
+        try:
+            yield
+        finally:
+            self.move(before, is_bounded=False)
+
+    def leave(self) -> None:
+        self._load.leave(self._kind, () if self._kind == "arriving" else self._owners)
+
+
+class Turn:
+    """That a request of a tenant is worked on."""
+
+    def __init__(self, turns: Turns, tenant: str) -> None:
+        self._turns, self._tenant = turns, tenant
+
+    def end(self) -> None:
+        """End it; again: nothing."""
+        if self._tenant:
+            self._turns.end(self._tenant)
+            self._tenant = ""
+
+
+class Turns:
+    """How many requests of a tenant are worked on at once while other tenants have some, too. Others of it wait, in
+    order: the event loop would otherwise serve all of them before the one request of another tenant."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._active: Counter[str] = Counter()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._seen: OrderedDict[str, float] = OrderedDict()
+
+    async def take(self, tenant: str) -> Turn:
+        """A turn, as soon as the tenant has one."""
+        self._seen[tenant] = self._monotonic()
+        self._seen.move_to_end(tenant)
+        while len(self._seen) > MOST_SEEN:
+            self._seen.popitem(last=False)
+        if self._is_full(tenant):
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(tenant, deque()).append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self.end(tenant)
+                raise
+        else:
+            self._active[tenant] += 1
+        return Turn(self, tenant)
+
+    def end(self, tenant: str) -> None:
+        """A request is no longer worked on: the next ones have their turn."""
+        self._active[tenant] -= 1
+        waiting = self._waiting.get(tenant)
+        while waiting and not self._is_full(tenant):
+            turn = waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self._active[tenant] += 1
+        if not waiting:
+            self._waiting.pop(tenant, None)
+        if not self._active[tenant]:
+            del self._active[tenant]
+
+    def _is_full(self, tenant: str) -> bool:
+        if self._active[tenant] < SHARED_TURNS:
+            return False
+        other = next((seen for name, seen in reversed(self._seen.items()) if name != tenant), float("-inf"))
+        return self._monotonic() - other < SHARED_SECONDS
+
+
 class Load:
     """The load of one process."""
 
-    def __init__(self, streams: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._streams, self._monotonic = streams, monotonic
-        self.most_requests, self.most_streams = MOST_REQUESTS, MOST_STREAMS
+    def __init__(self, measures: HttpMeasures, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._measures, self._monotonic = measures, monotonic
+        self.bounds = dict(BOUNDS)
+        self.turns = Turns(monotonic)
+        self._taken: Counter[tuple[str, str]] = Counter()
         self._refused_at: float | None = None
 
-    def check(self, path: str, measures: HttpMeasures) -> None:
-        """Refuse a request beyond the bounds."""
-        if path in ALWAYS:
-            return
-        reason = None
-        if measures.in_flight > self.most_requests:
-            reason = "requests"
-        elif path.endswith(("/stream", "/events")) and self._streams() >= self.most_streams:
-            reason = "streams"
-        if reason is not None:
-            measures.refused[reason] += 1
-            raise ApiError(OVERLOADED, f"This process has as many {reason} under way as it takes.")
+    def fit(self, files: int) -> None:
+        """Lower the bounds to what a process with so many open files can have."""
+        self.bounds = {
+            kind: Bound(*(min(most, max(1, files // part)) for most, part in zip(bound, (4, 8, 16), strict=True)))
+            for kind, bound in BOUNDS.items()
+            if kind != "arriving"
+        } | {"arriving": BOUNDS["arriving"]}
+
+    def seat(self, path: str, address: str) -> Seat | None:
+        """A place for a request, or ApiError; None for one that is always answered."""
+        return None if path in ALWAYS else Seat(self, address)
+
+    def taken(self, kind: str, owner: str = "") -> int:
+        """How many there are, in the process or of one tenant, key or address."""
+        return self._taken[kind, owner]
+
+    def take(self, kind: str, owners: tuple[str, ...], *, is_bounded: bool = True) -> None:
+        bound = self.bounds[kind]
+        if is_bounded and self._taken[kind, ""] >= bound.process:
+            self._measures.refused[kind] += 1
+            raise ApiError(OVERLOADED, f"This process has as many {kind} under way as it takes.")
+        for owner, most in zip(owners, bound[1:], strict=False):
+            if is_bounded and self._taken[kind, owner] >= most:
+                self._measures.refused[kind] += 1
+                said = f"{owner} has {most} {kind} under way, which is all that one may have. End some, then try again."
+                raise QuotaExceeded(said, kind, retry_after=1)
+        for owner in ("", *owners):
+            self._taken[kind, owner] += 1
+
+    def leave(self, kind: str, owners: tuple[str, ...]) -> None:
+        for owner in ("", *owners):
+            self._taken[kind, owner] -= 1
+            if not self._taken[kind, owner]:
+                del self._taken[kind, owner]
 
     def answered(self, method: str, status: int) -> None:
         """A request was answered: remember whether the database could write."""

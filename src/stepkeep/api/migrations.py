@@ -66,6 +66,7 @@ class MigrationPreview(BaseModel):
     reasons: list[str] = Field(description="Why the run stays with its version.")
     adopted: list[str]
     runs: list[str]
+    reopens: list[str] = Field(description="Gates that were decided and open anew: the steps behind them differ.")
     added: list[str]
     removed: list[str]
 
@@ -81,6 +82,7 @@ class MigrationsPreview(BaseModel):
     must_stay: int
     states: list[dict[str, Any]]
     reasons: list[dict[str, Any]]
+    reopens: list[dict[str, Any]]
     staying: list[dict[str, Any]]
 
 

@@ -24,11 +24,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from stepkeep.api.problems import NOT_FOUND, UNAUTHENTICATED, ApiError
 from stepkeep.api.routing import problem_responses, router, service_of
 from stepkeep.errors import Conflict, InvalidInput, NotFound
-from stepkeep.operations.access import Access, Acting, parse_key
-from stepkeep.operations.keys import create_key, read_scopes
+from stepkeep.operations.access import Acting
+from stepkeep.operations.keys import create_session_key, read_scopes
 from stepkeep.operations.principals import registered
 from stepkeep.operations.sessions import sign_in
-from stepkeep.store.principals import PrincipalKind
+from stepkeep.store.principals import ApiKey, PrincipalKind
 from stepkeep.store.protocol import Store
 
 routes = router("Sessions")
@@ -260,8 +260,8 @@ async def come_back(
     claims = await provider.claims(token, parts[1])
     settings = provider.settings
     store = service.engine.store.for_tenant(settings.tenant)
-    access = await _session_key(store, settings, claims, service.browsers.lifetime_us)
-    made, _ = await sign_in(store, access, lifetime=service.browsers.lifetime_us)
+    key = await _session_key(store, settings, claims, service.browsers.lifetime_us)
+    made, _ = await sign_in(store, key, lifetime=service.browsers.lifetime_us)
     # A page of this origin goes on, because a redirect from another site would come without the strict cookie.
     answer = HTMLResponse('<!doctype html><meta http-equiv="refresh" content="0; url=/ui"><title>Signed in</title>')
     service.browsers.set_cookie(request, answer, made)
@@ -269,8 +269,8 @@ async def come_back(
     return answer
 
 
-async def _session_key(store: Store, settings: OidcSettings, claims: Mapping[str, Any], lifetime: int) -> Access:
-    """A key of the user that the claim names, for this session alone. Its secret is kept nowhere."""
+async def _session_key(store: Store, settings: OidcSettings, claims: Mapping[str, Any], lifetime: int) -> ApiKey:
+    """A key of the user that the claim names, for this session alone."""
     name = claims.get(settings.claim)
     if not isinstance(name, str) or (settings.claim == "email" and claims.get("email_verified") is not True):
         raise _failed(f"its id token has no usable claim {settings.claim}")
@@ -281,18 +281,9 @@ async def _session_key(store: Store, settings: OidcSettings, claims: Mapping[str
     if row.name != name or row.kind is not PrincipalKind.USER or row.disabled_at is not None:
         raise _failed("the person is no user here. Ask an administrator for an account")
     acting: Acting = {"actor": row.name, "vouched_by": "oidc", "key": None}
-    made = await create_key(
-        store,
-        settings.tenant,
-        row.name,
-        scopes=settings.scopes,
-        expires_at=None,
-        expires_in=lifetime,
-        acting=acting,
+    return await create_session_key(
+        store, settings.tenant, row.name, scopes=settings.scopes, lifetime=lifetime, acting=acting
     )
-    access = Access(store, "default", "", parse_key(made["secret"]))
-    await access.open()
-    return access
 
 
 def _provider(request: Request) -> Provider:

@@ -95,10 +95,19 @@ class TenantView(BaseModel):
 
 
 class QuotasView(BaseModel):
-    """What a tenant may use; null where nothing is set."""
+    """What a tenant may use; null where nothing is set, and a default counts if there is one."""
 
     max_concurrent_runs: int | None
     max_requests_per_min: int | None
+    max_kept_messages: int | None
+    max_kept_message_bytes: int | None
+    max_triggers: int | None
+    max_definitions: int | None
+    max_definition_bytes: int | None
+    max_settings: int | None
+    max_people: int | None
+    max_notes_per_hour: int | None
+    max_bytes_per_hour: int | None
 
 
 class TenantQuotas(BaseModel):
@@ -106,6 +115,21 @@ class TenantQuotas(BaseModel):
 
     tenant: str
     quotas: QuotasView
+
+
+class Signing(By):
+    """The names of the secrets to release."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"secrets": ["SHOP_HOOK"]}]})
+
+    secrets: list[Annotated[str, Field(max_length=100)]] = Field(max_length=100)
+
+
+class TenantSigning(BaseModel):
+    """The secrets that starts may name to sign the webhooks of their runs."""
+
+    tenant: str
+    secrets: list[str]
 
 
 class Tenants(BaseModel):
@@ -186,6 +210,29 @@ async def create_tenant(engine: Engine, body: NewTenant) -> Answer:
 async def get_tenant_quotas(engine: Engine, name: Annotated[str, Path(max_length=255)]) -> Answer:
     """The operator sets them, at the database."""
     return Answer(await engine.tenants.quotas(name))
+
+
+@routes.get(
+    "/tenants/{name:path}/signing",
+    operation_id="get_signing_secrets",
+    summary="The secrets that starts may name",
+    response_model=None,
+    responses=answers(TenantSigning),
+)
+async def get_signing_secrets(engine: Engine, name: Annotated[str, Path(max_length=255)]) -> Answer:
+    return Answer(await engine.tenants.signing(name))
+
+
+@routes.put(
+    "/tenants/{name:path}/signing",
+    operation_id="release_signing_secrets",
+    summary="Release secrets for signing",
+    response_model=None,
+    responses=answers(TenantSigning),
+)
+async def release_signing_secrets(engine: Engine, name: Annotated[str, Path(max_length=255)], body: Signing) -> Answer:
+    """Starts may name these secrets of the workers, and no others, to sign the webhooks of their runs."""
+    return Answer(await engine.tenants.set_signing(name, **body.model_dump()))
 
 
 @routes.patch(

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, Field
+from starlette.requests import Request
 from starlette.responses import Response
 
 from stepkeep.api.bodies import Anything, As, Limit, Moment, Page
-from stepkeep.api.routing import Answer, Engine, answers, router
+from stepkeep.api.routing import Answer, Engine, answers, router, waiting
 from stepkeep.api.runs import LONGEST_WAIT, ResultView, RunId, result_view
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.states import RunState
@@ -179,6 +180,7 @@ class Replay(BaseModel):
     responses=answers(ResultView),
 )
 async def get_result(
+    request: Request,
     engine: Engine,
     run_id: RunId,
     wait: Annotated[
@@ -187,7 +189,8 @@ async def get_result(
     until_blocked: Annotated[bool, Query(description="A run that waits for people or messages is enough.")] = False,
 ) -> Answer:
     """Answers at once when the run has ended, and after `wait` seconds in any case: look at `finished`."""
-    return Answer(result_view(await engine.wait(run_id, seconds=wait, until_blocked=until_blocked)))
+    with waiting(request, wait):
+        return Answer(result_view(await engine.wait(run_id, seconds=wait, until_blocked=until_blocked)))
 
 
 @routes.get(

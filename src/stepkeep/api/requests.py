@@ -7,30 +7,45 @@ too many levels or a number that no store keeps is refused. It decides nothing e
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
 from typing import Any, Final, NoReturn
 
 from starlette.requests import ClientDisconnect, Request
 
 from stepkeep.api.problems import HEADERS, MEDIA, TIMEOUT, TOO_LARGE, ApiError
+from stepkeep.definition.strict_json import strict_json
+from stepkeep.engine_arguments import ENCODED, Encoded, encode_payload
 from stepkeep.errors import InvalidInput
+from stepkeep.operations.aside import aside
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 MAX_HEADERS: Final = 100
 MAX_HEADER_BYTES: Final = 32 * 1024
 MAX_TARGET_BYTES: Final = 8 * 1024
-MAX_DEPTH: Final = 72
-"""Levels of a JSON body. A payload may have 64; the body around it has a few more."""
-LONGEST_NUMBER: Final = 40
+SMALL_BODY_BYTES: Final = 64 * 1024
+"""A larger body is decoded in a thread: 4 MB take about 50 ms."""
 BODY_SECONDS: Final = 30.0
 """How long a body may take to arrive."""
+FIRST_SECONDS: Final = 5.0
+"""How long it may take longer than at the slowest rate."""
+SLOWEST_RATE: Final = 1_000
+"""Bytes a second."""
 
 JSON_TYPES: Final = ("application/json",)
 
 
 class BoundedRequest(Request):
     """A request whose body is read once, counted while it streams, and whose JSON was checked before any model."""
+
+    charge: Callable[[int], Awaitable[None]] | None = None
+    """Counts the bytes of the body for the tenant of the caller."""
+
+    @property
+    def share(self) -> str:
+        """Whose turn it is when work waits: the tenant of the key, or the address of a caller without one."""
+        caller = getattr(self.state, "caller", None)
+        return caller.access.tenant if caller is not None else f"from {self.client.host if self.client else ''}"
 
     async def read(self, *, media_types: Iterable[str] = JSON_TYPES, limit: int = MAX_BODY_BYTES) -> bytes:
         """The body, in one of these media types; empty if there is none."""
@@ -53,101 +68,73 @@ class BoundedRequest(Request):
     async def read_json(self, default: Any = None) -> Any:
         """The checked value of a JSON body; the default if there is none."""
         body = await self.read()
+        if len(body) > SMALL_BODY_BYTES:
+            value, encoded = await aside(self.share, _decoded, body)
+            ENCODED.set(encoded)
+            return value
         return strict_json(body) if body else default
 
     async def _receive_body(self, limit: int) -> bytes:
         length = self.headers.get("content-length", "")
-        if length.isdigit() and int(length[:20]) > limit:
-            _refuse_size(limit)
-        parts, size = [], 0
+        said = int(length[:20]) if length.isdigit() else None
+        if said is not None:
+            if said > limit:
+                _refuse_size(limit)
+            await self._charge(said)  # before it is read: a tenant that has used up its share costs no more
+        seat, parts, size = self.scope["state"].get("seat"), [], 0
         try:
-            async with asyncio.timeout(BODY_SECONDS):
-                async for part in self.stream():
-                    size += len(part)
-                    if size > limit:
-                        _refuse_size(limit)
-                    parts.append(part)
+            with nullcontext() if seat is None else seat.moved("bodies"):
+                async with asyncio.timeout(BODY_SECONDS) as patience:
+                    began = asyncio.get_running_loop().time()
+                    patience.reschedule(began + FIRST_SECONDS)
+                    async for part in self.stream():
+                        size += len(part)
+                        if size > limit:
+                            _refuse_size(limit)
+                        parts.append(part)
+                        patience.reschedule(began + min(BODY_SECONDS, FIRST_SECONDS + size / SLOWEST_RATE))
         except TimeoutError:
-            raise ApiError(TIMEOUT, f"The body did not arrive within {BODY_SECONDS:.0f} s.") from None
+            late = f"The body did not arrive within {BODY_SECONDS:.0f} s, or slower than {SLOWEST_RATE} bytes a second."
+            raise ApiError(TIMEOUT, late) from None
         except ClientDisconnect:  # the client is gone; the line about the request has its status
             raise ApiError(TIMEOUT, "The client went away before the whole body had arrived.") from None
+        if said is None:
+            await self._charge(size)
         return b"".join(parts)
+
+    async def _charge(self, size: int) -> None:
+        if self.charge is not None:
+            await self.charge(size)
+
+
+ONCE: Final = frozenset({b"authorization", b"host", b"idempotency-key", b"origin", b"x-csrf-token"})
+"""Headers that a request has once at most: a proxy might go by the last one where the service goes by the first."""
+
+
+def _decoded(body: bytes) -> tuple[Any, Encoded]:
+    """The value of a large body, and its parts as they are stored: to encode them takes as long."""
+    value = strict_json(body)
+    parts = [one for one in value.values() if isinstance(one, dict | list | str)] if isinstance(value, dict) else []
+    encoded: Encoded = {}
+    for one in parts:
+        try:
+            encoded[id(one)] = one, encode_payload(one)
+        except InvalidInput as problem:  # it may be no payload at all
+            encoded[id(one)] = one, problem
+    return value, encoded
 
 
 def check_headers(request: Request) -> None:
-    """Refuse headers and targets beyond the limits."""
+    """Refuse headers and targets beyond the limits, and a second header where one decides."""
     headers = request.headers.raw
+    deciding = [name for name, _ in headers if name in ONCE]
+    if len(deciding) > len(set(deciding)):
+        twice = max(deciding, key=deciding.count).decode()
+        raise InvalidInput(f"the request has the header {twice} more than once. Send it once.")
     if len(headers) > MAX_HEADERS or sum(len(name) + len(value) for name, value in headers) > MAX_HEADER_BYTES:
         raise ApiError(HEADERS, f"At most {MAX_HEADERS} headers with {MAX_HEADER_BYTES} bytes in all are read.")
     if len(request.scope.get("raw_path", b"")) + len(request.scope.get("query_string", b"")) > MAX_TARGET_BYTES:
         raise ApiError(HEADERS, f"An address has at most {MAX_TARGET_BYTES} bytes.")
-
-
-def strict_json(body: bytes) -> Any:
-    """The one JSON value of a body.
-
-    >>> strict_json(b'{"a": 1, "a": 2}')
-    Traceback (most recent call last):
-    stepkeep.errors.InvalidInput: the body has the key 'a' twice in one object. Remove one of them.
-    """
-    try:
-        text = body.decode("utf-8")
-        value = _DECODER.decode(text)
-    except UnicodeDecodeError:
-        raise InvalidInput("the body is not UTF-8.") from None
-    except RecursionError:
-        raise InvalidInput(f"the body is nested deeper than {MAX_DEPTH} levels.") from None
-    except json.JSONDecodeError as problem:
-        raise InvalidInput(f"the body is not JSON: {problem.msg} at character {problem.pos}.") from None
-    if _is_deeper(value, MAX_DEPTH):
-        raise InvalidInput(f"the body is nested deeper than {MAX_DEPTH} levels.")
-    return value
-
-
-def _pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(items)
-    if len(found) != len(items):
-        seen: set[str] = set()
-        twice = next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise InvalidInput(f"the body has the key {twice[:80]!a} twice in one object. Remove one of them.")
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise InvalidInput(f"the body has the value {name}, which is no JSON.")
-
-
-def _integer(text: str) -> int:
-    if len(text) > LONGEST_NUMBER:
-        raise InvalidInput(f"the body has a number of {len(text)} digits, which no database keeps.")
-    return int(text)
-
-
-def _number(text: str) -> float:
-    if len(text) > LONGEST_NUMBER or (value := float(text)) in (float("inf"), float("-inf")):
-        raise InvalidInput(f"the body has the number {text[:20]}…, which no database keeps.")
-    return value
-
-
-_DECODER: Final = json.JSONDecoder(
-    object_pairs_hook=_pairs, parse_constant=_no_constant, parse_int=_integer, parse_float=_number
-)
-
-
-def _is_deeper(value: Any, most: int) -> bool:
-    """Whether a value has more levels than this. Without recursion: the value is hostile."""
-    level = [value]
-    for _ in range(most):
-        level = [
-            inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def _refuse_size(limit: int) -> NoReturn:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -26,6 +28,7 @@ from starlette.types import Receive, Scope, Send
 
 from stepkeep.api.access import OPEN, operation_of
 from stepkeep.api.arguments import NO_BODY, Arguments
+from stepkeep.api.load import Seat
 from stepkeep.api.problems import MOST_ERRORS, PROBLEMS, ApiError, Kind, problem_of
 from stepkeep.api.problems import OWN as OWN_PROBLEMS
 from stepkeep.api.requests import BoundedRequest, check_headers
@@ -64,6 +67,17 @@ async def engine_of(request: Request) -> AsyncEngine:
 def service_of(request: Request) -> Service:
     """What all requests of the process share."""
     return request.app.state.service  # type: ignore[no-any-return]
+
+
+def seat_of(request: Request) -> Seat | None:
+    """The place that the request has in the load of the process."""
+    return request.scope["state"].get("seat")  # type: ignore[no-any-return]
+
+
+def waiting(request: Request, seconds: float | None) -> AbstractContextManager[None]:
+    """Around a wait for something else than the database: a long poll has a place of its own kind."""
+    seat = seat_of(request)
+    return seat.moved("waits") if seconds and seat is not None else nullcontext()
 
 
 Engine = Annotated[AsyncEngine, Depends(engine_of)]
@@ -110,6 +124,8 @@ class Route(APIRoute):
         request.state.caller = None
         try:
             caller = request.state.caller = await service.browsers.authenticate(service.callers, request)
+            if (seat := seat_of(request)) is not None:
+                seat.known(caller.access.tenant, None if caller.access.key is None else caller.access.key.id)
             return caller.engine, await service.callers.admit(caller, self.operation)
         except (ApiError, NotAllowed, QuotaExceeded) as problem:
             target = "/".join(map(str, request.path_params.values()))
@@ -148,8 +164,12 @@ class Route(APIRoute):
     async def _answer(self, request: BoundedRequest) -> Response:
         check_headers(request)
         engine, rate, body = None, None, NO_BODY
-        if self.operation != OPEN:
+        if self.operation == OPEN:
+            if (seat := seat_of(request)) is not None:
+                seat.move("requests")
+        else:
             engine, rate = await self._admit(request)
+            request.charge = partial(service_of(request).callers.charge, request.state.caller, self.operation)
         if request.scope["query_string"]:
             _check_query(request, self._arguments)
         if self.body_field is not None:

@@ -21,6 +21,7 @@ from stepkeep.api.idempotency import under_way
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.api.runs import RunId
 from stepkeep.api.stream import SSE, Event, LastEventId, event_stream, follow, number_of
+from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.operations.following import JournalFollower
 from stepkeep.operations.publish import find_plan
@@ -37,7 +38,7 @@ class NewTemplateRun(Body):
     model_config = ConfigDict(json_schema_extra={"examples": [{"template_name": "default", "priority": 5}]})
 
     template_name: str = Field(default=DEFAULT_TEMPLATE, max_length=255)
-    priority: int = 0
+    priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
     webhook_url: str | None = Field(
         default=None, max_length=2048, description="Where the end of the run is posted, with `X-Signature`."
     )
@@ -205,7 +206,7 @@ async def stream_template_events(
                 known = one["seq"]
                 yield Event(str(known), "step_update", one)
 
-    return event_stream(follow(request, engine, follower, events))
+    return event_stream(request, follow(request, engine, follower, events))
 
 
 def _known(run_id: str, given: str | None) -> int:

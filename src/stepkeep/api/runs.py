@@ -11,7 +11,8 @@ from starlette.requests import Request
 from stepkeep.api.access import scopes_of
 from stepkeep.api.bodies import RUN_ID, Anything, As, By, IdempotencyKey, Limit, Moment, Page, Time
 from stepkeep.api.idempotency import under_way
-from stepkeep.api.routing import Answer, Engine, answers, router
+from stepkeep.api.routing import Answer, Engine, answers, router, waiting
+from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.publish import find_plan
@@ -41,7 +42,7 @@ class NewRun(By):
     input: Any = Field(default=None, description="The input of the run; an empty object by default.")
     business_key: str | None = Field(default=None, max_length=255, description="At most one live run has this key.")
     correlation_id: str | None = Field(default=None, max_length=255, description="What the run belongs to.")
-    priority: int | None = Field(default=None, description="Higher goes first.")
+    priority: int | None = Field(default=None, ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="Higher goes first.")
     labels: dict[str, str] | None = Field(default=None, description="Texts by name, for searching.")
     start_now: bool = Field(default=True, description="False creates the run idle, to be started later.")
     at: Time | None = Field(default=None, description="Start then; a time with a zone.")
@@ -175,7 +176,8 @@ async def create_run(
         started = await engine.start(plan, body.input, idempotency_key=idempotency_key, **given)
     if wait is None:
         return created(started.run_id, is_new=started.created)
-    result = await engine.wait(started.run_id, seconds=wait)
+    with waiting(request, wait):
+        result = await engine.wait(started.run_id, seconds=wait)
     return created(started.run_id, is_new=started.created, result=result_view(result))
 
 

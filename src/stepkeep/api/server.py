@@ -8,8 +8,10 @@ so that connections wait there for the next process. TLS is left to a proxy. `st
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import socket
+import sys
 from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
@@ -17,13 +19,18 @@ from typing import Any
 import uvicorn
 
 from stepkeep.api.app import Application
-from stepkeep.api.protocol import MAX_INCOMPLETE_BYTES, Protocol
+from stepkeep.api.protocol import MAX_INCOMPLETE_BYTES, Protocol, most_connections
 from stepkeep.network.listening import BACKLOG, address_of, listen
+from stepkeep.operations.aside import rest_between
 
 __all__ = ["Server", "address_of", "listen", "make_server", "run", "serve"]
 
 KEEP_ALIVE_SECONDS = 75
 POLL_SECONDS = 0.02
+SWITCH_SECONDS = 0.0005
+"""After how long a thread that computes lets the event loop go on; 5 ms by default, several times for each request."""
+REST_TIMES = 3.0
+"""How much longer than its large work a tenant rests from it: it takes a quarter of the time at most."""
 
 
 class Server(uvicorn.Server):
@@ -88,6 +95,11 @@ async def serve(
     told: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain. What is still under way after the grace period is cut off."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the soft limit is often 1,024
+    app.service.load.fit(most_connections())
+    sys.setswitchinterval(SWITCH_SECONDS)
+    rest_between(REST_TIMES)
     server = make_server(app, drain_seconds=drain_seconds, grace_seconds=grace_seconds)
     server.told = told
     await server.serve(sockets=[listener])

@@ -20,6 +20,7 @@ from stepkeep.metrics.exposition import Exposition
 from stepkeep.operations.tailing import Tailer
 from stepkeep.operations.watching import JournalWatch
 from stepkeep.operations.work_state import WorkState
+from stepkeep.store.change import KeyPlace
 
 
 class Service:
@@ -37,14 +38,14 @@ class Service:
         self.watch = JournalWatch(engine.store)
         self.tailer = Tailer(engine.transactor, lambda tenant: self.callers.engines.of(tenant).transactor)
         self.measures = HttpMeasures(lambda: {"run": self.watch.readers, "tenant": self.tailer.listeners})
-        self.load = Load(lambda: self.watch.readers + self.tailer.listeners)
+        self.load = Load(self.measures)
         self.metrics = Exposition(
             engine.transactor,
             workers=lambda: vitals_of(workers),
             more=[self.measures.families],
         )
-        self.in_flight: set[tuple[str, str, str]] = set()
-        """Tenant, operation and idempotency key of the requests under way."""
+        self.in_flight: set[KeyPlace] = set()
+        """The idempotency keys of the requests under way."""
         self.work = WorkState()
         """What this process remembers about remote workers."""
         self.stopping = asyncio.Event()

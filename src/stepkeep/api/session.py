@@ -77,7 +77,9 @@ async def create_session(request: Request, body: SignIn) -> Answer:
             browsers.attempts.failed(names)
         await service.callers.note_refusal(None, f"Bearer {body.key.strip()}", "sign_in", "", problem)
         raise
-    made, row = await sign_in(caller.engine.store, caller.access, lifetime=browsers.lifetime_us)
+    key = caller.access.key
+    assert key is not None, "it was authenticated"
+    made, row = await sign_in(caller.engine.store, key, lifetime=browsers.lifetime_us)
     answer = Answer(session_view(caller.access, made, row), 201)
     browsers.set_cookie(request, answer, made)
     return answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import Query
@@ -13,6 +12,7 @@ from stepkeep.api.definitions import WorkflowName
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.kernel.definition import Definition, SubWorkflow
+from stepkeep.operations.aside import aside
 from stepkeep.operations.pinned_children import published_below
 from stepkeep.operations.publish import find_plan
 from stepkeep.simulate.report import simulate
@@ -59,5 +59,5 @@ async def simulate_workflow(
     def find(child: SubWorkflow) -> Definition | None:
         return below.get((child.workflow, child.version))
 
-    report = await asyncio.to_thread(simulate, plan.definition, max_paths=MOST_PATHS, find=find)
-    return Answer(report.plain())
+    walk = lambda: Answer(simulate(plan.definition, max_paths=MOST_PATHS, find=find).plain())  # noqa: E731
+    return await aside(engine.tenant, walk)

@@ -26,7 +26,7 @@ class SinkSettings(By):
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
-    kind: str = Field(max_length=255, description="webhook, message, handler, host, command, redis, nats or kafka.")
+    kind: str = Field(max_length=255, description="webhook, message, handler, host, redis, nats or kafka.")
     on: list[Annotated[str, Field(max_length=255)]] = Field(
         default=["*"], max_length=100, description="Patterns of types of events."
     )
@@ -93,7 +93,7 @@ class TestedSink(BaseModel):
     responses=answers(SinkView, status=201, says="Added"),
 )
 async def add_sink(engine: Engine, body: NewSink) -> Answer:
-    """409 where there is one of this name. A sink of kind jsonl is added by the operator, without a key."""
+    """409 where there is one of this name. A sink of kind jsonl or command is the operator's, without a key."""
     return Answer(await engine.sinks.add(**body.model_dump()), 201)
 
 

@@ -18,7 +18,7 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import Request
 
 from stepkeep.api.bodies import As
-from stepkeep.api.routing import Engine, router, service_of
+from stepkeep.api.routing import Engine, router, seat_of, service_of
 from stepkeep.api.runs import RunId
 from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.following import JournalFollower
@@ -70,8 +70,10 @@ def number_of(given: str | None) -> int:
     return int(given)
 
 
-def event_stream(events: AsyncIterator[bytes]) -> StreamingResponse:
+def event_stream(request: Request, events: AsyncIterator[bytes]) -> StreamingResponse:
     """The answer that streams these."""
+    if (seat := seat_of(request)) is not None:
+        seat.move("streams")
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
@@ -97,7 +99,7 @@ async def stream_run(
                 told = {name: value for name, value in one.items() if name != "body"}
                 yield Event(str(one["seq"]), "entry", told)
 
-    return event_stream(follow(request, engine, follower, entries))
+    return event_stream(request, follow(request, engine, follower, entries))
 
 
 async def follow(
@@ -148,7 +150,7 @@ async def stream_tenant(request: Request, engine: Engine, last_event_id: LastEve
     if last_event_id is not None:
         tail = TenantTail(engine.transactor, engine.tenant, last_event_id)
         await engine.store.read_tail(engine.tenant, last_event_id, 1)  # refuses what is no position
-    return event_stream(_follow_tenant(request, engine, tail))
+    return event_stream(request, _follow_tenant(request, engine, tail))
 
 
 async def _follow_tenant(request: Request, engine: Engine, tail: TenantTail | None) -> AsyncIterator[bytes]:

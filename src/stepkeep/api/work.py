@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import Path
 from starlette.requests import Request
 
-from stepkeep.api.routing import Answer, Engine, answers, router, service_of
+from stepkeep.api.routing import Answer, Engine, answers, router, service_of, waiting
 from stepkeep.api.work_bodies import (
     CallsRequest,
     CheckpointRequest,
@@ -115,13 +115,14 @@ async def claim_steps(request: Request, engine: Engine, worker_id: WorkerId, bod
     async def is_gone() -> bool:
         return service.stopping.is_set() or await request.is_disconnected()
 
-    claims = await work.claim(
-        worker_id,
-        body.wanted(body.after, body.run_id),
-        request=body.request_id,
-        wait_seconds=body.wait_seconds,
-        is_gone=is_gone,
-    )
+    with waiting(request, body.wait_seconds):
+        claims = await work.claim(
+            worker_id,
+            body.wanted(body.after, body.run_id),
+            request=body.request_id,
+            wait_seconds=body.wait_seconds,
+            is_gone=is_gone,
+        )
     return Answer({"claims": await _told(work, worker_id, claims, body.give, body.lease_us)})
 
 

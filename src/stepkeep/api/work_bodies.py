@@ -28,8 +28,10 @@ from stepkeep.store.change import StoredDefinition
 from stepkeep.worker.payloads import Unstorable, encode
 
 LARGEST = 2**53
+MAX_NUMBER = 2**31 - 1
+"""The largest number of a step, a fence or an attempt that a store keeps."""
 HEARTBEAT_SECONDS = 10.0
-Number = Field(ge=0, le=LARGEST)
+Number = Field(ge=0, le=MAX_NUMBER)
 
 
 class Registration(Body):

@@ -20,7 +20,7 @@ from stepkeep.api.bodies import RUN_ID, Anything, Body
 from stepkeep.api.routing import Answer, Engine, answers, router, service_of
 from stepkeep.api.stream import CHECK_SECONDS, HEARTBEAT_SECONDS, RETRY_MILLISECONDS, SSE, event_stream
 from stepkeep.api.work import WorkerId, work_of
-from stepkeep.api.work_bodies import LARGEST, definition_json
+from stepkeep.api.work_bodies import MAX_NUMBER, definition_json
 from stepkeep.errors import StepkeepError
 from stepkeep.store.protocol import Notification
 
@@ -29,7 +29,7 @@ routes = router("Remote workers")
 MOST_WAITING = 1000
 """Notices that a slow worker has not read. Beyond these it is told that anything may be ready."""
 
-DefinitionId = Annotated[int, Path(ge=0, le=LARGEST)]
+DefinitionId = Annotated[int, Path(ge=0, le=MAX_NUMBER)]
 
 
 class Queues(BaseModel):
@@ -79,8 +79,8 @@ class OneEvidence(Body):
     """Why an attempt failed."""
 
     run_id: str = Field(max_length=36)
-    no: int = Field(ge=0, le=LARGEST)
-    fence: int = Field(ge=0, le=LARGEST)
+    no: int = Field(ge=0, le=MAX_NUMBER)
+    fence: int = Field(ge=0, le=MAX_NUMBER)
     evidence: Anything = Field(description="`traceback`, `inputs`, `log`: what the worker wants to keep.")
 
 
@@ -242,7 +242,7 @@ async def listen_for_work(request: Request, engine: Engine, worker_id: WorkerId)
         finally:
             unsubscribe()
 
-    return event_stream(notices())
+    return event_stream(request, notices())
 
 
 def _notice(told: dict[str, Any]) -> bytes:

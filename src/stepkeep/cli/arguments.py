@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,6 +31,13 @@ Apps = Annotated[
     list[str] | None,
     typer.Option("--app", metavar="MODULE|FILE.py", help="Code with handlers to import; may be repeated."),
 ]
+Elsewhere = Annotated[
+    bool,
+    typer.Option(
+        "--handlers-elsewhere",
+        help="The code of the handlers is not here: take the file as it is, without what decorators say.",
+    ),
+]
 Input = Annotated[
     str | None,
     typer.Option("--input", metavar="JSON|@FILE", help="The run's input; @- reads standard input."),
@@ -49,6 +57,10 @@ By = Annotated[
 Capabilities = Annotated[
     list[str] | None,
     typer.Option("--capability", metavar="WORD", help="What this machine can do; may be repeated."),
+]
+ArchiveRoot = Annotated[
+    Path,
+    typer.Option("--archive-root", metavar="DIR", help="Archives that definitions declare stay below this folder."),
 ]
 Concurrency = Annotated[int, typer.Option("--concurrency", min=1, max=10_000, help="How many steps run at once.")]
 Threads = Annotated[

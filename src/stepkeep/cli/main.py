@@ -138,6 +138,7 @@ app.command("approve", rich_help_panel=PEOPLE)(with_settings(decide.approve))
 app.command("reject", rich_help_panel=PEOPLE)(with_settings(decide.reject))
 app.command("request-changes", rich_help_panel=PEOPLE)(with_settings(interventions.request_changes))
 app.command("escalate", rich_help_panel=PEOPLE)(with_settings(interventions.escalate))
+app.command("reassign", rich_help_panel=PEOPLE)(with_settings(interventions.reassign))
 app.command("annotate", rich_help_panel=PEOPLE)(with_settings(interventions.annotate))
 app.command("freeze", rich_help_panel=PEOPLE)(with_settings(interventions.freeze))
 app.command("decide", rich_help_panel=PEOPLE)(with_settings(decide.decide))
@@ -191,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         light_help.prepare()
     try:
         named = given[0] if given and completion.VARIABLE not in os.environ else ""
-        ended = _command_tree(named)(given, prog_name="stepkeep", standalone_mode=False)
+        ended = _command_tree(named)(given, prog_name="stepkeep", standalone_mode=False, obj=arguments is None)
         flush()
     except (SystemExit, KeyboardInterrupt):
         raise

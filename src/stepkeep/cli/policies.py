@@ -16,6 +16,8 @@ import typer
 
 from stepkeep.cli.settings import Settings
 from stepkeep.errors import InvalidInput
+from stepkeep.own_process import protect_process
+from stepkeep.redaction import secrets_of_url
 from stepkeep.safe_text import inert_line
 
 if TYPE_CHECKING:
@@ -30,9 +32,6 @@ PANEL = "What steps may do"
 _UNITS: dict[str, int] = {"": 1, "b": 1} | {
     f"{letter}{ending}": 1 << (10 * power) for power, letter in enumerate("kmgt", start=1) for ending in ("", "b", "ib")
 }
-
-
-LARGEST_UID = 4_294_967_294
 
 
 def _option(*names: str, metavar: str | None = None, help: str, **bounds: Any) -> Any:  # noqa: A002 - typer's own word
@@ -89,16 +88,27 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[str | None, _option("--command-memory", metavar="SIZE", help="Address space of a command: 2GiB.")],
         None,
     ),
-    "command_user": (
+    "commands_as": (
         Annotated[
-            int | None,
-            _option("--command-user", metavar="UID", min=0, max=LARGEST_UID, help="Run commands as this user."),
+            str | None,
+            _option("--commands-as", "--command-user", metavar="USER", help="Run commands as this user (name or uid)."),
         ],
         None,
     ),
     "command_private": (
         Annotated[bool, _option("--command-private", help="Give each command an empty directory of its own.")],
         False,
+    ),
+    "allow_commands": (
+        Annotated[
+            Words,
+            _option(
+                "--allow-commands",
+                metavar="TENANT",
+                help="Run commands of this tenant; needed on PostgreSQL and with --server; may be repeated.",
+            ),
+        ],
+        None,
     ),
     "no_commands": (Annotated[bool, _option("--no-commands", help="Run no commands here.")], False),
     "process_memory_bytes": (
@@ -156,8 +166,9 @@ class Policies(NamedTuple):
     command_allow: Words = None
     command_env: Words = None
     command_memory: str | None = None
-    command_user: int | None = None
+    commands_as: str | None = None
     command_private: bool = False
+    allow_commands: Words = None
     no_commands: bool = False
     process_memory_bytes: str | None = None
     secrets_dir: str | None = None
@@ -198,12 +209,15 @@ class Policies(NamedTuple):
     def _commands(self) -> CommandPolicy:
         from stepkeep.worker.executors.command import CommandPolicy
 
+        if self.commands_as is not None and os.geteuid() != 0:
+            raise InvalidInput("--commands-as: only root runs programs as another user. Start the worker as that user.")
         return CommandPolicy(
             enabled=not self.no_commands,
+            tenants=tuple(self.allow_commands) if self.allow_commands else None,
             programs=tuple(self.command_allow) if self.command_allow else None,
             environment=tuple(self.command_env or ()),
             memory=parse_size("--command-memory", self.command_memory),
-            user=self.command_user,
+            user=self.commands_as,
             private_cwd=self.command_private,
         )
 
@@ -215,6 +229,8 @@ def with_policies(
 
     def command(settings: Settings, **given: Any) -> int:
         policies = Policies(**{name: given.pop(name) for name in OPTIONS})
+        if settings.owns_process:
+            protect_process(secrets_of_url(settings.db))
         return function(settings, policies, **given)  # type: ignore[call-arg]
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from stepkeep.cli.printer import warn
 from stepkeep.cli.settings import Settings
 from stepkeep.errors import DefinitionError, InvalidInput, NotFound
+from stepkeep.own_process import variables
 
 if TYPE_CHECKING:
     from stepkeep.cli.policies import Policies
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from stepkeep.definition.registry import Registry
     from stepkeep.engine import AsyncEngine
     from stepkeep.kernel.definition import Definition
+    from stepkeep.worker.executors.command import CommandPolicy
 
 FULL_ID = 36
 SHORTEST_ID = 4
@@ -57,6 +59,8 @@ async def open_engine(
     if not creates:
         require_database(settings)
     async with opened as engine:
+        if "commands" in options:
+            refuse_readable(settings, options["commands"])
         if operation is not None:
             await engine.access.admit(operation)
         yield engine
@@ -67,7 +71,7 @@ def read_key(settings: Settings) -> str | None:
     if settings.key_file is not None:
         content = read_file(settings.key_file, "--key-file", MAX_KEY_BYTES)
         return content.decode("utf-8", "replace").strip()
-    return os.environ.get("STEPKEEP_KEY") or None
+    return variables().get("STEPKEEP_KEY") or None
 
 
 def require_database(settings: Settings) -> None:
@@ -77,6 +81,15 @@ def require_database(settings: Settings) -> None:
         raise NotFound(
             f"there is no database {settings.db}. `stepkeep run`, `start`, `publish` and `worker` make one, as does "
             f"{settings.command('db', 'migrate')}."
+        )
+
+
+def refuse_readable(settings: Settings, commands: CommandPolicy) -> None:
+    """Refuse an SQLite file that the user of commands could read: it holds the runs of every tenant."""
+    path = Path(settings.db.removeprefix("sqlite:///"))
+    if (user := commands.identity) is not None and settings.db.startswith("sqlite:///") and user.may_read(path):
+        raise InvalidInput(
+            f"commands as {user.name} could read the database {path}. Take that right away: chmod 600 {path}"
         )
 
 
@@ -99,14 +112,19 @@ def load_handlers(apps: Sequence[str]) -> Registry:
     return default_registry
 
 
-def load_definition(target: str, handlers: Registry | None, as_: str | None = None) -> Definition:
-    """The definition in a file: YAML or JSON in any dialect, or Python that makes one workflow (`file.py:name`)."""
+def load_definition(
+    target: str, handlers: Registry | None, as_: str | None = None, *, advises: bool = False
+) -> Definition:
+    """The definition in a file: YAML or JSON in any dialect, or Python that makes one workflow (`file.py:name`).
+
+    `advises`: all advice is printed, not only that on fields without effect.
+    """
     from stepkeep.dialects.registry import check_file
 
     report = workflow_in(target).check() if is_python(target) else check_file(Path(target), handlers, as_)
     if report.definition is None:
         raise DefinitionError(report.problems)
-    for problem in report.ignored:
+    for problem in report.warnings if advises else report.ignored:
         warn(str(replace(problem, message=f"warning: {problem.message}")))
     return report.definition
 

@@ -67,6 +67,8 @@ class Settings(NamedTuple):
     json: bool = False
     db_was_typed: bool = False
     key_file: str | None = None
+    owns_process: bool = False
+    """Whether the process does nothing else than this command."""
 
     def command(self, *words: str) -> str:
         """A command line with the same database, tenant and key."""
@@ -80,13 +82,15 @@ def with_settings(function: Callable[Concatenate[Settings, P], int]) -> Callable
     """Turn a function whose first parameter is Settings into one that has the shared options instead."""
 
     def command(**given: Any) -> int:
-        source = given.pop("ctx").get_parameter_source("db")
+        context = given.pop("ctx")
+        source = context.get_parameter_source("db")
         settings = Settings(
             db=given.pop("db"),
             tenant=given.pop("tenant"),
             json=given.pop("json"),
             key_file=given.pop("key_file"),
             db_was_typed=source is not None and source.name == "COMMANDLINE",
+            owns_process=context.obj is True,
         )
         given.pop("traceback")  # main looks for it, so that it also works for what goes wrong before a command runs
         return function(settings, **given)  # type: ignore[call-arg]

@@ -18,10 +18,12 @@ from stepkeep.cli.render.times import span
 from stepkeep.cli.screens import Screen
 from stepkeep.errors import InvalidInput, StoreError
 from stepkeep.kernel.journal import SealedEntry, open_entry
+from stepkeep.own_process import SECRET
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
     from stepkeep.kernel.plan import Plan
+    from stepkeep.kernel.rows import Step
     from stepkeep.operations.own_run import Lacking
     from stepkeep.worker.loop import Worker
 
@@ -60,7 +62,6 @@ async def work_on(
     from stepkeep.operations.successors import successor_of
 
     plan = await plan_of(engine.transactor, engine.tenant, run_id)
-    await require_handlers(engine, run_id, plan)
     runtime = NotingRuntime()
     worker = engine.worker(
         app="run",
@@ -69,6 +70,7 @@ async def work_on(
         runtime=runtime,
         only_run=None if serve_all else run_id,
     )
+    await require_handlers(engine, run_id, plan, worker.kinds)
     own = OwnRun(
         engine.transactor,
         engine.tenant,
@@ -101,28 +103,26 @@ async def work_on(
     return Worked(view, tokens, interrupted.is_set(), own.stranded)
 
 
-async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None:
-    """Refuse to work on a run without its handlers: it would wait forever."""
+async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan, kinds: Sequence[str]) -> None:
+    """Refuse to work on a run without its handlers, or with an executor that is not among `kinds`: it would wait
+    forever."""
     from stepkeep.definition.built_in import is_built_in
     from stepkeep.definition.fit import misfit
     from stepkeep.definition.rule_words import handlers_among
     from stepkeep.definition.secrets import secrets_among
-    from stepkeep.kernel.definition import Agent, Command, Handler, Http
+    from stepkeep.kernel.definition import Agent, Handler
     from stepkeep.kernel.states import STEP_TERMINAL, Phase
-    from stepkeep.worker.secrets import VARIABLE, SecretReader, Secrets
+    from stepkeep.worker.secrets import SecretReader, Secrets
 
     missing: dict[str, None] = {}
     final = handlers_among(plan.definition.check_capabilities or ())
     missing.update({name: None for name in final if engine.registry.get(name) is None})
     secrets = SecretReader(engine.policies.get("secrets", Secrets()))
-    closed = [
-        kind
-        for kind, policy in ((Command, "commands"), (Http, "http"))
-        if policy in engine.policies and not engine.policies[policy].enabled
-    ]
-    for step in await engine.store.read_steps(engine.tenant, run_id):
+    left = [one for one in await engine.store.read_steps(engine.tenant, run_id) if one.state not in STEP_TERMINAL]
+    _require_kinds(run_id, plan, left, kinds)
+    for step in left:
         executor = plan.of(step).executor
-        if step.state in STEP_TERMINAL or executor is None:
+        if executor is None:
             continue
         planned = plan.of(step)
         undo = planned.definition.undo
@@ -134,11 +134,7 @@ async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None
         if absent:
             raise InvalidInput(
                 f"step {planned.name} of run {run_id} reads the secret {absent[0]}, which is not here: "
-                f"set {VARIABLE}{absent[0]}, or give --secrets-dir, --secrets-file or --secrets-command."
-            )
-        if isinstance(executor, tuple(closed)) or (is_built_in(executor) and Command in closed):
-            raise InvalidInput(
-                f"step {plan.of(step).name} of run {run_id} cannot run here: --no-commands or --no-http forbids it."
+                f"set {SECRET}{absent[0]}, or give --secrets-dir, --secrets-file or --secrets-command."
             )
         if isinstance(executor, Handler) and not is_built_in(executor):
             spec = engine.registry.get(executor.name)
@@ -154,6 +150,22 @@ async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None
     if missing:
         names = ", ".join(list(missing)[:10])
         raise InvalidInput(f"no code was given that has the handlers of run {run_id}: {names}. Name it with --app.")
+
+
+def _require_kinds(run_id: str, plan: Plan, left: Sequence[Step], kinds: Sequence[str]) -> None:
+    """Refuse what this program may not run, in the words of `explain`."""
+    from stepkeep.kernel.plan import queue_specs
+    from stepkeep.operations.services import kinds_of
+    from stepkeep.operations.staffing import title
+
+    specs, final = queue_specs(plan.definition), 2 * len(plan.steps)
+    for no in sorted({*(plan.written_no(step.no) for step in left), final}):
+        if (spec := specs[no]) is not None and not kinds_of(spec) <= set(kinds):
+            raise InvalidInput(
+                f"step {plan.at(no).name} of run {run_id} cannot run here: it needs {title(spec)}, and this program "
+                "may not do that: see --no-commands, --allow-commands and --no-http. With --serve-all on PostgreSQL, "
+                "commands need --allow-commands."
+            )
 
 
 @contextlib.contextmanager

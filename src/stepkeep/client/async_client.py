@@ -40,15 +40,17 @@ from stepkeep.client.groups import (
     ClientVersions,
     refuse_without_database,
 )
+from stepkeep.definition.advice import tell
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine_arguments import looks_like_a_file
-from stepkeep.errors import ConnectionLost, InvalidInput, NotAllowed, StoreUnavailable, Unreachable
+from stepkeep.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
 from stepkeep.input_files import read_input
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.states import RunState
 from stepkeep.network.service import Service, again
 from stepkeep.operations.access import parse_key
 from stepkeep.operations.start import Started
+from stepkeep.own_process import variables
 from stepkeep.result import Result, settled_states
 
 if TYPE_CHECKING:
@@ -76,6 +78,8 @@ class PublishedWorkflow(msgspec.Struct, frozen=True):
 
     definition: PublishedVersion
     digest: str
+    warnings: tuple[Problem, ...] = ()
+    """Advice of the service on the definition. It is logged too, under `stepkeep.definition`."""
 
 
 class Certificate(msgspec.Struct, frozen=True):
@@ -101,7 +105,7 @@ class AsyncClient:
     """
 
     def __init__(self, url: str | os.PathLike[str], *, key: str | None = None, seconds: float = 30.0) -> None:
-        given = key if key is not None else os.environ.get("STEPKEEP_KEY")
+        given = key if key is not None else variables().get("STEPKEEP_KEY")
         if given is None:
             raise InvalidInput("a service needs a key: key=, or STEPKEEP_KEY.")
         parse_key(given)
@@ -285,15 +289,16 @@ class AsyncClient:
         if isinstance(workflow, str) and not looks_like_a_file(workflow):
             told = await perform(self.service, Route(method="GET", path="/workflows/{name}"), {"name": workflow})
         else:
-            content, media_type = _written(workflow)
+            content = _written(workflow)
             answer = await again(
-                lambda: self.service.request("POST", "/workflows", content=content, media_type=media_type)
+                lambda: self.service.request("POST", "/workflows", content=content, media_type="application/json")
             )
             told = answer.json()
         found = told["definition"]
-        return PublishedWorkflow(
-            PublishedVersion(found["workflow"], found["version"], found["dialect"]), found["digest"]
-        )
+        warnings = msgspec.convert(told.get("warnings", ()), tuple[Problem, ...])
+        tell(warnings)
+        version = PublishedVersion(found["workflow"], found["version"], found["dialect"])
+        return PublishedWorkflow(version, found["digest"], warnings)
 
     async def publish_policy(self, policy: str | Path | Mapping[str, Any], *, by: str | None = None) -> dict[str, Any]:
         """Publish a policy, a file or a mapping, as the next revision of the tenant. Its cases must hold."""
@@ -578,7 +583,7 @@ class AsyncClient:
             return {"workflow": workflow}
         if isinstance(workflow, PublishedWorkflow):
             return {"workflow": workflow.definition.name, "version": workflow.definition.version}
-        content, _ = _written(workflow)
+        content = _written(workflow)
         known = self._known.get(content)
         if known is None:
             known = self._known[content] = await self._publish_or_find(workflow)
@@ -600,20 +605,30 @@ class AsyncClient:
             return PublishedWorkflow(PublishedVersion(definition.name, definition.version, definition.dialect), "")
 
 
-def _written(workflow: Runnable) -> tuple[bytes, str]:
+def _written(workflow: Runnable) -> bytes:
     """A workflow as the service reads it."""
+    from stepkeep.definition.declared import declare
     from stepkeep.definition.python import Workflow
+    from stepkeep.definition.registry import default_registry
 
     if isinstance(workflow, Workflow):
-        return msgspec.json.encode(workflow.document()), "application/json"
+        text = msgspec.json.encode(workflow.document()).decode()
+        return _with_handlers(text, declare(workflow.registry, text, workflow.handler_names))
     if isinstance(workflow, str | Path):
         try:
-            content = read_input(workflow, MAX_DEFINITION_BYTES)
+            text = read_input(workflow, MAX_DEFINITION_BYTES).decode()
         except OSError as problem:
             raise InvalidInput(f"{workflow} cannot be read: {problem.strerror or problem}.") from None
-        return content, "application/json" if str(workflow).endswith(".json") else "application/yaml"
+        except UnicodeDecodeError:
+            raise InvalidInput(f"{workflow} is no text in UTF-8.") from None
+        return _with_handlers(text, declare(default_registry, text))
     kind = "definition" if isinstance(workflow, Definition) else type(workflow).__name__
     raise InvalidInput(f"a {kind} cannot be sent to a service. Pass a Workflow, a file or a published name.")
+
+
+def _with_handlers(text: str, handlers: dict[str, dict[str, Any]]) -> bytes:
+    """A definition with what the decorators of its handlers say: the service has no code to ask."""
+    return msgspec.json.encode({"definition": text, "handlers": handlers})
 
 
 def _path(text: object) -> str:

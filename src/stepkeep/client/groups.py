@@ -45,6 +45,9 @@ class ClientTenants(Group):
     list = over_http(AsyncTenants.list, Route(method="GET", path="/tenants"))
     quotas = over_http(AsyncTenants.quotas, Route(method="GET", path="/tenants/{name}/quotas"))
 
+    signing = over_http(AsyncTenants.signing, Route(method="GET", path="/tenants/{name}/signing"))
+    set_signing = over_http(AsyncTenants.set_signing, Route(method="PUT", path="/tenants/{name}/signing"))
+
     def __getattr__(self, name: str) -> NoReturn:
         refuse_without_database(f"tenants.{name}", name, ("set_quotas",))
 
@@ -141,6 +144,7 @@ class ClientInterventions(Group):
         AsyncInterventions.request_changes,
         Route(method="POST", path="/runs/{run_id}/request-changes", names={"for_": "for"}),
     )
+    reassign = over_http(AsyncInterventions.reassign, Route(method="POST", path="/runs/{run_id}/reassign"))
     escalate = over_http(
         AsyncInterventions.escalate, Route(method="POST", path="/runs/{run_id}/escalate", names={"for_": "for"})
     )

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stepkeep.conformance.line import Line
+from stepkeep.conformance.persons import is_persons
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.schema import Shape, digest, misfits, text, whole
 from stepkeep.conformance.steps import Step
+from stepkeep.names import same_names
 
 Problem = tuple[Code, str]
 
@@ -54,7 +56,7 @@ def _references(value: Any) -> bool:
 
 ITEM = Shape(
     {"step": text, "run": text, "fence": whole, "undo": _flag},
-    {"its_step": text, "digest": digest, "executors": _names, "remains": text, "call": _call},
+    {"its_step": text, "digest": digest, "executors": _names, "remains": text, "call": _call, "persons": is_persons},
 )
 WHOLE = Shape(
     {"run": text, "as": _way, "adopted": _references},
@@ -104,6 +106,20 @@ class Adoption:
             yield Code.ADOPTION, "its effect is said to remain, which only a rollback says of a step that was skipped"
         if item["undo"] and line.trigger != "adopted" and not self.is_rollback:
             yield Code.ADOPTION, "the run owns the undo of a step that was skipped"
+
+    def persons(self) -> Iterator[tuple[str, Any]]:
+        """Each adopted step with the persons of it and everything below it, as the creation names them."""
+        yield from ((item["step"], item.get("persons")) for item in self._told)
+
+    def own_decisions(self, actor: str) -> Iterator[Problem]:
+        """The person who asks for the run takes over no decision of their own, in whatever letters."""
+        for name, persons in self.persons() if not self.is_rollback else ():
+            known = persons or {}
+            if known.get("many") is True or same_names([actor], known.get("decided", ())):
+                yield (
+                    Code.ADOPTION,
+                    f"step {quoted(name)} is adopted with a decision of {quoted(actor)}, who asks for the run",
+                )
 
     def call_of(self, name: str | None) -> Any:
         """What the creation says of an adopted call of a flow, or of an added step; None for any other step."""

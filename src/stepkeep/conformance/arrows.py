@@ -71,6 +71,7 @@ STEP: Mapping[tuple[str, str], str] = {
     ("dependencies_met", "ready"): "pending",
     ("dependency_unmet", "skipped"): "pending",
     ("escalated", "awaiting_approval"): "awaiting_approval",
+    ("reassigned", "awaiting_approval"): "awaiting_approval",
     ("failed", "failed"): "running validating",
     ("failed_tolerated", "skipped"): "running validating",
     ("gate_opened", "awaiting_approval"): "pending",

@@ -20,8 +20,8 @@ from stepkeep.conformance.report import Code, quoted
 from stepkeep.dialects.machine import MachineView
 
 SETTLING = (
-    "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "step_decided", "completion_signalled",
-    "message_arrived", "child_ended", "slot_granted", "cancel_requested", "unpause_requested",
+    "run_started", "step_reported", "time_came", "gate_decided", "gate_reassigned", "hold_decided", "step_decided",
+    "completion_signalled", "message_arrived", "child_ended", "slot_granted", "cancel_requested", "unpause_requested",
 )  # fmt: skip
 """Events that can end or open a step, or go on with a run, and so move whatever follows from that."""
 

@@ -87,6 +87,20 @@ class PayloadVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return not self.findings
 
 
+class PeopleVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The people who acted on the run: how many, the journal of people that their rows were compared with, and the
+    findings."""
+
+    compared: int
+    entries: int
+    head: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
 class AdoptionVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The steps that the run took from earlier ones: how many were compared with the journals of these, which of these
     runs are no longer kept, and the findings."""
@@ -116,10 +130,11 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     adopted: AdoptionVerdict | None = None
     tree: TreeVerdict | None = None
     chain: ChainVerdict | None = None
+    people: PeopleVerdict | None = None
 
     @property
     def ok(self) -> bool:
-        parts = (self.definition, self.payloads, self.adopted, self.tree, self.chain)
+        parts = (self.definition, self.payloads, self.adopted, self.tree, self.chain, self.people)
         stored_ok = all(one is None or one.ok for one in parts)
         return stored_ok and not self.canonical and all(one.ok for one in self.dialects)
 
@@ -352,7 +367,8 @@ def documents_of(log: Log) -> list[dict[str, Any]]:
 
 def findings_of(one: Certificate) -> int:
     """How many findings a certificate has, those about runs below it left out."""
-    stored = [part.findings for part in (one.definition, one.payloads, one.adopted) if part is not None]
+    parts = (one.definition, one.payloads, one.adopted, one.people)
+    stored = [part.findings for part in parts if part is not None]
     return sum(map(len, (one.canonical, *stored, *(view.findings for view in one.dialects))))
 
 
@@ -401,6 +417,11 @@ def _page(one: Certificate) -> Iterator[str]:
         gone = f" No longer kept: {', '.join(one.adopted.missing)}." if one.adopted.missing else ""
         yield said + gone
         yield ""
+    if one.people is not None:
+        told = f"the journal of people ({one.people.entries:,} entries, `{one.people.head[:16]}…`)"
+        stands = "follow" if one.people.ok else "DO NOT FOLLOW"
+        yield f"People: the rows of {one.people.compared:,} who acted {stands} from {told}."
+        yield ""
     if one.tree is not None:
         yield from _tree(one.tree)
     if one.chain is not None:
@@ -417,7 +438,7 @@ def _page(one: Certificate) -> Iterator[str]:
             f"| {view.dialect} | {view.state} | {view.lines:,} | {view.extensions} | {asked} "
             f"| {len(view.findings)} | `{view.chain[:16]}…` |"
         )
-    verdicts = (one.definition, one.payloads, one.adopted, one.tree, one.chain)
+    verdicts = (one.definition, one.payloads, one.adopted, one.people, one.tree, one.chain)
     stored = [verdict.findings for verdict in verdicts if verdict is not None]
     for finding in joined.from_iterable(stored):
         yield f"\n- {finding.code}: {finding.message}"

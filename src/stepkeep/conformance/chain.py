@@ -117,7 +117,7 @@ def continued_in(lines: Sequence[Doc]) -> Continued | None:
                     opened.setdefault(owner, ("", -1, call))
         step = said.get("step")
         owner = str(step).rpartition("[")[0]
-        if line["trigger"] == "children_started" and owner in opened and line["from_state"] == "pending":
+        if line["trigger"] == "children_started" and owner in opened and line["from_state"] in ("pending", "ready"):
             call = opened[owner][2]
             run = successor_id(said["at"], said["tenant"], said["run_id"], said["no"], said["seq"])
             opened[owner], flow = (run, said["no"], call), owner

@@ -547,7 +547,9 @@ def _main(
         is_length_open=sleep is not None and sleep.length is not None,
         gate=step.approval or step.hold,
         rules=rules,
-        never=(OPENINGS - {opening, *(() if step.executor is None else ("held",)), *_of_owners(step)})
+        never=(
+            OPENINGS - {opening, *(("held",) if step.approval is None and step.wait is None else ()), *_of_owners(step)}
+        )
         | (frozenset({"claimed"}) if step.owns else frozenset())
         | (frozenset() if step.is_flow else frozenset({"children_settled"}))
         | {"completed" if step.completion == "manual" else "completion_requested"}

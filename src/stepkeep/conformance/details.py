@@ -11,6 +11,7 @@ from typing import Any
 
 from stepkeep.conformance.adoption import is_continuation
 from stepkeep.conformance.line import Line
+from stepkeep.conformance.persons import is_persons
 from stepkeep.conformance.report import quoted
 from stepkeep.conformance.resources import is_granted
 from stepkeep.conformance.schema import Predicate, Shape, any_text, digest, misfits, moment, text, whole
@@ -56,12 +57,12 @@ SHAPES: Mapping[str, Shape] = {
         _VOUCHED
         | {
             "definition": digest, "input": digest, "start_at": moment, "asked_before": _texts,
-            "policy_revision": whole, "continues": is_continuation, "awaits_slot": _true,
+            "policy_revision": whole, "continues": is_continuation, "awaits_slot": _true, "duty_rules": whole,
         },
     ),
-    "run_started": Shape({}, _VOUCHED | {"start_at": moment}),
+    "run_started": Shape({}, _VOUCHED | {"start_at": moment, "asked_before": _texts}),
     "slot_granted": Shape({}, {"scopes": _free_slots}),
-    "step_claimed": Shape({}, {"resources": is_granted}),
+    "step_claimed": Shape({}, {"resources": is_granted, "owner": text}),
     "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED | {"kept_at": moment, "refused_by": _texts}),
     "cancel_requested": Shape({"compensate": _flag}, _VOUCHED | {"reason": text}),
     "pause_requested": Shape({}, _VOUCHED | {"reason": text, "freeze": _true}),
@@ -82,6 +83,7 @@ SHAPES: Mapping[str, Shape] = {
         {"step": text, "reason": text},
         _VOUCHED | {"for": text, "by_right_of": _texts, "delegation": text, "level": whole, "service": _true},
     ),
+    "gate_reassigned": Shape({"step": text, "decision": text, "reason": text}, _VOUCHED | {"to": _texts}),
     "duty_violated": Shape({"step": text, "rule": text, "reason": text}, _VOUCHED),
     "checkpoint_recorded": Shape(
         {"step": text, "no": _integer, "checkpoint": text, "fence": whole, "digest": digest}, {}
@@ -92,7 +94,7 @@ SHAPES: Mapping[str, Shape] = {
     "completion_signalled": Shape(
         {"step": text, "outcome": text}, _VOUCHED | {"for": text, "delegation": text, "evidence": digest}
     ),
-    "child_ended": Shape({"step": text, "child": text, "state": text}, {"partial": _true}),
+    "child_ended": Shape({"step": text, "child": text, "state": text}, {"partial": _true, "persons": is_persons}),
     "token_reissued": Shape({"step": text, "reason": text}, _VOUCHED),
     "step_reported": Shape(
         {}, {"reason": text, "waits_for": any_text, "takes_timeouts": _flag, "where": any_text, "count": whole,
@@ -106,8 +108,8 @@ ERROR_CLASSES = frozenset({"rate_limit", "5xx", "transport"})
 
 JUDGED = frozenset(
     {
-        "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "step_decided",
-        "completion_signalled", "message_arrived", "child_ended", "slot_granted",
+        "run_started", "step_reported", "time_came", "gate_decided", "gate_reassigned", "hold_decided",
+        "step_decided", "completion_signalled", "message_arrived", "child_ended", "slot_granted",
     }
 )  # fmt: skip
 """Events after which a step may open or be tried again: their detail may also have verdicts of policies."""

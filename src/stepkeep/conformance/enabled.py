@@ -195,7 +195,9 @@ def _leaves_its_child(hop: Hop) -> bool:
         return False
     if is_cancelled_by_owner(line, hop.place):
         return True  # its owner waited no longer: time came for it
-    return line.error == CHILD_IN_DOUBT if hop.is_stopping is None else hop.is_stopping
+    # A log that hides holds does not show whether a held child had been asked for.
+    is_hidden = hop.is_stopping is None or (hop.step.was_held and not hop.step.is_timer_known)
+    return line.error == CHILD_IN_DOUBT if is_hidden else bool(hop.is_stopping)
 
 
 def _is_closed_in_flight(hop: Hop) -> bool:
@@ -536,6 +538,14 @@ def _escalated(hop: Hop) -> Iterator[Problem]:
     yield from _detail(hop, "step", hop.place.name)
 
 
+def _reassigned(hop: Hop) -> Iterator[Problem]:
+    """By an operator, to other people, and with a reason."""
+    yield from _detail(hop, "step", hop.place.name)
+    yield from _detail(hop, "decision", "reassigned")
+    if not hop.asked.get("to"):
+        yield Code.CAUSE, wrong_field("detail.to", hop.asked.get("to"), "names", "a gate is reassigned to people")
+
+
 def _reminded(hop: Hop) -> Iterator[Problem]:
     if hop.gate is None or hop.gate.remind is None:
         yield Code.POLICY, "it reminds, but the definition does not say so"
@@ -620,7 +630,7 @@ def _due_at(hop: Hop) -> object:
         return _after(line.at, hop.place.opens_for_us)
     if line.trigger == "completion_requested":
         return _after(line.at, hop.rule.completion_deadline if hop.rule else None)
-    if line.trigger in ("token_reissued", "decision_recorded", "changes_requested"):
+    if line.trigger in ("token_reissued", "decision_recorded", "changes_requested", "reassigned"):
         return hop.step.due_at if hop.step.is_timer_known else FREE
     if line.trigger == "retry_scheduled":
         return line.at + _pause_us(hop) if hop.is_budget_known or "retry_in_us" in hop.asked else _any_pause(hop)
@@ -646,7 +656,8 @@ def _earliest(hop: Hop) -> int:
         return hop.step.seen_at + (hop.rule.child.deadline or 0)
     if source == "awaiting_completion":
         return hop.step.seen_at + ((hop.rule.completion_deadline if hop.rule else None) or 0)
-    is_own = place.opens_by in ("gate_opened", "held", "wait_opened") and not hop.step.fence
+    # A policy may hold a step on other terms than its own, so that a hidden hold has no known deadline.
+    is_own = place.opens_by in ("gate_opened", "held", "wait_opened") and not hop.step.fence and not hop.step.was_held
     if source not in ("awaiting_approval", "awaiting_event") or not is_own or hop.line.trigger == "reminded":
         return 0
     earliest = max(hop.step.seen_at + (place.opens_for_us or 0), place.wakes_at or 0)
@@ -752,14 +763,15 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "hold_deadline_approved": _TIME,
     "deadline_skipped": _TIME,
     "escalated": ("time_came", "escalation_requested"),
+    "reassigned": ("gate_reassigned",),
     "reminded": _TIME,
     "decision_recorded": ("gate_decided",),
     "changes_requested": ("changes_requested",),
     "message_arrived": ("message_arrived", "step_reported"),
     "approved": ("gate_decided",),
     "hold_approved": ("gate_decided",),
-    "rejected": ("gate_decided",),
-    "rejected_tolerated": ("gate_decided",),
+    "rejected": ("gate_decided", "gate_reassigned"),
+    "rejected_tolerated": ("gate_decided", "gate_reassigned"),
     "completion_succeeded": ("completion_signalled",),
     "completion_failed": ("completion_signalled",),
     "completion_failed_tolerated": ("completion_signalled",),
@@ -851,6 +863,7 @@ GUARDS: Mapping[str, Guard] = {
     "hold_deadline_approved": _at_deadline("approve"),
     "deadline_skipped": _at_deadline("skip"),
     "escalated": _escalated,
+    "reassigned": _reassigned,
     "reminded": _reminded,
     "decision_recorded": _recorded,
     "changes_requested": _sent_back,

@@ -37,7 +37,7 @@ QUIET = {
     "idle": frozenset({"cancelled"}),
     "queued": frozenset({"cancelled", "dependencies_met"}),
     "blocked": frozenset(
-        {"cancelled", "token_reissued", "decision_recorded", "changes_requested", "escalated", "reminded"}
+        {"cancelled", "token_reissued", "decision_recorded", "changes_requested", "escalated", "reassigned", "reminded"}
     ),
 }
 """Run states in which few step hops are allowed, and which ones."""

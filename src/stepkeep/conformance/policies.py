@@ -128,9 +128,11 @@ def _expected(line: Line, step: Step, place: Place, verdict: Verdict) -> tuple[s
     onward = ("retry_due",) if line.source == "retrying" else (place.opens_by,)
     if effect == "deny":
         return DENIALS
-    is_work = place.rule is not None and place.rule.executor is not None
-    if effect == "allow" or not is_work:
+    rule = place.rule
+    if effect == "allow" or rule is None or rule.approval is not None or rule.wait is not None:
         return onward
+    if rule.executor is None:
+        return ("held", *onward)  # earlier versions held no children and no choices
     if verdict.get("permitted") is True and (step.is_permit_unseen or step.permit == permit_of(verdict)):
         return onward
     return ("held",)

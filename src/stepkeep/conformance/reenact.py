@@ -159,12 +159,14 @@ class Reenactment:
         self.arrived: Counter[str] = Counter()
         self.message_ids: dict[str, tuple[int, int]] = {}
         self.asked: Mapping[str, Any] = {}
-        self.people = People(contract)
+        self.people = People(self.contract)
         self.elements = Elements(contract)
         self.flows = Flows(self.contract, derives=derives)
         self.resources = Resources(derives=derives)
         self.additions = Additions(self.contract)
         self.verdicts: Mapping[str, Any] = {}
+        self.held: set[str] = set()
+        """Steps that a policy held, also where a dialect hides the hold."""
         self.adoption = Adoption(None)
         self._cause: tuple[object, ...] = ()
 
@@ -178,7 +180,8 @@ class Reenactment:
             return
         self._cause = line.seq, line.by
         self.asked = self.verdicts = {} if line.detail is None else json.loads(line.detail)
-        self._note_start(line)
+        self._note_holds()
+        self._note_start(line, say)
         self._check_asked(line, say)
         begins = BEGINNINGS.get(line.event)
         if line.about != "note" and (
@@ -200,6 +203,8 @@ class Reenactment:
             self.arrived[str(self.asked.get("name"))] += 1
         if line.event == "slot_granted":
             self._check_grant(line, say)
+        if line.event == "child_ended":
+            self.people.carry(str(self.asked.get("step")), self.asked.get("persons"))
 
     def _check_grant(self, line: Line, say: Say) -> None:
         """A run gets a slot once, and only if it was created to wait for one."""
@@ -227,16 +232,23 @@ class Reenactment:
         if line.about != "note":
             say(Code.CAUSE, "a refused act moves nothing, and this one does")
 
-    def _note_start(self, line: Line) -> None:
+    def _note_start(self, line: Line, say: Say) -> None:
         """A dialect that shows no created run has the moment on the first step's line."""
+        before = self.asked.get("asked_before")
+        if line.event == "run_created" or (line.event == "run_started" and before):
+            # An idle run is asked for by the person who starts it, too.
+            self.people.requesters |= {line.actor, *(before if isinstance(before, list) else ())}
         if line.event == "run_created":
-            before = self.asked.get("asked_before")
-            self.people.requesters = frozenset({line.actor, *(before if isinstance(before, list) else ())})
+            self.people.rules = self.asked.get("duty_rules", 1)
             self.start_at = self.asked.get("start_at")
             self.pinned = self.asked.get("policy_revision")
             self.awaits_slot = self.asked.get("awaits_slot") is True
             if "continues" in self.asked or not self.planned:
                 self.adoption = Adoption(self.asked.get("continues"))
+                for name, persons in self.adoption.persons():
+                    self.people.carry(name, persons)
+                for problem in self.adoption.own_decisions(line.actor):
+                    say(*problem)
 
     def _hear_part(self, line: Line, say: Say) -> None:
         """The same for a dialect's line, which does not number its causes: a report is about one step."""
@@ -244,7 +256,8 @@ class Reenactment:
         if line.detail is not None:
             self.asked = self.verdicts = json.loads(line.detail)
             self.additions.hear(self.verdicts)
-            self._note_start(line)
+            self._note_holds()
+            self._note_start(line, say)
             self._check_asked(line, say)
         elif self._cause[:3] != known:
             self.asked = self.verdicts = {}
@@ -292,6 +305,12 @@ class Reenactment:
             said = wrong_field("detail.awaits_slot", None, True, "the definition limits the running runs")
             say(Code.POLICY, f"the run: {said}")
 
+    def _note_holds(self) -> None:
+        said = self.verdicts.get("policy")
+        for name, verdict in said.items() if isinstance(said, dict) else ():
+            if isinstance(verdict, dict) and verdict.get("effect") == "hold":
+                self.held.add(name)
+
     # -- steps -------------------------------------------------------------------------------------------------------
     def step_hop(self, step: Step, line: Line, run_state: str, say: Say) -> None:
         """Check a hop of a step before it is recorded."""
@@ -313,6 +332,7 @@ class Reenactment:
         if run_state == "queued" and line.trigger not in UNSTIRRED:
             say(Code.CLAIM, f"{step.title} is {quoted(line.trigger)} while the run is still 'queued'")
         verdict = verdict_in(self.verdicts, place.name)
+        step.was_held = place.name in self.held
         if line.trigger == "held":
             step.terms, step.permit = gate_rule(terms_of(verdict)), None if verdict is None else permit_of(verdict)
         is_stopping = run_state == "stopping" or (None if self._derives and line.event == "cancel_requested" else False)
@@ -352,7 +372,7 @@ class Reenactment:
         if gate is None:
             return
         if line.trigger in ("gate_opened", "held"):
-            step.ballots, step.level = (None if self._derives else []), 0
+            step.ballots, step.level, step.named = (None if self._derives else []), 0, ()
             step.gate_due_at = None if gate.deadline is None else line.at + gate.deadline
             kept = self.adoption.deadlines.get(place.name)
             if kept is not None and line.seq == 1 and step.gate_due_at is not None:
@@ -492,7 +512,9 @@ class Reenactment:
         if self._is_cancelled_by_owner(place, step, line, run_state, tell):
             return
         # A stop cancels nothing that is in flight; the end of a child may come in the same entry.
-        in_flight = step.leased or (line.source == "awaiting_children" and place.awaits_child)
+        # A dialect hides that a policy held the step before its child: then the step names what stopped the run.
+        is_held = self._derives and step.was_held and line.of is not None
+        in_flight = step.leased or (line.source == "awaiting_children" and place.awaits_child and not is_held)
         now_stopping = self.stopped_in == line.seq and not in_flight
         if now_stopping:
             self._check_together(line, self.stopped_by, tell)

@@ -255,7 +255,9 @@ class Retelling:
         self._check_ground(metadata, grounds_of_step(hop, place, step, self._stop_for(state)), step.title, say)
         if hop.trigger == "cancelled" and not is_cancelled_by_owner(hop, place):
             self._cancelled_as.add(metadata.get("ground"))
-            if hop.event == "cancel_requested" and place.awaits_child and (has_child or source == "awaiting_children"):
+            is_sure = place.name not in self.run.held or hop.error == CHILD_IN_DOUBT
+            in_flight = has_child or source == "awaiting_children"
+            if hop.event == "cancel_requested" and place.awaits_child and in_flight and is_sure:
                 self._in_doubt[place.name] = hop.error == CHILD_IN_DOUBT
         self.run.step_hop(step, hop, state, say)
         check_step(step, hop, False, say)

@@ -62,6 +62,7 @@ class Step:
         self.moved_by = ("", "")
         self.is_claim_known = self.is_timer_known = True
         self.losses: int | None = 0
+        self.was_held = False  # by a policy
         self.spent: int | None = 0
         self.began_at: int | None = 0
         self.holder: str | None = ""
@@ -78,6 +79,7 @@ class Step:
         self.violations: set[tuple[str, str]] = set()  # who tried what their duties rule out, since it waits
         self.checkpoints: set[str] = set()  # what its handler has recorded while it ran
         self.level = 0
+        self.named: tuple[str, ...] = ()  # approvers whom an operator added
         self.gate_due_at: int | None = None
         self.terms: GateRule | None = None
         self.permit: str | None = None

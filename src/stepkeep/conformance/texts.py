@@ -60,7 +60,7 @@ def wordings(line: Line, step: Step, place: Place, asked: Mapping[str, Any]) -> 
     if trigger in ("deadline_passed", "deadline_tolerated"):
         return (_deadline(line, step, place),)
     if trigger.startswith("rejected"):
-        return (Wording(asked_by("rejected", line.actor, asked.get("comment"))),)
+        return (Wording(asked_by("rejected", line.actor, asked.get("comment") or asked.get("reason"))),)
     if trigger.startswith("completion_failed"):
         said = asked_by("completed as Failed", line.actor, None)
         return Wording(said), Wording(f"{said}: ", "")

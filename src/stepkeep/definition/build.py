@@ -142,7 +142,7 @@ def _step(
         depends_on=after,
         condition=step.if_,
         timeout=step.timeout or (spec.timeout if spec else None) or STEP_TIMEOUT,
-        retry=_retry(step.retry, (spec.retry if spec else None) or NATIVE_RETRY),
+        retry=merged_retry(step.retry, (spec.retry if spec else None) or NATIVE_RETRY),
         on_failure=policy if step.on_failure is None else OnFailure(step.on_failure),
         effect=kernel.Effect(effect),
         undo=undo,
@@ -250,7 +250,7 @@ def _undo(
         executor=executor,
         inputs=_inputs(block, otherwise),
         timeout=block.timeout or (hook.timeout if hook else None) or STEP_TIMEOUT,
-        retry=_retry(block.retry, (hook.retry if hook else None) or NATIVE_HOOK_RETRY),
+        retry=merged_retry(block.retry, (hook.retry if hook else None) or NATIVE_HOOK_RETRY),
         capabilities=_own_capabilities(block, hook, step, spec, inherits=inherits),
         queue=block.queue if block.queue is not None else (hook.queue if hook and hook.queue else None),
     )
@@ -316,7 +316,7 @@ def _inputs(block: StepBlock | UndoBlock, otherwise: str) -> Any:
     return otherwise if takes_input else None
 
 
-def _retry(block: RetryBlock | None, base: kernel.Retry) -> kernel.Retry:
+def merged_retry(block: RetryBlock | None, base: kernel.Retry) -> kernel.Retry:
     """The base, with written values replacing it field by field."""
     if block is None:
         return base
@@ -354,6 +354,7 @@ def approval_of(block: ApprovalBlock | None) -> kernel.Approval | None:
         escalate=tuple(_level(level) for level in block.escalate) or msgspec.UNSET,
         remind=msgspec.UNSET if block.remind is None else block.remind,
         standing=msgspec.UNSET if block.standing == "both" else kernel.Standing(block.standing),
+        covers=msgspec.UNSET if block.covers == "plan" else kernel.Covers(block.covers),
     )
 
 

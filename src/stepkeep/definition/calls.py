@@ -21,8 +21,8 @@ from stepkeep.definition.document import path_text
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import Path
 from stepkeep.definition.native import examine
-from stepkeep.definition.python import written_retry
 from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.retry import written_retry
 from stepkeep.errors import InvalidInput, Problem
 from stepkeep.kernel.child_runs import CONTINUE
 from stepkeep.kernel.definition import Effect, Flow, Growth, Loop, Map, StepDefinition, Switch, Then

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from stepkeep.definition.durations import format_duration
-from stepkeep.definition.findings import Finding, Path, did_you_mean
+from stepkeep.definition.findings import LOAD_IT, NOT_EVALUATED, Finding, Path, did_you_mean
 from stepkeep.definition.growth import check_flow, check_growth, check_then
 from stepkeep.definition.http_headers import complaints
 from stepkeep.definition.json_schema import schema_findings
@@ -168,9 +168,7 @@ def check_edges(steps: Mapping[str, StepBlock], paths: Mapping[str, Path]) -> It
 
 
 def check_workflow(written: WorkflowBlock) -> Iterator[Finding]:
-    """Top-level texts that are shown unchanged."""
-    texts = [(("labels", name), text) for name, text in written.labels.items()]
-    yield from _plain(texts, ())
+    """The rules and schemas of the whole run."""
     yield from check_rules(written.rules, ("rules",))
     for key, schema in (("input_schema", written.input_schema), ("output_schema", written.output_schema)):
         if schema is not None:
@@ -280,14 +278,8 @@ def _unevaluated(step: StepBlock) -> Iterator[tuple[Path, str]]:
     for key, gate in (("approval", step.approval), ("hold", step.hold)):
         if gate is not None:
             yield (key, "prompt"), gate.prompt
-            for word, names in (("roles", gate.roles), ("groups", gate.groups), ("approvers", gate.approvers)):
-                yield from (((key, word, place), name) for place, name in enumerate(names))
-    if step.wait is not None:
-        yield ("wait", "event"), step.wait.event
     if step.action is not None:
         yield ("action",), step.action
-    yield ("queue",), step.queue
-    yield from ((("capabilities", n), word) for n, word in enumerate(step.capabilities))
 
 
 def _one_moment(step: StepBlock, path: Path) -> Iterator[Finding]:
@@ -308,15 +300,15 @@ def _plain(texts: Any, path: Path) -> Iterator[Finding]:
     for local, text in texts:
         if OPENING in text:
             said = f"`{local[0] if isinstance(local[-1], int) else local[-1]}` is taken as it is written."
-            yield Finding((*path, *local), said, "Expressions are not evaluated here; remove `${{ }}`.")
+            yield Finding((*path, *local), said, NOT_EVALUATED)
 
 
 def _known(block: StepBlock | UndoBlock | RuleBlock, path: Path, handlers: Registry) -> Iterator[Finding]:
     if block.uses is not None and handlers.get(block.uses) is None:
-        hint = did_you_mean(block.uses, handlers.names) or "Load the code that registers it (--app FILE.py)."
+        hint = did_you_mean(block.uses, handlers.names) or LOAD_IT
         yield Finding((*path, "uses"), f"There is no handler `{block.uses}`.", hint)
     if not isinstance(block, RuleBlock) and block.agent is not None and handlers.agent(block.agent) is None:
-        hint = did_you_mean(block.agent, handlers.agents) or "Load the code that registers it (--app FILE.py)."
+        hint = did_you_mean(block.agent, handlers.agents) or LOAD_IT
         yield Finding((*path, "agent"), f"There is no agent `{block.agent}`.", hint)
 
 

@@ -13,7 +13,16 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from stepkeep.definition import bounds
-from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path, as_written, did_you_mean, kind_of, shown
+from stepkeep.definition.findings import (
+    MAX_PROBLEMS,
+    NOT_EVALUATED,
+    Finding,
+    Path,
+    as_written,
+    did_you_mean,
+    kind_of,
+    shown,
+)
 from stepkeep.definition.written import Block, WorkflowBlock
 
 _WANTED = {
@@ -79,7 +88,9 @@ def _complaint(detail: ErrorDetails, data: Any, root: type[BaseModel]) -> Iterat
         local = as_written(local, data)
     path, name = local, _named(local)
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
-    if is_key:
+    if kind == "expression":
+        yield Finding(path, f"{name} is taken as it is written.", NOT_EVALUATED, key=is_key)
+    elif is_key:
         rule = _RULES.get(str(context.get("pattern")), "a short text")
         name = f"`{local[-1]}`" if local[-1] else "An empty text"
         yield Finding(path, f"{name} cannot be used as a name here.", f"Use {rule}.", key=True)

@@ -68,6 +68,12 @@ def as_written(path: Path, data: Any) -> Path:
     return tuple(way)
 
 
+NOT_EVALUATED = "Expressions are not evaluated here; remove `${{ }}`."
+
+LOAD_IT = "Load the code that registers it (--app FILE.py), or publish it with --handlers-elsewhere."
+"""What to do about a name that no registered handler has."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint that names the nearest known word, or nothing."""
     found = nearest(name, known)

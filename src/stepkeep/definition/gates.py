@@ -6,11 +6,12 @@ than it seems to say. The native front end calls it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from stepkeep.definition.findings import Finding, Path, did_you_mean
+from stepkeep.definition.graph import Ancestry
 from stepkeep.definition.written import ApprovalBlock, DutyBlock, StepBlock
 from stepkeep.kernel.definition import Approval, Definition, OnDeadline
 from stepkeep.kernel.separation import DUTIES_OF_STEPS, REQUESTER
@@ -26,21 +27,23 @@ def gates_of(step: StepBlock) -> Iterator[tuple[str, ApprovalBlock]]:
             yield key, gate
 
 
-def check_gates(steps: Mapping[Path, StepBlock]) -> Iterator[Finding]:
+def check_gates(steps: Mapping[Path, StepBlock], ancestry: Ancestry | None) -> Iterator[Finding]:
     """Every problem of the people that gates name."""
     by_name = {step.name: step for step in steps.values()}
     for path, step in steps.items():
         for key, gate in gates_of(step):
             at = (*path, key)
             for place, word in enumerate(gate.excluded):
-                yield from _exclusion(word, (*at, "not", place), by_name)
+                yield from _exclusion(word, (*at, "not", place), by_name, step.name, ancestry)
             for place, level in enumerate(gate.escalate):
                 if not (level.roles or level.groups or level.approvers):
                     said = "A level of `escalate` names nobody."
                     yield Finding((*at, "escalate", place), said, "Give it `roles`, `groups` or `approvers`.")
 
 
-def _exclusion(word: str, path: Path, steps: Mapping[str, StepBlock]) -> Iterator[Finding]:
+def _exclusion(
+    word: str, path: Path, steps: Mapping[str, StepBlock], gate: str, ancestry: Ancestry | None
+) -> Iterator[Finding]:
     duty, colon, name = word.partition(":")
     if not colon:
         return
@@ -50,8 +53,17 @@ def _exclusion(word: str, path: Path, steps: Mapping[str, StepBlock]) -> Iterato
         return
     yield from _named(name, path, steps)
     step = steps.get(name)
-    if step is not None and not _can_be(duty, step):
+    if step is not None and not (_can_be(duty, step) or _has_child(step)):
         yield Finding(path, f"No person has {duty} `{name}`: {_WHY_NOT[duty]}.", "Name another step, or remove it.")
+    elif step is not None:
+        yield from _known_in_time(step, gate, path, ancestry)
+
+
+def _known_in_time(step: StepBlock, other: str, path: Path, ancestry: Ancestry | None) -> Iterator[Finding]:
+    """The persons of a child are known when it has ended: a step that asks about them comes after it."""
+    if _has_child(step) and ancestry is not None and not ancestry.precedes(step.name, other):
+        said = f"`{other}` does not wait for `{step.name}`, and the people of its child run are known at its end."
+        yield Finding(path, said, f"Let `{other}` depend on `{step.name}`, or remove it.")
 
 
 _WHY_NOT = {
@@ -61,7 +73,25 @@ _WHY_NOT = {
 }
 
 
+def _cases(step: StepBlock) -> tuple[StepBlock, ...]:
+    """A step and its cases, if it is a choice."""
+    return (step, *(step.switch or ()))
+
+
+def _has_child(step: StepBlock) -> bool:
+    """Whether a step, its elements or one of its cases waits for a child run."""
+    return any(one.workflow is not None and not one.workflow.detached for one in _cases(step))
+
+
 def _can_be(duty: str, step: StepBlock) -> bool:
+    """Whether a person may do this on the step, or below it in the same run: calls of a flow and added steps are of any
+    kind."""
+    if duty != "executed" and (step.flow is not None or step.then is not None):
+        return True
+    return any(_can_be_itself(duty, one) for one in _cases(step))
+
+
+def _can_be_itself(duty: str, step: StepBlock) -> bool:
     if duty == "decided":
         return any(gates_of(step)) or step.on_exhausted == "hold"
     has_work = step.approval is None and step.wait is None and step.sleep is None and step.workflow is None
@@ -73,7 +103,9 @@ def _named(name: str, path: Path, steps: Mapping[str, StepBlock]) -> Iterator[Fi
         yield Finding(path, f"There is no step `{name}`.", did_you_mean(name, steps))
 
 
-def check_duties(duties: list[DutyBlock], steps: Mapping[Path, StepBlock]) -> Iterator[Finding]:
+def check_duties(
+    duties: list[DutyBlock], steps: Mapping[Path, StepBlock], ancestry: Ancestry | None
+) -> Iterator[Finding]:
     """Every problem of the duties of a run."""
     by_name = {step.name: step for step in steps.values()}
     for place, duty in enumerate(duties):
@@ -91,13 +123,36 @@ def check_duties(duties: list[DutyBlock], steps: Mapping[Path, StepBlock]) -> It
             where = (*at, kind, name if kind == "requires_role" else number)
             yield from _named(name, where, by_name)
             step = by_name.get(name)
-            if step is not None and kind != "incompatible" and not _takes_people(kind, step):
-                said = f"`{kind}` is about decisions of people, and `{name}` takes none."
-                yield Finding(where, said, "Name an `approval`, or a step on `hold`.")
+            if step is not None and not _takes_people(kind, step):
+                what = "acts" if kind == "incompatible" else "decisions"
+                said = f"`{kind}` is about {what} of people, and `{name}` takes none."
+                then = "Name another step." if kind == "incompatible" else "Name an `approval`, or a step on `hold`."
+                yield Finding(where, said, then)
+            elif step is not None and kind != "requires_role":
+                others = [by_name[other] for other in dict.fromkeys(names) if other != name and other in by_name]
+                yield from _enforceable(kind, step, others, where, ancestry)
+
+
+def _enforceable(
+    kind: str, step: StepBlock, others: Sequence[StepBlock], path: Path, ancestry: Ancestry | None
+) -> Iterator[Finding]:
+    """Nothing in a child asks about the people of its parent: a duty has one child at most, and it comes first."""
+    if any(one.workflow is not None and one.workflow.detached for one in _cases(step)):
+        said = f"`{kind}` cannot hold for `{step.name}`: nothing waits for its child run, whose people are never known."
+        yield Finding(path, said, "Remove it, or let the step wait for its child.")
+    for other in others:
+        if _has_child(step) and _has_child(other):
+            said = f"`{kind}` cannot hold for `{step.name}` and `{other.name}`: both are child runs."
+            yield Finding(path, said, "Name one of them at most.")
+        else:
+            yield from _known_in_time(step, other.name, path, ancestry)
 
 
 def _takes_people(kind: str, step: StepBlock) -> bool:
-    return _can_be("decided", step) or (kind == "requires_role" and _can_be("completed", step))
+    if kind == "requires_role":
+        return _can_be("decided", step) or _can_be("completed", step)
+    acts = DUTIES_OF_STEPS if kind == "incompatible" else ("decided",)
+    return any(_can_be(duty, step) for duty in acts) or any(one.workflow is not None for one in _cases(step))
 
 
 # -- advice ------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import msgspec
 from stepkeep.definition.conditions import compile_truth
 from stepkeep.definition.expressions import Scope, compile_template
 from stepkeep.definition.secrets import is_secret_name
+from stepkeep.definition.strict_json import strict_json
 from stepkeep.errors import ExpressionError, InvalidInput
 from stepkeep.network.signatures import Delivery, Headers, SignatureRefused, body_id, verify, verify_github
 from stepkeep.safe_text import inert_line
@@ -25,8 +26,6 @@ MAX_KEY = 500
 
 DELIVERY_FIELDS = ("id", "event", "sent_at")
 FACTS: dict[str, tuple[str, ...] | None] = {"body": None, "delivery": DELIVERY_FIELDS}
-
-_decode = msgspec.json.Decoder().decode
 
 
 class MessageMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -132,9 +131,9 @@ def receive(hook: Hook, keys: Sequence[bytes], headers: Headers, body: bytes, *,
     except SignatureRefused as problem:
         return HookRefused(code=problem.code, message=str(problem))
     try:
-        content = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return HookRefused(code="no_json", message="the body is not JSON")
+        content = strict_json(body)
+    except InvalidInput as problem:
+        return HookRefused(code="no_json", message=inert_line(str(problem), 300))
     facts = {"body": content, "delivery": msgspec.to_builtins(delivery)}
     # The id of a GitHub delivery is not signed: a stolen delivery could come again under another one.
     once = f"hook:{hook.hook}:{body_id(body) if hook.scheme == 'github' else delivery.id}"

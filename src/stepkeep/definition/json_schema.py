@@ -1,25 +1,32 @@
 """JSON Schemas of a definition: whether a schema can be used, and whether a value matches it.
 
-The only module that uses the schema library. Nothing is ever fetched, neither from the network nor from files, and
-patterns run in linear time, so that a schema can neither reach out nor hang a worker. Front ends, workers and the
-completion by hand call it.
+The only module that uses the schema library. Nothing is ever fetched, neither from the network nor from files, patterns
+run in linear time, and the work of a check is bounded before it runs (`schema_cost`), so that a schema can neither
+reach out nor hang a process. Front ends, workers, starts and the completion by hand call it.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from stepkeep.definition.findings import Finding, Path, kind_of
+from stepkeep.definition.schema_cost import MAX_STEPS, CostBound, TooCostly
 from stepkeep.errors import InvalidInput
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
 MAX_COMPLAINTS = 5
+TOLD_STEPS = 1_000
+"""Up to so many steps of a check, complaints name their places: the library makes all of them at once, slowly."""
+QUICK_STEPS = 20_000
+"""Up to so many steps, about 0.2 ms, a check may run on an event loop."""
 MAX_SCHEMA_BYTES = 256 * 1024
 MAX_SCHEMA_DEPTH = 64
 LONGEST_REFERENCE = 255
@@ -57,14 +64,62 @@ class Shape:
         except (ValidationError, ValueError) as problem:
             said = _one_line(getattr(problem, "message", None) or str(problem))
             raise InvalidSchema(said, tuple(getattr(problem, "instance_path", ()))) from None
+        try:
+            self._cost = CostBound(schema)
+        except TooCostly as problem:
+            raise InvalidSchema(f"it takes too long to check a value: {problem}") from None
+
+    def is_quick(self, size: int) -> bool:
+        """Whether a value of so many bytes is checked in far less than a millisecond."""
+        return self._cost.most(size) <= QUICK_STEPS
 
     def complaints(self, value: Any) -> list[str]:
         """The problems of a value, a few at most; none if it matches. Each names the place in the value and in the
         schema. The value itself is not quoted but named by its kind, because the text ends in the journal."""
+        steps = self._cost.steps(value)
+        if steps > MAX_STEPS:
+            return [f"the value cannot be checked: it would take more than {MAX_STEPS:,} steps; use a smaller value"]
         try:
+            if self._validator.is_valid(value):
+                return []
+            if steps > TOLD_STEPS and self._cost.steps(value, TOLD_STEPS) > TOLD_STEPS:
+                return ["the value does not match; it is too large to name the places"]
             return [_said(error) for error in islice(self._validator.iter_errors(value), MAX_COMPLAINTS)]
         except (ValueError, TypeError, OverflowError) as problem:
             return [f"the value cannot be checked: {_one_line(str(problem))}"]
+
+
+MAX_KEPT = 256
+_kept: OrderedDict[int, tuple[Any, Shape]] = OrderedDict()
+_keeping = Lock()
+"""The compiled schemas of recent definitions, by identity."""
+
+
+def is_at_hand(schema: Any, size: int) -> bool:
+    """Whether a value of so many bytes is checked at once: the schema is compiled, and the steps are few."""
+    known = _kept.get(id(schema))
+    return known is not None and known[0] is schema and known[1].is_quick(size)
+
+
+def misfits(what: str, schema: Any, value: Any) -> None:
+    """Refuse a value that does not match the schema, and any if the schema cannot be used; `what` names the value.
+
+    >>> misfits("the output of pay", {"type": "string"}, "p-1")
+    """
+    with _keeping:
+        known = _kept.get(id(schema))
+    if known is None or known[0] is not schema:
+        try:
+            known = (schema, Shape(schema))
+        except InvalidSchema as problem:
+            said = f"{what} cannot be checked, because its schema cannot be used: {problem}."
+            raise InvalidInput(f"{said} Publish a version with a simpler schema.") from None
+        with _keeping:
+            _kept[id(schema)] = known
+            while len(_kept) > MAX_KEPT:
+                _kept.popitem(last=False)
+    if wrong := known[1].complaints(value):
+        raise InvalidInput(f"{what} does not fit its schema: {'; '.join(wrong)}")
 
 
 def reference_of(schema: Any) -> str | None:
@@ -124,7 +179,7 @@ def schema_findings(schema: Mapping[str, Any], path: Path) -> Iterator[Finding]:
     try:
         Shape(schema)
     except InvalidSchema as problem:
-        hint = "Write a JSON Schema that refers to nothing outside itself."
+        hint = "Write a JSON Schema that refers to nothing outside itself, with few references to references."
         yield Finding((*path, *problem.path), f"This is no usable JSON Schema: {problem}.", hint)
 
 

@@ -173,11 +173,11 @@ def _findings(
     for path, step in steps.items():
         yield from check_step(step, path)
     by_name = {step.name: step for step in steps.values()}
-    yield from check_gates(steps)
+    yield from check_gates(steps, ancestry)
     yield from check_edges(by_name, {step.name: path for path, step in steps.items()})
     if written is not None:
         yield from check_workflow(written)
-        yield from check_duties(written.duties, steps)
+        yield from check_duties(written.duties, steps, ancestry)
         yield from check_policy(written)
         yield from check_triggers(written.triggers, ("triggers",))
         yield from check_hooks(written)

@@ -29,8 +29,8 @@ from stepkeep.definition.conditions import compile_truth
 from stepkeep.definition.document import parse_document, read_document
 from stepkeep.definition.expressions import InvalidExpression
 from stepkeep.definition.findings import Finding, Path, located
-from stepkeep.definition.validators import within
-from stepkeep.definition.written import Block, BudgetBlock, PolicyRuleBlock, Text, Word, WorkflowBlock
+from stepkeep.definition.validators import Word, within
+from stepkeep.definition.written import Block, BudgetBlock, PolicyRuleBlock, Text, WorkflowBlock
 from stepkeep.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.definition import (
     BudgetOf,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path as FilePath
 from types import ModuleType
@@ -17,6 +17,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import msgspec
 
 from stepkeep.definition import arguments
+from stepkeep.definition.bounds import HANDLER_NAME
 from stepkeep.definition.document import path_text
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.expression_objects import Expr, steps_read
@@ -26,10 +27,9 @@ from stepkeep.definition.listeners import hook_name
 from stepkeep.definition.native import CheckReport, accepted, examine
 from stepkeep.definition.python_words import in_python
 from stepkeep.definition.registry import Function, Registry
-from stepkeep.definition.retry import Duration, Retry
+from stepkeep.definition.retry import Duration, Retry, written_retry
 from stepkeep.errors import InvalidInput, Problem
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.definition import Retry as RetryPolicy
 from stepkeep.safe_text import plain_text, type_name
 
 MAX_DEPTH = 100
@@ -184,6 +184,7 @@ class Workflow:
         self.registry = registry_of(registry)
         self._calls = _Calls(_caller())
         self._steps: list[dict[str, Any]] = []
+        self._checked: tuple[tuple[dict[str, Any], int], CheckReport] | None = None
         optional = {
             "timeout": timeout,
             "lease": lease,
@@ -317,6 +318,7 @@ class Workflow:
         reject_on: int = 1,
         not_: Sequence[str] = (),
         standing: Literal["both", "opening", "now"] = "both",
+        covers: Literal["shown", "plan"] = "plan",
         deadline: Duration | None = None,
         on_deadline: Literal["reject", "fail", "approve", "skip", "escalate"] = "reject",
         escalate: Sequence[Mapping[str, Any]] = (),
@@ -337,6 +339,7 @@ class Workflow:
             "reject_on": reject_on,
             "not": arguments.items("not_", not_),
             "standing": standing,
+            "covers": covers,
             "on_deadline": on_deadline,
             "escalate": [arguments.mapping("escalate", level) for level in arguments.items("escalate", escalate)],
             **({} if deadline is None else {"deadline": deadline}),
@@ -464,9 +467,17 @@ class Workflow:
         """
         return {**plain(self._head), "steps": with_inferred(self._steps)}
 
+    @property
+    def handler_names(self) -> tuple[str, ...]:
+        """The handlers and agents that steps, undos, rules and hooks name, sorted."""
+        return tuple(sorted(set(_names(self.document()))))
+
     def check(self) -> CheckReport:
-        """The definition or its problems, and advice."""
-        return examine(self.document(), self._calls, self.registry, all_known=False)
+        """The definition or its problems, and advice. An unchanged workflow is checked once."""
+        made = (self.document(), self.registry.version)
+        if self._checked is None or self._checked[0] != made:
+            self._checked = made, examine(made[0], self._calls, self.registry, all_known=False)
+        return self._checked[1]
 
     def _add(self, name: str, work: Mapping[str, Any], options: Mapping[str, Any]) -> StepRef:
         self._steps.append(self._block(name, work, options))
@@ -576,6 +587,18 @@ def _inferred(step: dict[str, Any], names: set[str]) -> dict[str, Any]:
     return {**step, "depends_on": [*known, *missing]} if missing else step
 
 
+def _names(value: Any) -> Iterator[str]:
+    """The texts under `uses` and `agent` that can be names of handlers, at any depth."""
+    if isinstance(value, dict):
+        yield from (
+            text
+            for key in ("uses", "agent")
+            if isinstance(text := value.get(key), str) and HANDLER_NAME.fullmatch(text)
+        )
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _names(inner)
+
+
 def _after(given: After) -> list[Any]:
     many = [given] if isinstance(given, StepRef | str) else arguments.items("after", given)
     return [{"step": one.name, "allow": list(one.allowed)} if isinstance(one, StepRef) else one for one in many]
@@ -609,18 +632,3 @@ def plain(value: Any, depth: int = 0) -> Any:
             return float(value) if isinstance(value, float) else int(value)
         case _:
             raise InvalidInput(f"a {type_name(value)} cannot stand in a workflow: use text, numbers, lists and dicts.")
-
-
-def written_retry(policy: RetryPolicy) -> dict[str, Any]:
-    """A retry policy as YAML would give it."""
-    return {
-        "max_attempts": policy.max_attempts,
-        "max_losses": policy.max_losses,
-        "backoff": str(policy.backoff),
-        "initial": format_duration(policy.initial),
-        "factor": policy.factor,
-        "max": None if policy.max is None else format_duration(policy.max),
-        "jitter": policy.jitter,
-        "on": [str(category) for category in policy.on],
-        **({} if policy.max_elapsed is msgspec.UNSET else {"max_elapsed": format_duration(policy.max_elapsed)}),
-    }

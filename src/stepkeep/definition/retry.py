@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -118,3 +119,18 @@ def _categories(given: Iterable[str] | None) -> tuple[Category, ...]:
     if never := sorted(found & NEVER_RETRIED):
         raise InvalidInput(f"Retry: {never[0]} failures are never retried; leave it out of `on`.")
     return tuple(sorted(Category(name) for name in found))
+
+
+def written_retry(policy: kernel.Retry) -> dict[str, Any]:
+    """A retry policy as YAML would give it."""
+    return {
+        "max_attempts": policy.max_attempts,
+        "max_losses": policy.max_losses,
+        "backoff": str(policy.backoff),
+        "initial": format_duration(policy.initial),
+        "factor": policy.factor,
+        "max": None if policy.max is None else format_duration(policy.max),
+        "jitter": policy.jitter,
+        "on": [str(category) for category in policy.on],
+        **({} if policy.max_elapsed is UNSET else {"max_elapsed": format_duration(policy.max_elapsed)}),
+    }

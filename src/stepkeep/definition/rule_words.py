@@ -75,5 +75,5 @@ def in_words(capabilities: Iterable[str]) -> str:
     told = []
     for word in capabilities:
         prefix = next((known for known in own if word.startswith(known)), "")
-        told.append("commands as rules" if word == COMMANDS else own.get(prefix, "") + word.removeprefix(prefix))
+        told.append("commands" if word == COMMANDS else own.get(prefix, "") + word.removeprefix(prefix))
     return ", ".join(told)

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import UNSET
 
 from stepkeep.definition.findings import did_you_mean
-from stepkeep.definition.json_schema import Shape
+from stepkeep.definition.json_schema import is_at_hand, misfits
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Definition, InputField, InputType
 
@@ -25,21 +25,21 @@ _TYPES: dict[InputType, tuple[type, ...]] = {
 }
 
 
-MAX_KEPT = 64
-_shapes: dict[int, tuple[Definition, Shape]] = {}
-"""The compiled input schemas of recent definitions, by identity."""
-
-
 def is_declared(definition: Definition) -> bool:
     """Whether a definition says anything about the input of its runs."""
     return definition.input_fields is not None or definition.input_schema is not UNSET
 
 
+def is_quick(definition: Definition, size: int) -> bool:
+    """Whether an input of so many bytes is checked in far less than a millisecond."""
+    return definition.input_schema is UNSET or is_at_hand(definition.input_schema, size)
+
+
 def check_input(definition: Definition, given: Any) -> None:
     """Raise InvalidInput, naming every field that is missing, unknown or of another type than declared, and every
     place that does not match the schema."""
-    if definition.input_schema is not UNSET and (wrong := _shape(definition).complaints(given)):
-        raise InvalidInput(f"the input of {definition.name} does not fit its schema: {'; '.join(wrong)}")
+    if definition.input_schema is not UNSET:
+        misfits(f"the input of {definition.name}", definition.input_schema, given)
     if definition.input_fields is None:
         return
     if not isinstance(given, Mapping):
@@ -48,16 +48,6 @@ def check_input(definition: Definition, given: Any) -> None:
     problems = list(_problems(definition, given))
     if problems:
         raise InvalidInput(f"the input of {definition.name} does not fit: {' '.join(problems)}")
-
-
-def _shape(definition: Definition) -> Shape:
-    known = _shapes.get(id(definition))
-    if known is None or known[0] is not definition:
-        if len(_shapes) >= MAX_KEPT:
-            _shapes.clear()
-        assert definition.input_schema is not UNSET
-        known = _shapes[id(definition)] = (definition, Shape(definition.input_schema))
-    return known[1]
 
 
 def _problems(definition: Definition, given: Mapping[str, Any]) -> Iterator[str]:

@@ -9,10 +9,23 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition.durations import format_duration, parse_duration
+from stepkeep.definition.template_text import OPENING
+
+
+def _literal(text: str) -> str:
+    if OPENING in text:
+        raise PydanticCustomError("expression", "is taken as it is written")
+    return text
+
+
+literal = AfterValidator(_literal)
+"""A text in which no expression is evaluated, and which therefore must hold none."""
+
+Word = Annotated[str, StringConstraints(min_length=1, max_length=127), literal]
 
 DurationText = Annotated[str, Field(examples=["30s", "1h30m", "500ms", "PT5M"])]
 

@@ -17,14 +17,13 @@ from stepkeep.definition import bounds
 from stepkeep.definition.archive_policy import ENDINGS, FOLDER, FOREVER, IN_OTHER_WORDS, Ending
 from stepkeep.definition.attempts import Attempts
 from stepkeep.definition.template_text import OPENING
-from stepkeep.definition.validators import DurationText, duration, filled, given, within
+from stepkeep.definition.validators import DurationText, Word, duration, filled, given, literal, within
 
 Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
 HandlerName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
 FieldName = Annotated[str, StringConstraints(pattern=f"^{bounds.FIELD_NAME.pattern}$")]
 Text = Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=127)]
-QueueName = Annotated[str, StringConstraints(max_length=63)]
+QueueName = Annotated[str, StringConstraints(max_length=63), literal]
 JsonSchema = Annotated[dict[str, Any], Field(description="A JSON Schema that refers to nothing outside itself.")]
 OnFailure = Literal["abort", "skip", "continue", "compensate"]
 
@@ -166,6 +165,7 @@ class ApprovalBlock(Block):
     reject_on: int = Field(default=1, ge=1, le=bounds.MAX_QUORUM)
     excluded: list[Word] = Field(default=[], alias="not")
     standing: Literal["both", "opening", "now"] = "both"
+    covers: Literal["shown", "plan"] = "plan"
     deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
     on_deadline: Literal["reject", "fail", "approve", "skip", "escalate"] = "reject"
     escalate: list[LevelBlock] = Field(default=[], max_length=bounds.MAX_LEVELS)
@@ -524,7 +524,7 @@ class WorkflowBlock(Block):
     grace: Annotated[int | None, within(bounds.GRACE)] = None
     priority: int = Field(default=0, ge=-bounds.MAX_PRIORITY, le=bounds.MAX_PRIORITY)
     slots: int | None = Field(default=None, ge=1, le=bounds.MAX_SLOTS)
-    labels: dict[Word, Text] = {}
+    labels: dict[Word, Annotated[Text, literal]] = {}
     duties: list[DutyBlock] = []
     policy: list[PolicyRuleBlock] = Field(default=[], max_length=bounds.MAX_POLICY_RULES)
     budget: BudgetBlock | None = None

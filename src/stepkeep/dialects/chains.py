@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from stepkeep.definition.findings import Finding, Path, did_you_mean
+from stepkeep.definition.findings import LOAD_IT, Finding, Path, did_you_mean
 from stepkeep.definition.registry import Registry
 
 # Short enough that the number of a repeated name still fits into the name of a step.
@@ -60,7 +60,7 @@ def check_known(named: Iterable[tuple[Path, str]], handlers: Registry) -> Iterat
     """Check that the handlers of steps are registered; each missing one is reported at its position."""
     for path, name in named:
         if handlers.get(name) is None:
-            hint = did_you_mean(name, handlers.names) or "Load the code that registers it."
+            hint = did_you_mean(name, handlers.names) or LOAD_IT
             yield Finding(path, f"There is no handler `{name}`.", hint)
 
 

@@ -5,21 +5,30 @@ It only reads. The engine calls it; the judge and `pack` work on what it returns
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.conformance.certificate import Certificate, Published, certify, documents_of, findings_of
+from stepkeep.conformance.certificate import (
+    Certificate,
+    PeopleVerdict,
+    Published,
+    certify,
+    documents_of,
+    findings_of,
+)
 from stepkeep.conformance.chain import ChainVerdict, Neighbour, continued_in, judge_chain, predecessor_in
 from stepkeep.conformance.digests import Payloads
+from stepkeep.conformance.report import Code, Finding
 from stepkeep.conformance.tree import Spending, TreeRun, TreeVerdict, judge_tree
 from stepkeep.dialects import registry as dialects
 from stepkeep.errors import Conflict, DefinitionChanged, PayloadSealed, Unreadable
 from stepkeep.evidence.pack import Contents, Payload
+from stepkeep.evidence.people import PeopleRecord, read_record
+from stepkeep.evidence.verifier import ACTS
 from stepkeep.kernel.adoption import GoingOn
-from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.definition import Flow, OnExceeded, decode_definition
 from stepkeep.kernel.journal import SealedEntry, open_entry
@@ -42,6 +51,7 @@ class Collected:
 
     def __init__(self, whole: WholeRun, stored: StoredDefinition, transactor: Transactor) -> None:
         self.whole, self.stored, self._transactor = whole, stored, transactor
+        self._record: PeopleRecord | None = None
 
     async def payloads(self) -> Payloads:
         given, attempts, steps, checkpoints = stored_payloads(await self._transactor.payloads.whole(self.whole))
@@ -86,7 +96,22 @@ class Collected:
         return [encode_line(line) for line in lines_of(self.whole, plan)]
 
     async def own_certificate(self) -> Certificate:
-        """The certificate of the run alone: the journal, its log in every dialect, the definition and the payloads."""
+        """The certificate of the run alone: the journal, its log in every dialect, the definition, the payloads, and
+        the rows of the people who acted on it."""
+        return replace(await self._judged(), people=await self._people_verdict())
+
+    async def _people_verdict(self) -> PeopleVerdict | None:
+        if not (names := self.people()):
+            return None
+        record, run = await self.people_record(), self.whole.record.run
+        return PeopleVerdict(
+            compared=len(names),
+            entries=len(record.journal),
+            head=record.journal[-1].hash.hex() if record.journal else "",
+            findings=tuple(Finding(0, Code.PEOPLE, run.id, said) for said in record.about(names)),
+        )
+
+    async def _judged(self) -> Certificate:
         stored, run = self.stored, self.whole.record.run
         published = Published(name=stored.name, version=stored.version, digest=stored.digest, document=stored.document)
         judged = {name: dialects.judged(name) for name in dialects.names()}
@@ -134,13 +159,14 @@ class Collected:
         run = self.whole.record.run
         if run.state not in RUN_TERMINAL:
             raise Conflict(f"run {run.id} is {run.state}; an evidence pack is made of a finished run.")
-        certificate = await self.certificate()
+        certificate, record = await self.certificate(), await self.people_record()
         return Contents(
             whole=self.whole,
             definition=self.stored.document,
             certificate=certificate.as_json(),
             payloads=_listed(await self.payloads()) if payloads else None,
-            people=await self._people(),
+            people=[record.authorities[name] for name in self.people()],
+            people_journal=record.journal,
             verdicts=await self._verdicts(),
         )
 
@@ -157,14 +183,17 @@ class Collected:
         found = [await store.read_policy(tenant, number) for number in numbers]
         return verdicts + [_revision(stored) for stored in found if stored is not None]
 
-    async def _people(self) -> list[Authority]:
-        """The people behind the decisions and completions, with their memberships as they are on record now."""
-        tenant = self.whole.record.run.tenant
+    def people(self) -> list[str]:
+        """The people behind the decisions, completions and requests, and those for whom they acted."""
         names = {name for vote in self.whole.votes for name in (vote.person, vote.on_behalf_of) if name is not None}
-        names |= {actor for entry in self.whole.entries for actor in completers(entry)}
-        callers = [Caller(tenant, name) for name in sorted(names)]
-        found = await self._transactor.store.people.read_authorities(callers) if callers else {}
-        return [found[caller] for caller in callers]
+        return sorted(names | {name for entry in self.whole.entries for name in people_in(entry)})
+
+    async def people_record(self) -> PeopleRecord:
+        """The journal of people and what is in the tables beside it, read once."""
+        if self._record is None:
+            store, tenant = self._transactor.store, self.whole.record.run.tenant
+            self._record = await read_record(store, tenant, self.people())
+        return self._record
 
 
 async def collect(transactor: Transactor, run_id: str, *, tenant: str) -> Collected:
@@ -253,9 +282,11 @@ def _cost(cost: bytes | None) -> dict[str, float]:
     return found if isinstance(found, dict) else {}
 
 
-def completers(entry: SealedEntry) -> list[str]:
-    """The people who completed a step by hand in this entry."""
-    return [cause.actor for cause in open_entry(entry.body).causes if cause.event == "completion_signalled"]
+def people_in(entry: SealedEntry) -> Iterator[str]:
+    """The people who acted on a step in this entry, and those for whom they acted."""
+    for cause in open_entry(entry.body).causes:
+        if cause.event in ACTS:
+            yield from (name for name in (cause.actor, (cause.detail or {}).get("for")) if name is not None)
 
 
 def _revision(stored: StoredPolicy) -> dict[str, Any]:

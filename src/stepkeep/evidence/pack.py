@@ -16,10 +16,20 @@ from typing import Any
 import msgspec
 
 from stepkeep.errors import InvalidInput
-from stepkeep.evidence.verifier import FORMAT, MANIFEST, MOST_BYTES, SIGNATURES, sha256
+from stepkeep.evidence.verifier import (
+    FORMAT,
+    MANIFEST,
+    MOST_BYTES,
+    MOST_IN_MEMORY,
+    PEOPLE,
+    SIGNATURES,
+    STREAMED,
+    sha256,
+)
 from stepkeep.kernel.authority import Authority
 from stepkeep.kernel.rows import Vote
 from stepkeep.kernel.tables import RUN, STEP, Machine
+from stepkeep.store.principals import SealedPeopleEntry
 from stepkeep.store.records import WholeRun
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -46,18 +56,20 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     certificate: Mapping[str, Any]
     payloads: Sequence[Payload] | None
     people: Sequence[Authority] = ()
+    people_journal: Sequence[SealedPeopleEntry] = ()
     verdicts: Lines = ()
 
 
 def pack_files(contents: Contents) -> dict[str, bytes]:
     """The files of a pack by name, with the manifest over them."""
-    whole = contents.whole
+    whole, journal = contents.whole, contents.people_journal
     run = whole.record.run
     made = {
         "definition.json": contents.definition,
         "journal.jsonl": _lines(
             {"seq": one.seq, "body": one.body.decode(), "hash": one.hash.hex()} for one in whole.entries
         ),
+        PEOPLE: _lines({"seq": one.seq, "body": one.body.decode(), "hash": one.hash.hex()} for one in journal),
         "gates.jsonl": _lines(_without_owner(gate) | {"shown": gate.shown.decode()} for gate in whole.gates),
         "decisions.jsonl": _lines(_vote(vote) for vote in whole.votes),
         "people.jsonl": _lines(msgspec.to_builtins(person) for person in contents.people),
@@ -76,6 +88,8 @@ def pack_files(contents: Contents) -> dict[str, bytes]:
         "state": run.state,
         "entries": run.seq,
         "head": run.head.hex(),
+        "people_entries": len(journal),
+        "people_head": journal[-1].hash.hex() if journal else "",
         "payloads": "omitted" if contents.payloads is None else "included",
         "files": {name: sha256(body) for name, body in made.items()},
     }
@@ -87,6 +101,8 @@ def zipped(made: Mapping[str, bytes], signatures: Lines) -> bytes:
     whole = {**made, SIGNATURES: _page({"signatures": list(signatures)})}
     if (size := sum(map(len, whole.values()))) > MOST_BYTES:
         raise InvalidInput(f"the pack would have {size:,} bytes; at most {MOST_BYTES:,} fit. Leave payloads out.")
+    if (size := sum(len(body) for name, body in whole.items() if name not in STREAMED)) > MOST_IN_MEMORY:
+        raise InvalidInput(f"journal and record would have {size:,} bytes; at most {MOST_IN_MEMORY:,} fit in a pack.")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, body in whole.items():
@@ -97,8 +113,10 @@ def zipped(made: Mapping[str, bytes], signatures: Lines) -> bytes:
 
 
 def verifier_source() -> bytes:
-    """The verifier as it is shipped in every pack."""
-    return files("stepkeep.evidence").joinpath("verifier.py").read_bytes()
+    """The verifier as it is shipped in every pack: one file, with the rule for names in place of its import."""
+    rule = files("stepkeep").joinpath("names.py").read_text("utf-8").partition("annotations\n")[2].strip()
+    source = files("stepkeep.evidence").joinpath("verifier.py").read_text("utf-8")
+    return source.replace("from stepkeep.names import same_names\n", f"# -- names\n{rule}\n", 1).encode()
 
 
 def _arrows(machine: Machine[Any, Any]) -> list[list[str | None]]:

@@ -14,14 +14,17 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.compensation import has_child, may_remain
-from stepkeep.kernel.definition import CompensateWhen, Effect
+from stepkeep.kernel.definition import CompensateWhen, Covers, Effect
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.failure import Settled
+from stepkeep.kernel.persons import persons_of, rows_below, told
 from stepkeep.kernel.plan import Plan, PlannedStep
-from stepkeep.kernel.rows import Adopted, Called, Note, Step
+from stepkeep.kernel.rows import Adopted, Note, Persons, Step
 from stepkeep.kernel.states import StepState
 from stepkeep.kernel.stopping import CHILD_ENDED, may_have_run
 from stepkeep.kernel.tables import StepTrigger
+from stepkeep.kernel.versions import changed_behind
+from stepkeep.names import same_names
 
 
 class GoingOn(StrEnum):
@@ -58,9 +61,11 @@ class Why(StrEnum):
     UNDONE = "undone"
     """The earlier run undid it, or began to."""
     INPUT_DIFFERS = "input_differs"
-    """People decided, or a condition was evaluated, on another input."""
+    """People decided about it or below it, or a condition was evaluated, on another input."""
     OWN_DECISION = "own_decision"
-    """The person that asks for the new run decided about it, and may not do both."""
+    """The person that asks for the new run decided about it or below it, and may not do both."""
+    PLAN_DIFFERS = "plan_differs"
+    """Its approval covers the steps behind it, and the other version has others."""
     ELEMENTS = "elements"
     """Its elements had effects, which only the run that has their rows can undo. The new run would be responsible."""
     IN_DOUBT = "in_doubt"
@@ -113,7 +118,7 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
     def told(self, plan: Plan) -> dict[str, Any]:
         """What the journal says about it, the adopted steps in the order of their completion."""
         start = {} if self.start is None else {"from": self.start}
-        taken = [_told(plan.at(no).name, reference, note.call) for no, note, reference in self.in_order()]
+        taken = [_told(plan.at(no).name, reference, note) for no, note, reference in self.in_order()]
         began = {} if self.began_at is None else {"began_at": self.began_at}
         ends = {plan.at(no).name: moment for no, moment in sorted(self.deadlines.items())}
         kept = began | ({"deadlines": ends} if ends else {})
@@ -125,11 +130,12 @@ class Continuation(msgspec.Struct, frozen=True, kw_only=True):
         return sorted(taken, key=lambda one: one[2].place)
 
 
-def _told(name: str, reference: Adopted, call: Called | None) -> dict[str, Any]:
+def _told(name: str, reference: Adopted, note: Note) -> dict[str, Any]:
+    call = note.call
     said: dict[str, Any] = {"step": name, "run": reference.run, "fence": reference.fence}
     said |= {} if reference.step == name else {"its_step": reference.step}
     said |= {} if reference.digest is None else {"digest": reference.digest}
-    said |= {"executors": list(reference.executors)} if reference.executors else {}
+    said |= told(note.persons)
     said |= {} if reference.remains is None else {"remains": reference.remains}
     # The definition does not know a call of a flow or an added step: the judge of its undo needs the template.
     said |= {} if call is None else {"call": {"name": call.name, "step": msgspec.json.decode(call.step)}}
@@ -142,9 +148,10 @@ def choose(old: Plan, rows: Mapping[int, Step], new: Plan, asked: Asked, undone:
     `undone` are steps that another run has undone, which took over their undo.
     """
     found: dict[str, Choice] = {}
+    replanned = frozenset() if old is new else changed_behind(old.definition, new.definition)
     for no in _by_dependency(new):
         planned = new.steps[no]
-        found[planned.name] = _choice(old, rows, planned, asked, undone, found)
+        found[planned.name] = _choice(old, rows, planned, asked, undone, found, replanned)
     return [found[planned.name] for planned in new.steps]
 
 
@@ -167,6 +174,7 @@ def _choice(
     asked: Asked,
     undone: Collection[str],
     found: Mapping[str, Choice],
+    replanned: Collection[str],
 ) -> Choice:
     name, no = planned.name, old.number(planned.name)
     if no is None:
@@ -189,7 +197,7 @@ def _choice(
         return again(Why.NOT_FINISHED)
     if name in undone or (undo is not None and has_begun(undo)) or _are_undone(old, rows, no):
         return again(Why.UNDONE)
-    if (reason := _decided_anew(row, old.steps[no], asked)) is not None:
+    if (reason := _decided_anew(old, rows, no, asked, name in replanned)) is not None:
         return again(reason)
     if asked.how.owns_undo and owns and repeats:
         return again(Why.ELEMENTS)
@@ -198,17 +206,41 @@ def _choice(
     return Choice(name=name, why=Why.SUCCEEDED if row.state is StepState.SUCCEEDED else Why.SKIPPED)
 
 
-def _decided_anew(row: Step, planned: PlannedStep, asked: Asked) -> Why | None:
-    """Why people, or a condition, must decide about a finished step once more."""
-    note = row.note or Note()
-    is_decided = planned.gate is not None or note.held or note.permit is not None or bool(note.deciders)
+def _decided_anew(old: Plan, rows: Mapping[int, Step], no: int, asked: Asked, replanned: bool) -> Why | None:
+    """Why people, or a condition, must decide about a finished step, or below it, once more."""
+    row, planned, persons = rows[no], old.steps[no], persons_of(old, rows, no, {})
+    family = [(one, old.of(one)) for one in (row, *rows_below(old, rows, no))]
+    gates = [(one, its) for one, its in family if _is_gate(one, its)]
     skips = row.state is StepState.SKIPPED
-    if is_decided and skips:
+    if skips and _is_gate(row, planned):
         return Why.NOT_FINISHED
-    if is_decided and asked.actor in note.deciders:
+    if persons.many or same_names([asked.actor], (*persons.decided, *persons.completed)):
         return Why.OWN_DECISION
+    carriers = [one.note or Note() for one, its in family if _carries(one, its)]
+    covers = [one.note.terms if one.note and one.note.terms else its.gate for one, its in gates]
+    is_covered = any(one is None or one.covers is not Covers.SHOWN for one in covers)
+    if replanned and (is_covered or any(note.persons and _is_decided(note.persons) for note in carriers)):
+        return Why.PLAN_DIFFERS
+    # A child that ended, or a step that was adopted, before persons were carried may have been decided, too.
+    is_decided = bool(gates) or _is_decided(persons) or any(note.persons is None for note in carriers)
     reads = skips and planned.condition is not None and planned.condition.reads_input
     return Why.INPUT_DIFFERS if not asked.same_input and (is_decided or reads) else None
+
+
+def _is_gate(row: Step, planned: PlannedStep) -> bool:
+    """Whether people decide about this step itself, or did."""
+    note = row.note or Note()
+    return planned.gate is not None or note.held or note.permit is not None or bool(note.deciders)
+
+
+def _carries(row: Step, planned: PlannedStep) -> bool:
+    """Whether what stands below this step is in another run: a child, or the elements of an adopted step."""
+    note = row.note or Note()
+    return note.child is not None or (note.adopted is not None and planned.segment is not None)
+
+
+def _is_decided(persons: Persons) -> bool:
+    return bool(persons.decided or persons.completed or persons.shown)
 
 
 def had_effect(row: Step, planned: PlannedStep) -> bool:
@@ -277,7 +309,7 @@ def adopted_steps(draft: Draft) -> list[Settled]:
     return [Settled(no, state) for _, no, state in taken]
 
 
-def reference_to(run_id: str, step: str, row: Step, place: int, owned: bool, executors: Collection[str]) -> Adopted:
+def reference_to(run_id: str, step: str, row: Step, place: int, owned: bool) -> Adopted:
     """The reference to a finished step; what the earlier run adopted itself keeps the run that executed it."""
     before = None if row.note is None else row.note.adopted
     if before is not None:
@@ -290,5 +322,4 @@ def reference_to(run_id: str, step: str, row: Step, place: int, owned: bool, exe
         fence=fence,
         skipped=row.state is StepState.SKIPPED,
         owned=owned and row.state is StepState.SUCCEEDED,
-        executors=tuple(sorted(executors)),
     )

@@ -1,32 +1,50 @@
-"""Whether a person could act on a waiting step now, and why not. It decides nothing and changes nothing.
+"""Whether a person could act on a step now, or execute it, and why not. It decides nothing and changes nothing.
 
 The answer comes from the checks of the decision itself, on rows that were read without a lock. So it is true for the
-moment of reading; the decision checks again. `operations/cases.py` calls it.
+moment of reading; the decision checks again. `operations/cases.py`, `operations/resource_claims.py` and `changes.py`
+call it.
 """
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from stepkeep.errors import NotAllowed
 from stepkeep.kernel.authority import Caller, admit
-from stepkeep.kernel.decision import Snapshot
-from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.decision import Need, Snapshot
+from stepkeep.kernel.draft import Draft, Missing
+from stepkeep.kernel.eligibility import claim_objection
 from stepkeep.kernel.events import GateDecided
 from stepkeep.kernel.gates import is_past_deadline, opening_of
 from stepkeep.kernel.people import check_duties
 from stepkeep.kernel.rows import Step, is_exhausted
+from stepkeep.kernel.separation import Objection
 from stepkeep.kernel.states import StepState
 from stepkeep.kernel.votes import fitting_voices
 
 
-def refusal_of(snapshot: Snapshot, no: int, caller: Caller, now: int) -> NotAllowed | None:
+def refusal_of(
+    snapshot: Snapshot, no: int, caller: Caller, now: int, *, with_any_key: bool = False
+) -> NotAllowed | None:
     """Why this person may not approve the gate, decide about the hold, or complete the step; None if they may.
 
     The snapshot has the whole run, the authority of the caller and the people involved.
     """
     draft = Draft(snapshot, now)
-    step = draft.named(no)
+    return refusal_in(draft, draft.named(no), caller, with_any_key=with_any_key)
+
+
+def refusal_in(draft: Draft, step: Step, caller: Caller, *, with_any_key: bool) -> NotAllowed | None:
+    """The same of a row as it stands in a decision, or as it would stand.
+
+    `with_any_key` asks about a person who is not the caller: a registered one may have a key where names alone are
+    refused.
+    """
+    authority = draft.authority(caller)
+    if with_any_key and authority.registered:
+        authority = replace(authority, vouching_allowed=True)
     try:
-        admit(draft.authority(caller), caller, now)
+        admit(authority, caller, draft.now)
         if step.state is StepState.AWAITING_APPROVAL and not is_exhausted(step):
             _check_gate(draft, step, caller)
         else:
@@ -34,6 +52,15 @@ def refusal_of(snapshot: Snapshot, no: int, caller: Caller, now: int) -> NotAllo
     except NotAllowed as refusal:
         return refusal.with_traceback(None)
     return None
+
+
+def ruled_out(snapshot: Snapshot, no: int, owner: str | None, now: int) -> Objection | Need | None:
+    """Why duties do not allow a worker of this owner to execute the step; None if they do, or if it has no duties."""
+    draft = Draft(snapshot, now)
+    try:
+        return claim_objection(draft, draft.step(no), owner)
+    except Missing as missing:
+        return missing.need
 
 
 def _check_gate(draft: Draft, step: Step, caller: Caller) -> None:

@@ -12,9 +12,16 @@ from typing import NamedTuple
 import msgspec
 
 from stepkeep.errors import NotAllowed
+from stepkeep.kernel.definition import QueueSpec
 
 VOUCH = "vouch"
 """The scope of a key that may name another person than its owner."""
+
+WORK = "work"
+"""The scope of a key that may be limited to queues and handlers."""
+
+ADMIN = "admin"
+"""The scope of a key that may make keys for others."""
 
 
 class Caller(NamedTuple):
@@ -64,6 +71,35 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether the delegator is a registered person, not a service, and not disabled."""
 
 
+HANDLER_KINDS = ("python", "agent")
+"""The executors whose queues have the name of a handler."""
+
+
+class WorkLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The queues and the handlers that a key may work on; None: any. The default queue is ``""``."""
+
+    queues: tuple[str, ...] | None = None
+    handlers: tuple[str, ...] | None = None
+
+    def allow(self, spec: QueueSpec) -> bool:
+        """Whether steps of this queue may be worked on. Commands, requests and rules have no handler."""
+        if self.queues is not None and spec.group not in self.queues:
+            return False
+        return self.handlers is None or (spec.kind in HANDLER_KINDS and spec.name in self.handlers)
+
+    def cover(self, other: WorkLimits) -> bool:
+        """Whether everything that `other` allows is allowed here."""
+        pairs = ((self.queues, other.queues), (self.handlers, other.handlers))
+        return all(own is None or (theirs is not None and set(theirs) <= set(own)) for own, theirs in pairs)
+
+    def __str__(self) -> str:
+        named = (("queue", self.queues), ("handler", self.handlers))
+        return ", ".join(f"{what} {one or repr(one)}" for what, names in named for one in names or ())
+
+
+ANY_WORK = WorkLimits()
+
+
 class KeyUsed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The API key that authenticated the caller."""
 
@@ -72,6 +108,10 @@ class KeyUsed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     scopes: frozenset[str] = frozenset()
     expires_at: int | None = None
     revoked_at: int | None = None
+    is_session: bool = False
+    """Whether it belongs to the session of a browser, or is used through one."""
+
+    limits: WorkLimits = ANY_WORK
 
 
 class Authority(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -134,6 +174,38 @@ def admit(authority: Authority, caller: Caller, now: int) -> None:
             "disabled",
             person,
         )
+
+
+def is_administrator(hand: KeyUsed | None) -> bool:
+    """Whether a caller may make keys for others: a program without a key, or a key with the scope admin."""
+    return hand is None or ADMIN in hand.scopes
+
+
+def hand_out(hand: KeyUsed | None, wanted: KeyUsed) -> None:
+    """Refuse to give a caller a key that is worth more than the one in its hand. `wanted` is the key to be given, under
+    the id of the key that it replaces, if it replaces one.
+
+    >>> hand_out(KeyUsed(id="k1", owner="ann"), KeyUsed(id="k2", owner="bea"))
+    Traceback (most recent call last):
+    stepkeep.errors.NotAllowed: key k1 of ann hands out no key worth more: key k2 belongs to bea. Use an admin key.
+    """
+    if wanted.is_session:
+        said = f"key {wanted.id} of {wanted.owner} belongs to a session of a browser, and ends with it."
+        raise NotAllowed(f"{said} Sign in again, or make a key: keys create.", "key_of_session", wanted.owner)
+    if hand is None or is_administrator(hand):
+        return
+    lacking = sorted(wanted.scopes - hand.scopes)
+    outlives = hand.expires_at is not None and (wanted.expires_at is None or wanted.expires_at > hand.expires_at)
+    reasons = (
+        (hand.is_session, "it is used through a session, which gets no keys"),
+        (wanted.owner != hand.owner, f"key {wanted.id} belongs to {wanted.owner}"),
+        (bool(lacking), f"key {wanted.id} has the scope {' and '.join(lacking)}"),
+        (WORK in wanted.scopes and not hand.limits.cover(wanted.limits), f"key {wanted.id} works on more"),
+        (outlives, f"key {wanted.id} would end later"),
+    )
+    if why := next((reason for is_worth_more, reason in reasons if is_worth_more), None):
+        said = f"key {hand.id} of {hand.owner} hands out no key worth more: {why}."
+        raise NotAllowed(f"{said} Use an admin key.", "key_worth_more", hand.owner)
 
 
 def has_at(memberships: tuple[Membership, ...], kind: MembershipKind, name: str, at: int) -> bool:

@@ -1,8 +1,9 @@
-"""Requests of people who may decide an open gate: that something is changed first, or that the next level decides.
+"""Requests about an open gate that do not decide it: changes first, the next level now, or other approvers.
 
 After a request for changes the gate opens anew with the same terms, and the decisions so far are void. The deadline,
 the level and the next reminder stay. Who may decide is still measured at the first opening, so that a request gives
-nobody a right. `decide` calls it; `votes.py` counts decisions.
+nobody a right. Both are of people who may decide it. A gate that nobody may decide is given other approvers by an
+operator, or fails; no operator approves it. `decide` calls it; `votes.py` counts decisions.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict
+from stepkeep.errors import Conflict, NotAllowed
+from stepkeep.kernel.asking import refusal_in
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted, Reply
-from stepkeep.kernel.definition import digest_of, shown_document
-from stepkeep.kernel.draft import Draft
-from stepkeep.kernel.events import ChangesRequested, EscalationRequested
-from stepkeep.kernel.gates import CHANGES_REQUESTED, escalate, gate_of, opening_of, tell
-from stepkeep.kernel.progress import facts_of
+from stepkeep.kernel.definition import Approval, digest_of, shown_document
+from stepkeep.kernel.draft import Draft, json_text
+from stepkeep.kernel.eligibility import duties_of
+from stepkeep.kernel.events import ChangesRequested, EscalationRequested, GateReassigned
+from stepkeep.kernel.failure import REJECTION, fail_for_good
+from stepkeep.kernel.gates import CHANGES_REQUESTED, REASSIGNED, escalate, gate_of, open_levels, opening_of, tell
+from stepkeep.kernel.progress import facts_of, settle
 from stepkeep.kernel.rows import Changes, Gate, Note, Opening, Step, is_exhausted
-from stepkeep.kernel.states import StepState
+from stepkeep.kernel.states import Category, StepState
 from stepkeep.kernel.tables import StepTrigger
 from stepkeep.kernel.votes import (
     Chosen,
@@ -31,6 +36,7 @@ from stepkeep.kernel.votes import (
     standing_of,
     the_gate,
 )
+from stepkeep.names import same_names
 
 DECISION = "changes_requested"
 """How records and the journal name it."""
@@ -89,11 +95,58 @@ def request_escalation(draft: Draft, event: EscalationRequested) -> Reply:
     return Accepted({"step": name, "decision": "escalated", **record})
 
 
-def _not_open(draft: Draft, step: Step, actor: str) -> Reply | None:
+def reassign(draft: Draft, event: GateReassigned) -> Reply:
+    """Name other approvers of a gate that nobody may decide, or fail it. No requester of the run may."""
+    step = the_gate(draft, event, "reassigned")
+    if (refused := _not_open(draft, step, event.actor, "rejected")) is not None:
+        return refused
+    opening, gate, name = opening_of(draft, step), gate_of(draft, step), draft.planned(step).name
+    check_deadline(draft, step, opening, "reassigned")
+    said: dict[str, Any] = {"decision": "reassigned" if event.to else "rejected", "reason": event.reason}
+    said |= {"to": list(event.to)} if event.to else {}
+    record = {"by": event.actor, "at": draft.now, **said}
+    if event.to and set(event.to) <= set(opening.named):
+        return Accepted({"step": name, **record}, repeated=True)
+    if both := same_names([event.actor], duties_of(draft, ()).requested):
+        why = f"{both[0]} asked for run {step.run_id}, and reassigns no gate of it"
+        raise NotAllowed(why, "maker_checker", both[0])
+    _check_nobody_may(draft, step, gate, opening, event)
+    opened = replace(opening, named=(*opening.named, *event.to))
+    note = replace(step.note or Note(), opening=opened)
+    for person in event.to:
+        would = replace(step, note=note)
+        if person in same_names(event.to, [event.actor]):
+            raise NotAllowed(f"{event.actor} names other people, not themselves", "maker_checker", event.actor)
+        if (refusal := refusal_in(draft, would, Caller(event.tenant, person), with_any_key=True)) is not None:
+            raise NotAllowed(f"{person} could not decide it either: {refusal}", refusal.rule, person)
+    draft.requested("gate_reassigned", event, {"step": name, **said})
+    if event.to:
+        draft.move(step, StepTrigger.REASSIGNED, due_at=step.due_at, note=note)
+        tell(draft, step, REASSIGNED, opened, by=event.actor, reason=event.reason)
+        return Accepted({"step": name, **record})
+    deciders = tuple(dict.fromkeys((*note.deciders, event.actor)))
+    why = f"rejected by {event.actor}: {event.reason}"
+    note = replace(note, record=json_text(record), deciders=deciders)
+    settle(draft, fail_for_good(draft, step, REJECTION, Category.GOVERNANCE, why, hard=True, note=note))
+    return Accepted({"step": name, **record})
+
+
+def _check_nobody_may(draft: Draft, step: Step, gate: Approval, opening: Opening, event: GateReassigned) -> None:
+    name = draft.planned(step).name
+    able = "any person" if any(level.is_open for level in open_levels(gate, opening)) else None
+    for person in () if able else event.asked:
+        if refusal_in(draft, step, Caller(event.tenant, person), with_any_key=True) is None:
+            able = person
+    if able is not None:
+        said = f"{able} may decide the gate {name} of run {step.run_id}"
+        raise Conflict(f"{said}: an operator only unblocks one that nobody may", {"step": name, "state": step.state})
+
+
+def _not_open(draft: Draft, step: Step, actor: str, decision: str = DECISION) -> Reply | None:
     """The answer where the step has no open gate; None if it has one."""
     if is_exhausted(step):
         raise no_gate(draft, step)
-    return None if step.state is StepState.AWAITING_APPROVAL else decided_before(draft, step, actor, DECISION)
+    return None if step.state is StepState.AWAITING_APPROVAL else decided_before(draft, step, actor, decision)
 
 
 def _is_the_same(before: Changes, opening: Opening, event: ChangesRequested) -> bool:
@@ -144,11 +197,12 @@ def _open_anew(draft: Draft, step: Step, opening: Opening, changes: Changes) -> 
     opened = replace(opening, activation=draft.seq, shown=digest, ballots=(), changes=changes)
     void = frozenset().union(*(ballot.names for ballot in opening.ballots)) - frozenset(opening.earlier)
     deciders = tuple(name for name in note.deciders if name not in void)
+    lent = tuple(pair for pair in note.lent if void.isdisjoint(pair))
     # The deadline and the next reminder stay as they are.
     draft.move(
         step,
         StepTrigger.CHANGES_REQUESTED,
         due_at=step.due_at,
-        note=replace(note, opening=opened, deciders=deciders),
+        note=replace(note, opening=opened, deciders=deciders, lent=lent),
     )
     return opened

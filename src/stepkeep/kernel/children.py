@@ -17,6 +17,7 @@ from stepkeep.kernel.events import ChildEnded
 from stepkeep.kernel.execution import pass_rules
 from stepkeep.kernel.failure import CHILDREN, DEADLINE, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
+from stepkeep.kernel.persons import joined, told
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
@@ -36,8 +37,18 @@ def child_ended(draft: Draft, event: ChildEnded) -> Reply:
     is_awaited = step.note is not None and step.note.activation == event.activation
     if step.state is not StepState.AWAITING_CHILDREN or not is_awaited:
         return Accepted({"state": step.state}, repeated=True)
-    said = {"step": draft.planned(step).name, "child": event.child, "state": event.state or "not_started"}
-    draft.caused_by("child_ended", event.actor, said | ({"partial": True} if event.partial else {}))
+    said: dict[str, Any] = {
+        "step": draft.planned(step).name,
+        "child": event.child,
+        "state": event.state or "not_started",
+    }
+    said |= {"partial": True} if event.partial else {}
+    if event.persons is not None and draft.planned(step).phase is Phase.MAIN:
+        said |= told(event.persons)
+        note = step.note or Note()
+        draft.only_hot = False
+        step = replace(step, note=replace(note, persons=joined(filter(None, (note.persons, event.persons)))))
+    draft.caused_by("child_ended", event.actor, said)
     settle(draft, _end(draft, step, event))
     return Accepted({"state": draft.step(event.no).state})
 

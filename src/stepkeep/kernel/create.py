@@ -24,12 +24,17 @@ from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.tables import RunTrigger
 
+DUTY_RULES = 2
+"""The rules of duties that a new run is judged by: they see below a step, and count decisions that share no name. A run
+without this number was created before."""
+
 
 def origin_of(plan: Plan, given: bytes, asked_before: bytes | None = None) -> dict[str, Any]:
-    """What a run is created from: the digests of its definition and its input, and the people who asked for the runs
-    that it repeats."""
-    digests = {"definition": plan.digest, "input": payload_digest(given)}
-    return digests if asked_before is None else {**digests, "asked_before": msgspec.Raw(asked_before)}
+    """What a run is created from: the digests of its definition and its input, everyone else who caused it, and the
+    rules of its duties if it has some."""
+    said: dict[str, Any] = {"definition": plan.digest, "input": payload_digest(given)}
+    said |= {} if asked_before is None else {"asked_before": msgspec.Raw(asked_before)}
+    return said | {"duty_rules": DUTY_RULES} if plan.has_duties else said
 
 
 def create_run(

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, NotAllowed, Refused
 from stepkeep.kernel.authority import admit
-from stepkeep.kernel.changes import request_changes, request_escalation
+from stepkeep.kernel.changes import reassign, request_changes, request_escalation
 from stepkeep.kernel.checkpoints import checkpoint
 from stepkeep.kernel.children import child_ended
-from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot
+from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot, asked_json, check_requesters
 from stepkeep.kernel.draft import Draft, Missing
 from stepkeep.kernel.events import (
     Annotated,
@@ -28,6 +28,7 @@ from stepkeep.kernel.events import (
     Event,
     FlowResumed,
     GateDecided,
+    GateReassigned,
     HoldDecided,
     MessageArrived,
     PauseRequested,
@@ -128,6 +129,7 @@ def _chain_claims(draft: Draft, claimer: Claimer) -> None:
             actor=claimer.actor,
             no=no,
             worker=claimer.worker,
+            owner=claimer.owner,
             lease=lease,
         )
         claim(draft, event)
@@ -141,7 +143,13 @@ def start(draft: Draft, event: RunStarted) -> Reply:
             raise Conflict(f"run {event.run_id} is {draft.state}; it cannot be started again. Rerun it instead.")
         return Accepted({"state": draft.state}, repeated=True)
     draft.require(draft.plan.roots)
-    draft.requested("run_started", event)
+    if (involved := draft.snapshot.involved) is None:
+        raise Missing(Need(duties=True))
+    before = sorted(involved.requesters)
+    if event.actor not in before:
+        draft.asked_before = asked_json((*before, event.actor))
+        check_requesters(event.run_id, draft.asked_before)
+    draft.requested("run_started", event, {"asked_before": before} if draft.asked_before else None)
     begin(draft)
     return Accepted({"state": draft.state})
 
@@ -241,6 +249,7 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     GateDecided: decide_gate,
     ChangesRequested: request_changes,
     EscalationRequested: request_escalation,
+    GateReassigned: reassign,
     HoldDecided: decide_step,
     CompletionSignalled: complete_by_hand,
     TokenReissued: reissue_token,
@@ -262,6 +271,7 @@ MEETS_DEADLINE = frozenset(
         GateDecided,
         ChangesRequested,
         EscalationRequested,
+        GateReassigned,
         HoldDecided,
         CompletionSignalled,
         TokenReissued,

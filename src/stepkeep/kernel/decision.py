@@ -11,19 +11,35 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Refused
+from stepkeep.errors import InvalidInput, Refused
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
-from stepkeep.kernel.rows import Attempt, Child, Gate, GateChange, Message, Origin, OutboxEntry, Recall, Run, Step, Vote
+from stepkeep.kernel.rows import (
+    Attempt,
+    Child,
+    Details,
+    Gate,
+    GateChange,
+    Message,
+    Origin,
+    OutboxEntry,
+    Recall,
+    Run,
+    Step,
+    Vote,
+)
 
 K = TypeVar("K", bound=Hashable)
 
+MOST_REQUESTERS = 100
+"""How many people may have asked for a run and for those that led to it."""
+
 
 class Involved(msgspec.Struct, frozen=True, gc=False):
-    """The people behind a run: those who asked for it (or for the runs that it repeats), and by step number the owners
-    of the workers that executed it."""
+    """The people behind a run: those who asked for it or caused it, and by step number the owners of the workers that
+    executed it."""
 
     requesters: frozenset[str]
     executors: Mapping[int, frozenset[str]] = {}
@@ -32,6 +48,26 @@ class Involved(msgspec.Struct, frozen=True, gc=False):
 def asked_names(asked_before: bytes | None) -> tuple[str, ...]:
     """The names in `asked_before` of a run's details."""
     return () if asked_before is None else tuple(msgspec.json.decode(asked_before, type=list[str]))
+
+
+def requesters_of(details: Details, *others: str) -> bytes:
+    """Everyone who caused a run, and these others: `asked_before` of a run that comes of it. That run keeps the names,
+    because retention may delete this one."""
+    return asked_json({details.created_by, *asked_names(details.asked_before), *others})
+
+
+def asked_json(names: Iterable[str]) -> bytes:
+    """Names as `asked_before` of a run's details."""
+    return msgspec.json.encode(sorted(set(names)))
+
+
+def check_requesters(run_id: str, asked_before: bytes | None) -> None:
+    """Refuse a run with more requesters than a record has room for: none of them may be left out."""
+    if (count := len(asked_names(asked_before))) > MOST_REQUESTERS:
+        said = f"{count} people asked for run {run_id} or for the runs that led to it; at most {MOST_REQUESTERS} may"
+        raise InvalidInput(
+            f"{said}, because each of them is kept out of its approvals. Start a run of its own instead."
+        )
 
 
 def involved_in(
@@ -117,7 +153,7 @@ Reply = Accepted | Refused
 class Claimer(msgspec.Struct, frozen=True, gc=False):
     """A worker with free slots: steps that become ready by this decision may be claimed for it in the same transaction.
 
-    At most `blocking_slots` of them may come from `blocking` queues.
+    At most `blocking_slots` of them may come from `blocking` queues. `owner` is that of the worker's key.
     """
 
     actor: str
@@ -127,6 +163,7 @@ class Claimer(msgspec.Struct, frozen=True, gc=False):
     queues: frozenset[int]
     blocking: frozenset[int] = frozenset()
     blocking_slots: int = 0
+    owner: str | None = None
 
     def having(self, claimed: Sequence[Step]) -> Claimer:
         """The same worker with these steps in its slots."""
@@ -158,5 +195,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     votes: tuple[Vote, ...] = ()
     children: tuple[Child, ...] = ()
     recalls: tuple[Recall, ...] = ()
+    asked_before: bytes | None = None
+    """The requesters of the run, if they change: an idle one was started by another person."""
     entry: SealedEntry | None = None
     only_hot: bool = False

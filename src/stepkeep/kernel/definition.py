@@ -76,6 +76,13 @@ class Standing(StrEnum):
     NOW = "now"
 
 
+class Covers(StrEnum):
+    """What an approval covers: what was shown, or also the steps behind the gate as the plan has them."""
+
+    SHOWN = "shown"
+    PLAN = "plan"
+
+
 class OnExhausted(StrEnum):
     """What a step does when no further attempt follows a failure that its handler did not call final.
 
@@ -194,7 +201,7 @@ class Approval(_Value, frozen=True, kw_only=True):
 
     `excluded` names people who may not decide: `requester`, `executed:STEP`, `completed:STEP`, `decided:STEP`, or a
     person by name. `facts` are expressions that are evaluated when the gate opens. `escalate` adds levels of approvers.
-    `remind` is the time between two reminders.
+    `remind` is the time between two reminders. Without `covers`, an approval covers the plan.
     """
 
     prompt: str = ""
@@ -210,6 +217,7 @@ class Approval(_Value, frozen=True, kw_only=True):
     escalate: tuple[Level, ...] | msgspec.UnsetType = msgspec.UNSET
     remind: int | msgspec.UnsetType = msgspec.UNSET
     standing: Standing | msgspec.UnsetType = msgspec.UNSET
+    covers: Covers | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def levels(self) -> tuple[Level, ...]:

@@ -19,7 +19,7 @@ from stepkeep.kernel.events import Request
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, seal
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.resources import AWAITS_RESOURCES, awaits_resources, resources_of
+from stepkeep.kernel.resources import AWAITS_RESOURCES, awaits_resources, is_set_aside
 from stepkeep.kernel.rows import Attempt, Child, Gate, GateChange, Message, Note, OutboxEntry, Recall, Run, Step, Vote
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
@@ -47,6 +47,7 @@ QUIET_IN_BLOCKED = frozenset(
         StepTrigger.TOKEN_REISSUED,
         StepTrigger.DECISION_RECORDED,
         StepTrigger.CHANGES_REQUESTED,
+        StepTrigger.REASSIGNED,
         StepTrigger.ESCALATED,
         StepTrigger.REMINDED,
     }
@@ -98,6 +99,7 @@ class Draft:
     """Mutable state of one decision."""
 
     __slots__ = (
+        "asked_before",
         "attempts",
         "category",
         "cause",
@@ -125,6 +127,7 @@ class Draft:
         "open",
         "opened",
         "outbox",
+        "owners",
         "plan",
         "policy",
         "ready",
@@ -179,7 +182,9 @@ class Draft:
         self.ready: list[int] = []
         self.line: list[int] | None = None
         self.claimed: list[int] = []
+        self.owners: dict[int, str] = {}
         self.decoded: dict[str, tuple[bytes, Any]] = {}
+        self.asked_before: bytes | None = None
         self.only_hot = True
 
     # -- looking ---------------------------------------------------------------------------------------------------
@@ -245,15 +250,17 @@ class Draft:
         for no in reversed(self.line):
             step = self.step(no)
             if step.queue in queues and self.may_be_claimed(step):
+                if self.plan.sets_aside and is_set_aside(self.plan, self.planned(step)):
+                    continue
                 return step
         return None
 
-    def may_be_claimed(self, step: Step, *, has_resources: bool = False) -> bool:
+    def may_be_claimed(self, step: Step, *, aside: bool = False) -> bool:
         """The rule of which steps are claimable; the claim queries of the stores propose by the same one. Steps of a
-        paused run are held back by their time, and so are those that need resources, but for a claim that has them."""
+        paused run are held back by their time, and so are those that are set aside, but for a claim that names one."""
         if step.ready_at is None or step.worker is not None:
             return False
-        return step.ready_at <= self.now or (has_resources and awaits_resources(step.ready_at))
+        return step.ready_at <= self.now or (aside and awaits_resources(step.ready_at))
 
     def planned(self, step: Step) -> PlannedStep:
         return self.plan.of(step)
@@ -356,10 +363,16 @@ class Draft:
         note: Note | None = rare.get("note", step.note)
         if note is None or note.opening is None:
             return
-        rare["note"] = replace(note, opening=None)
+        rare["note"] = replace(note, opening=None, shown=note.opening.shown)
         self.change_gate(step, note.opening.activation, note.opening.level, closed_at=self.now, outcome=trigger)
 
     def change_gate(self, step: Step, activation: int, level: int, **changes: Any) -> None:
+        """Change the row of a gate. One that opens in this entry is written as it is at the end of the entry."""
+        for place, gate in enumerate(self.opened if activation == self.seq else ()):
+            if gate.no == step.no:
+                plain = {name: str(value) if name == "outcome" else value for name, value in changes.items()}
+                self.opened[place] = replace(gate, level=level, **plain)
+                return
         self.gates.append(
             GateChange(
                 tenant=step.tenant, run_id=step.run_id, no=step.no, activation=activation, level=level, **changes
@@ -394,9 +407,9 @@ class Draft:
         return moved
 
     def claimable_from(self, step: Step, moment: int) -> int:
-        """From when a worker may claim a step that is ready at this moment. One that needs resources is claimed by a
-        query of its own."""
-        if self.plan.has_resources and resources_of(self.planned(step)):
+        """From when a worker may claim a step that is ready at this moment. One that is set aside is claimed by a query
+        of its own."""
+        if self.plan.sets_aside and is_set_aside(self.plan, self.planned(step)):
             moment += AWAITS_RESOURCES
         return HELD_BACK if self.state is RunState.PAUSED else moment
 
@@ -566,6 +579,7 @@ class Draft:
             votes=tuple(self.votes),
             children=tuple(self.children),
             recalls=tuple(self.recalls),
+            asked_before=self.asked_before,
             entry=entry,
             only_hot=only_hot,
         )

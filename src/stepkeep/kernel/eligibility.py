@@ -1,26 +1,24 @@
 """Which person may act on a step: who they are, in whose name they act, and what their duties rule out.
 
 Every function decides from values: the authority of the person, the terms of the gate, the rows of the run. A refusal
-names its rule and changes nothing. `votes.py` and `people.py` call it.
+names its rule and changes nothing. `votes.py`, `people.py` and `execution.py` call it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from stepkeep.errors import NotAllowed
 from stepkeep.kernel.authority import Authority, Delegation, Membership, MembershipKind, has_at
-from stepkeep.kernel.decision import Need
+from stepkeep.kernel.decision import Involved, Need
 from stepkeep.kernel.definition import Level, Standing
 from stepkeep.kernel.draft import Draft, Missing
+from stepkeep.kernel.persons import numbers_below, persons_of
 from stepkeep.kernel.rows import Step
-from stepkeep.kernel.separation import NOBODY, Act, Constraint, Duties, objection, steps_named
+from stepkeep.kernel.separation import NOBODY, Act, Constraint, Duties, Excluded, Objection, objection, steps_named
 from stepkeep.kernel.states import STEP_TERMINAL
-
-decode_json = msgspec.json.decode
 
 
 class Voice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -51,17 +49,15 @@ class Moments(msgspec.Struct, frozen=True, gc=False):
     standing: Standing
 
     def hold(self, memberships: tuple[Membership, ...], kind: MembershipKind, name: str) -> bool:
-        return all(has_at(memberships, kind, name, at) for at in self._all)
+        """A revocation on record counts for the present, also where the clock has gone back since."""
+        left = tuple(one for one in memberships if one.revoked_at is None)
+        then = self.standing is Standing.NOW or has_at(memberships, kind, name, self.opened_at)
+        return then and (self.standing is Standing.OPENING or has_at(left, kind, name, self.now))
 
     def held(self, memberships: Iterable[Membership]) -> frozenset[tuple[MembershipKind, str]]:
         """Every role and group that these memberships give at all the moments."""
         known = tuple(memberships)
         return frozenset((one.kind, one.name) for one in known if self.hold(known, one.kind, one.name))
-
-    @property
-    def _all(self) -> tuple[int, ...]:
-        chosen = {Standing.BOTH: (self.opened_at, self.now), Standing.OPENING: (self.opened_at,)}
-        return chosen.get(self.standing, (self.now,))
 
 
 def is_over(moment: int | None, now: int) -> bool:
@@ -96,8 +92,8 @@ def voices_of(authority: Authority, on_behalf_of: str | None, now: int) -> list[
 def is_valid(delegation: Delegation, now: int) -> bool:
     """Whether a delegation counts now."""
     begins = max(delegation.granted_at, delegation.valid_from or 0)
-    ends = (delegation.valid_to, delegation.revoked_at)
-    return delegation.enabled and begins <= now and not any(is_over(end, now) for end in ends)
+    is_ended = delegation.revoked_at is not None or is_over(delegation.valid_to, now)
+    return delegation.enabled and begins <= now and not is_ended
 
 
 def terms_met(voice: Voice, levels: Sequence[Level], moments: Moments) -> tuple[str, ...] | None:
@@ -140,51 +136,39 @@ def check_separation(draft: Draft, constraints: Sequence[Constraint], voice: Voi
         raise NotAllowed(said, rule=found.rule, person=voice.person, reason=found.reason, step=act.step)
 
 
+def claim_objection(draft: Draft, step: Step, owner: str | None) -> Objection | None:
+    """Why duties do not allow a worker of this owner to execute a step. A worker without an owner is no person."""
+    constraints = draft.plan.duties_on(draft.planned(step))
+    if not constraints or owner is None:
+        return None
+    name = draft.plan.within(draft.planned(step))
+    others = {one for rule in constraints for one in steps_named(rule) if isinstance(rule, Excluded) or one != name}
+    return objection(constraints, Act(step=name, names=frozenset((owner,))), duties_of(draft, others))
+
+
+def executors_in(draft: Draft, involved: Involved) -> Mapping[int, frozenset[str]]:
+    """The owners of the workers that executed steps, those that this decision claims included."""
+    claimed = {no: involved.executors.get(no, NOBODY) | {owner} for no, owner in draft.owners.items()}
+    return {**involved.executors, **claimed} if claimed else involved.executors
+
+
 def duties_of(draft: Draft, names: Iterable[str]) -> Duties:
-    """Who asked for the run, and who did what on these steps."""
-    involved = draft.snapshot.involved
-    numbers = {name: no for name in names if (no := draft.plan.number(name)) is not None}
-    if involved is None:
-        raise Missing(Need(duties=True, steps=frozenset(no for no in numbers.values() if draft.lacks(no))))
-    draft.require(numbers.values())
-    steps = {name: draft.step(no) for name, no in numbers.items()}
+    """Who asked for the run, and who did what on these steps and everything below them."""
+    involved, plan = draft.snapshot.involved, draft.plan
+    numbers = {name: no for name in names if (no := plan.number(name)) is not None}
+    whole = any(numbers_below(plan, no) for no in numbers.values()) and not draft.snapshot.whole
+    lacking = frozenset(no for no in numbers.values() if draft.lacks(no))
+    if involved is None or lacking or whole:
+        raise Missing(Need(duties=involved is None, steps=lacking, whole=whole))
+    rows = {**draft.snapshot.steps, **draft.steps}
+    executors = executors_in(draft, involved)
+    found = {name: persons_of(plan, rows, no, executors) for name, no in numbers.items()}
     return Duties(
         requested=involved.requesters,
-        executed={name: _executed_by(step) | involved.executors.get(step.no, NOBODY) for name, step in steps.items()},
-        completed={name: _completed_by(step) for name, step in steps.items()},
-        decided={name: _decided_by(step) for name, step in steps.items()},
-        unsettled=frozenset(name for name, step in steps.items() if step.state not in STEP_TERMINAL),
+        executed={name: frozenset(one.executed) for name, one in found.items()},
+        completed={name: frozenset(one.completed) for name, one in found.items()},
+        decided={name: frozenset(one.decided) for name, one in found.items()},
+        lent={name: frozenset(one.lent) for name, one in found.items()},
+        many=frozenset(name for name, one in found.items() if one.many),
+        unsettled=frozenset(name for name, no in numbers.items() if rows[no].state not in STEP_TERMINAL),
     )
-
-
-def _executed_by(step: Step) -> frozenset[str]:
-    """Who executed an adopted step in the run that finished it."""
-    adopted = None if step.note is None else step.note.adopted
-    return NOBODY if adopted is None else frozenset(adopted.executors)
-
-
-def _completed_by(step: Step) -> frozenset[str]:
-    record = record_of(step)
-    return _names_in(record) if record.get("outcome") in COMPLETED_BY_PEOPLE else NOBODY
-
-
-def _decided_by(step: Step) -> frozenset[str]:
-    record = record_of(step)
-    told = _names_in(record) if record.get("decision") in DECIDED_BY_PEOPLE else NOBODY
-    return told if step.note is None else told.union(step.note.deciders)
-
-
-def _names_in(record: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(name for name in (record.get("by"), record.get("for")) if isinstance(name, str))
-
-
-COMPLETED_BY_PEOPLE = frozenset({"Succeeded", "Failed", "Cancelled"})
-DECIDED_BY_PEOPLE = frozenset({"approved", "rejected", "retried", "skipped", "failed"})
-
-
-def record_of(step: Step) -> dict[str, Any]:
-    """How a step was settled, and by whom."""
-    if step.note is None or step.note.record is None:
-        return {}
-    record: dict[str, Any] = decode_json(step.note.record)
-    return record

@@ -13,6 +13,7 @@ import msgspec
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Amount
 from stepkeep.kernel.outcomes import Outcome
+from stepkeep.kernel.rows import Persons
 from stepkeep.kernel.states import Category, RunState
 
 
@@ -47,7 +48,7 @@ class StepClaimed(Event, frozen=True, kw_only=True, gc=False):
     """A worker asks for a ready step. The claim query proposed it; the kernel decides.
 
     `queues` are the queues that the worker asked for: it must not pass over a step of these with a lower number.
-    `resources` are those that the step needs, and that no other step holds.
+    `resources` are those that the step needs, and that no other step holds. `owner` is that of the worker's key.
     """
 
     no: int
@@ -55,6 +56,7 @@ class StepClaimed(Event, frozen=True, kw_only=True, gc=False):
     lease: int
     queues: frozenset[int] = frozenset()
     resources: tuple[ResourceGrant, ...] = ()
+    owner: str | None = None
 
 
 class StepReported(Event, frozen=True, kw_only=True, gc=False):
@@ -132,6 +134,18 @@ class EscalationRequested(Request, frozen=True, kw_only=True, gc=False):
     on_behalf_of: str | None = None
 
 
+class GateReassigned(Request, frozen=True, kw_only=True, gc=False):
+    """An operator names other approvers for a gate that nobody may decide, or fails it: then `to` is empty.
+
+    `asked` are the people whom the gate asks so far, as they were read; the kernel checks that none of them may decide.
+    """
+
+    no: int
+    reason: str
+    to: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+
+
 class HoldChoice(StrEnum):
     """What a person decides about a step that is stuck."""
 
@@ -205,7 +219,8 @@ class SlotGranted(Event, frozen=True, kw_only=True, gc=False):
 class ChildEnded(Event, frozen=True, kw_only=True, gc=False):
     """The child run of a step has ended, or was not started (`state` is None). `activation` says which child it is.
 
-    `partial`: something remains of what the child did, or of the earlier child that it rolled back.
+    `partial`: something remains of what the child did, or of the earlier child that it rolled back. `persons` are those
+    of the child and of everything below it; None if the sender does not tell them.
     """
 
     no: int
@@ -216,6 +231,7 @@ class ChildEnded(Event, frozen=True, kw_only=True, gc=False):
     error: str | None = None
     output: bytes | None = None
     partial: bool = False
+    persons: Persons | None = None
 
 
 class CancelRequested(Request, frozen=True, kw_only=True, gc=False):
@@ -247,7 +263,10 @@ class Annotated(Request, frozen=True, kw_only=True, gc=False):
 
 
 DECISIONS = frozenset(
-    {GateDecided, ChangesRequested, EscalationRequested, HoldDecided, CompletionSignalled, TokenReissued}
+    {
+        *(GateDecided, ChangesRequested, EscalationRequested, GateReassigned),
+        *(HoldDecided, CompletionSignalled, TokenReissued),
+    }
 )
 """The requests that decide about a step: the authority of the person is read for each."""
 

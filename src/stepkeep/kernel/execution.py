@@ -13,12 +13,13 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, Fenced, InvalidInput
+from stepkeep.errors import Conflict, Fenced, InvalidInput, NotAllowed
 from stepkeep.kernel.added import add_rows, await_added, is_stopping, misfit_of_added, open_added, owner_of
 from stepkeep.kernel.child_runs import ask_for_successor
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.eligibility import claim_objection
 from stepkeep.kernel.events import StepClaimed, StepReported
 from stepkeep.kernel.failure import FAILED, RULES, Settled, fail_for_good
 from stepkeep.kernel.flows import calls_told, settled_calls, suspend
@@ -64,7 +65,7 @@ def claim(draft: Draft, event: StepClaimed) -> Reply:
     Steps of one run are claimed by number, which is their dispatch order (seed 003, 1.2).
     """
     step = draft.named(event.no)
-    if not draft.may_be_claimed(step, has_resources=bool(event.resources)):
+    if not draft.may_be_claimed(step, aside=True):
         raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; there is nothing to claim")
     if event.queues and len(draft.snapshot.steps) > 1:
         first = draft.next_claimable(event.queues)
@@ -72,9 +73,12 @@ def claim(draft: Draft, event: StepClaimed) -> Reply:
             raise Conflict(f"step {first.no} of run {event.run_id} is ready; it comes before step {event.no}")
     if CLAIMABLE_PHASES.get(draft.state) is not draft.planned(step).phase:
         raise Conflict(f"run {event.run_id} is {draft.state}; its step {event.no} is not to be run now")
-    if draft.plan.has_resources:
+    detail: dict[str, Any] = {}
+    if draft.plan.sets_aside:
         _check_resources(draft, step, event)
-    draft.caused_by("step_claimed", event.actor, {"resources": told(event.resources)} if event.resources else None)
+        detail |= {"resources": told(event.resources)} if event.resources else {}
+        detail |= _check_owner(draft, step, event)
+    draft.caused_by("step_claimed", event.actor, detail)
     draft.move(
         step,
         StepTrigger.CLAIMED,
@@ -92,6 +96,18 @@ def _check_resources(draft: Draft, step: Step, event: StepClaimed) -> None:
     given = {one.name: one.amount for one in event.resources}
     if (needed := resources_of(draft.planned(step))) != given:
         raise Conflict(f"step {event.no} of run {event.run_id} needs {', '.join(needed) or 'no resources'}; it waits")
+
+
+def _check_owner(draft: Draft, step: Step, event: StepClaimed) -> dict[str, str]:
+    """Refuse an owner that duties rule out. The journal names the owner of a step with duties, for later ones."""
+    if event.owner is None or not draft.plan.duties_on(draft.planned(step)):
+        return {}
+    if (found := claim_objection(draft, step, event.owner)) is not None:
+        name = draft.planned(step).name
+        said = f"workers of {event.owner} may not execute {name} of run {event.run_id}: {found.reason} ({found.rule})"
+        raise NotAllowed(said, rule=found.rule, person=event.owner, reason=found.reason)
+    draft.owners[event.no] = event.owner
+    return {"owner": event.owner}
 
 
 def report(draft: Draft, event: StepReported) -> Reply:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.definition import Approval, digest_of, shown_document
+from stepkeep.kernel.definition import Approval, Level, digest_of, shown_document
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.rows import Gate, Note, Opening, Step
@@ -21,6 +21,7 @@ from stepkeep.kernel.tables import StepTrigger
 
 CHANGES_REQUESTED = "gate.changes_requested"
 ESCALATED = "gate.escalated"
+REASSIGNED = "gate.reassigned"
 REMINDED = "gate.reminded"
 """Outbound events that tell people about a gate."""
 
@@ -57,6 +58,13 @@ def kept_deadline(draft: Draft, step: Step, otherwise: int | None) -> int | None
     """When a wait or a gate that opens ends: as in the run that this one was migrated from, if it was open there."""
     kept = draft.snapshot.kept.get(step.no)
     return otherwise if kept is None else max(kept, draft.now)
+
+
+def open_levels(gate: Approval, opening: Opening | None) -> tuple[Level, ...]:
+    """The levels of a gate that are open now, and the approvers whom an operator named."""
+    if opening is None:
+        return gate.levels[:1]
+    return gate.levels[: opening.level + 1] + ((Level(approvers=opening.named),) if opening.named else ())
 
 
 def gate_of(draft: Draft, step: Step) -> Approval:
@@ -112,7 +120,7 @@ def remind(draft: Draft, step: Step, gate: Approval, opening: Opening) -> None:
 def tell(draft: Draft, step: Step, name: str, opening: Opening, **more: Any) -> None:
     """Emit an event about an open gate, with the people whom it asks."""
     planned, gate = draft.planned(step), gate_of(draft, step)
-    levels = gate.levels[: opening.level + 1]
+    levels = open_levels(gate, opening)
     told = {
         "step": planned.name,
         "activation": opening.activation,

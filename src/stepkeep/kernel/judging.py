@@ -56,7 +56,7 @@ def judged(draft: Draft, step: Step, of: int | None = None) -> Judged | None:
     facts = _facts(draft, planned, step, read)
     verdict = strictest([one.judge(facts, draft.snapshot.input) for one in asked])
     record = record_of(verdict, None if live is None else live.revision, facts, read)
-    if verdict.effect is PolicyEffect.HOLD and planned.executor is not None:
+    if verdict.effect is PolicyEffect.HOLD and not planned.waits_itself:
         permit = f"{verdict.rule}@{verdict.revision or 'definition'}"
         if step.note is not None and step.note.permit == permit:
             # People have approved the same rule for this step already: a retry does not ask them again.
@@ -167,6 +167,7 @@ def merged(policy: Approval, own: Approval | None) -> Approval:
         excluded=tuple(dict.fromkeys((*policy.excluded, *own.excluded))),
         deadline=min(deadlines, default=None),
         facts=own.facts,
+        covers=policy.covers and own.covers,
     )
 
 

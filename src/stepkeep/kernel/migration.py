@@ -45,9 +45,14 @@ def refusals(run: Run, old: Plan, rows: Mapping[int, Step], new: Plan, choices: 
     becomes = {choice.name: choice for choice in choices}
     for name in settled:
         choice = becomes.get(name)
-        if choice is not None and not choice.adopted:
+        if choice is not None and not choice.adopted and not reopens(choice, new):
             yield f"step {name} has {rows[old.numbers[name]].state}, and would not be taken over: {_says(choice)}"
     yield from _repeated(old, rows, becomes)
+
+
+def reopens(choice: Choice, new: Plan) -> bool:
+    """Whether a gate that was decided asks people anew, and nothing else is done twice."""
+    return choice.why is Why.PLAN_DIFFERS and new.steps[new.numbers[choice.name]].definition.approval is not None
 
 
 def _in_flight(name: str, row: Step) -> str | None:
@@ -66,6 +71,8 @@ def _in_flight(name: str, row: Step) -> str | None:
     if row.state is StepState.AWAITING_APPROVAL and note is not None and note.opening:
         if note.opening.level:
             return f"the gate of step {name} has escalated, and would ask the first people again"
+        if note.opening.named:
+            return f"an operator named approvers for step {name}, and that would be forgotten"
         if note.opening.changes is not None:
             return f"people have asked for changes at step {name}, and that would be forgotten"
     if row.state is StepState.AWAITING_EVENT and note is not None and note.gathered:
@@ -117,6 +124,7 @@ def _says(choice: Choice) -> str:
         Why.FOLLOWS: "a step that it depends on runs again",
         Why.UNDONE: "it was undone, or its undo began",
         Why.OWN_DECISION: "you decided about it, and would now ask for the run",
+        Why.PLAN_DIFFERS: "its approval covers the steps behind it, which differ",
         Why.ELEMENTS: "its elements had effects, which only their own run can undo",
         Why.IN_DOUBT: "it may have had its effect all the same",
     }

@@ -18,7 +18,7 @@ from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Standing
 from stepkeep.kernel.draft import Draft, json_text
-from stepkeep.kernel.eligibility import Moments, Voice, check_separation, record_of, voices_of
+from stepkeep.kernel.eligibility import Moments, Voice, check_separation, voices_of
 from stepkeep.kernel.events import (
     CompletionSignalled,
     ManualOutcome,
@@ -27,6 +27,7 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.execution import pass_rules
 from stepkeep.kernel.failure import COMPLETION, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
+from stepkeep.kernel.persons import record_of
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.separation import Act
@@ -58,7 +59,8 @@ def check_duties(draft: Draft, step: Step, caller: Caller, subject: str) -> Voic
     [voice, *_] = voices_of(draft.authority(caller), subject, draft.now)
     moments = Moments(draft.now, draft.now, Standing.NOW)
     roles = frozenset(name for kind, name in moments.held(voice.memberships) if kind is MembershipKind.ROLE)
-    act = Act(step=draft.planned(step).name, names=voice.names, roles=roles)
+    planned = draft.planned(step)
+    act = Act(step=planned.name, within=draft.plan.within(planned), names=voice.names, roles=roles)
     check_separation(draft, draft.plan.definition.duties or (), voice, act)
     return voice
 

@@ -42,6 +42,7 @@ from stepkeep.kernel.definition import (
 from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Called, Step
 from stepkeep.kernel.segments import Segment, element_name, lay_out, read_element_name, segment_at
+from stepkeep.kernel.separation import Constraint, duties_of_execution
 from stepkeep.kernel.states import OnFailure, Phase, StepState
 
 MOST_REMEMBERED = 2_000
@@ -214,6 +215,11 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
         return self.segment is None and self.definition.child is not msgspec.UNSET
 
     @property
+    def waits_itself(self) -> bool:
+        """Whether this step only waits, for people, a message or time: a policy that holds steps lets it open."""
+        return self.definition.approval is not None or self.definition.wait is not None
+
+    @property
     def growth(self) -> Growth | None:
         """How this step owns elements; None for every other step, elements included."""
         return None if self.segment is None else self.definition.growth or None
@@ -253,8 +259,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     compile_test: CompileTest = _no_test
     segments: tuple[Segment, ...] = ()
     queues: tuple[int, ...] = ()
-    has_resources: bool = False
-    """Whether a step needs resources while a worker holds it."""
+    duties: Mapping[int, tuple[Constraint, ...]] = {}
+    """By main step, the constraints on the owner of a worker that executes it, or what stands below it."""
+    sets_aside: bool = False
+    """Whether a step is claimed by a query of its own: it needs resources, or has duties."""
+    has_duties: bool = False
+    """Whether the definition rules persons out of its gates or steps."""
     evaluates: bool = False
     """Whether a step of the definition has an expression that is evaluated when it opens."""
     memo: dict[tuple[int, Called], PlannedStep] = msgspec.field(default_factory=dict)
@@ -383,6 +393,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """The queue of an element: that of its owner, unless the elements of the segment differ."""
         return self.queues[segment.owner if segment.queues is None else segment.queues + 2 * index]
 
+    def duties_on(self, planned: PlannedStep) -> tuple[Constraint, ...]:
+        """The constraints on the owner of a worker that executes this step. Undo steps and the final check have none:
+        a rollback waits for no other owner."""
+        if not self.duties or planned.phase is not Phase.MAIN:
+            return ()
+        return self.duties.get(planned.no if planned.owner is None else planned.owner, ())
+
     def undo_no(self, no: int) -> int:
         """The number of the undo step of a main step or an element, whether it has one or not."""
         if no < len(self.steps):
@@ -460,6 +477,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             if segment is not None and index < segment.width:
                 return segment.undo(index) if is_undo else segment.element(index)
         return found
+
+    def within(self, planned: PlannedStep) -> str:
+        """The step of the definition that this one stands for or below: the owner of an element, else itself."""
+        is_below = planned.owner is not None and planned.phase is Phase.MAIN
+        return self.steps[planned.owner].name if is_below and planned.owner is not None else planned.name
 
     def number_for(self, planned: PlannedStep, name: str) -> int:
         """The number of the step that `planned` calls by this name: to an element, its owner's name is its own. An
@@ -570,6 +592,7 @@ def build_plan(
     has_flows = any(isinstance(step.growth, Flow) for step in steps)
     hooks = {undo.name: undo.no for undo in undos.values() if undo.no - size not in by_owner}
     last = {check.name: check.no} if check else {}
+    duties = {numbers[name]: found for name, found in duties_of_execution(definition).items() if name in numbers}
     return Plan(
         definition_id=definition_id,
         definition=definition,
@@ -588,7 +611,9 @@ def build_plan(
         compile_test=compile_test,
         segments=segments,
         queues=tuple(queues) if segments else (),
-        has_resources=any(step.resources for step in definition.work),
+        duties=duties,
+        sets_aside=bool(duties) or any(step.resources for step in definition.work),
+        has_duties=bool(definition.duties) or any(one.gate is not None and one.gate.excluded for one in steps),
         evaluates=any(
             one is not None for step in steps for one in (step.condition, step.sleep_length, step.facts, step.grower)
         ),

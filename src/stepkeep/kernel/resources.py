@@ -1,8 +1,9 @@
 """Resources that a step needs while a worker holds it: exclusive, shared, or a number of units of a pool.
 
-A ready step that needs resources has a `ready_at` beyond every clock, so that the claim queries do not propose it. It
-is claimed by a transaction that counts what other steps hold (`operations/resources.py`). The kernel counts nothing: it
-refuses a claim without the resources of the step. `draft`, `execution` and the operations call it.
+A ready step that needs resources is set aside: it has a `ready_at` beyond every clock, so that the claim queries do not
+propose it. It is claimed by a transaction that counts what other steps hold (`operations/resource_claims.py`). The
+kernel counts nothing: it refuses a claim without the resources of the step. A step whose executor duties limit is set
+aside, too: it is passed over for the owners that they rule out. `draft`, `execution` and the operations call it.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import msgspec
 
 from stepkeep.kernel.definition import Amount
 from stepkeep.kernel.events import ResourceGrant
-from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.states import Phase
 
 EXCLUSIVE = "exclusive"
 SHARED = "shared"
 
 AWAITS_RESOURCES = 100_000_000_000_000_000
-"""Added to the `ready_at` of a step that needs resources: a moment in the year 5138. The order of arrival is kept."""
+"""Added to the `ready_at` of a step that is set aside: a moment in the year 5138. The order of arrival is kept."""
 
 NO_RESOURCES: Mapping[str, Amount] = {}
 
@@ -32,8 +33,13 @@ def resources_of(planned: PlannedStep) -> Mapping[str, Amount]:
     return NO_RESOURCES if needed is msgspec.UNSET or planned.phase is not Phase.MAIN else needed
 
 
+def is_set_aside(plan: Plan, planned: PlannedStep) -> bool:
+    """Whether a step is claimed by a query of its own: it needs resources, or duties rule out some owners."""
+    return plan.sets_aside and bool(resources_of(planned) or plan.duties_on(planned))
+
+
 def awaits_resources(ready_at: int | None) -> bool:
-    """Whether a step with this `ready_at` is claimed only together with its resources."""
+    """Whether a step with this `ready_at` is set aside: claimed with its resources, by an owner that may execute it."""
     return ready_at is not None and AWAITS_RESOURCES <= ready_at < 2 * AWAITS_RESOURCES
 
 

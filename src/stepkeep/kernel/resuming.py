@@ -13,6 +13,7 @@ from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.draft import HOP_BITS, Draft
 from stepkeep.kernel.events import FlowResumed, StepClaimed
 from stepkeep.kernel.execution import claim, report
+from stepkeep.kernel.resources import is_set_aside
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import StepState
 
@@ -42,6 +43,8 @@ def _misfit(draft: Draft, step: Step, event: FlowResumed) -> str | None:
         return "it is no flow that has made calls"
     if planned.has_rules or planned.by_hand:
         return "it has rules or is completed by hand, and needs a claim of its own"
+    if is_set_aside(draft.plan, planned):
+        return "it needs resources, or duties limit who executes it, and a claim of its own is needed"
     if step.state is not StepState.READY or step.fence + 1 != event.fence:
         return f"it is {step.state} after fence {step.fence}; another claim or a cancel came first"
     if grown.count - step.unmet != event.seen:

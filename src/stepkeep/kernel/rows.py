@@ -60,8 +60,9 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The immutable data of a run: written once, kept out of the hot row.
 
-    `asked_before` (JSON) names the people who asked for the runs that a rerun repeats. It is kept here, because those
-    runs may be deleted before the rerun has ended.
+    `asked_before` (JSON) names everyone else who caused the run: who asked for the runs that it repeats, or whose end,
+    event or child it is, who emitted its event or added its trigger, and who started it if it was idle; only that adds
+    to it later. It is kept here, because those runs may be deleted before this one has ended.
     """
 
     tenant: str
@@ -118,7 +119,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
     `activation` is the sequence of the journal entry that opened it, or that opened it anew after a request for
     changes. `at` is when it opened first. `shown` is the digest of what people are shown. `earlier` are the people
-    whose decision about this step counted before it opened first.
+    whose decision about this step counted before it opened first. `named` are approvers whom an operator added.
     """
 
     activation: int
@@ -129,6 +130,23 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     ballots: tuple[Ballot, ...] = ()
     changes: Changes | None = None
     earlier: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+
+
+class Persons(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The persons of a step and of everything below it: elements, calls, added steps and child runs at any depth.
+
+    Each name is there once, delegators too. `lent` has the decisions for another: the person who acted, and the
+    delegator. `shown` are the digests of what gates showed. `many`: the record has no room for all of them, or does
+    not know them; any person may be among them.
+    """
+
+    executed: tuple[str, ...] = ()
+    completed: tuple[str, ...] = ()
+    decided: tuple[str, ...] = ()
+    lent: tuple[tuple[str, str], ...] = ()
+    shown: tuple[str, ...] = ()
+    many: bool = False
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -137,7 +155,8 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
     `place` orders the adopted steps of a run as they were completed. `skipped`: the earlier run skipped it. `owned`:
     this run undoes it in a rollback; at most one run owns the undo of a step. `executors` are the owners of the workers
-    that executed it. `remains`: in the rollback of a finished child, why the effect of the step cannot be undone.
+    that executed it, in records from before `persons` of a note had them. `remains`: in the rollback of a finished
+    child, why the effect of the step cannot be undone.
     """
 
     run: str
@@ -230,15 +249,16 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     `exhausted`: no attempt is left, and the step holds until a person decides. `spent`: the attempts before the last
     retry by a person; the retry policy counts from there. `began_at`: when the first failed attempt since then began,
     where the policy limits the time. `opening`: the open gate of a step that waits for approval. `deciders`: every
-    person whose decision about this step counted. `terms`: the gate of a step that a policy
-    holds. `permit`: the rule that holds it, or that people have approved for it. `gathered`: the payloads that a wait
-    for several messages has taken so far. `takes`: which messages a waiting handler takes, if not any of its event.
-    `adopted`: an earlier run finished this step, and this run takes the result; the undo step of it has the same.
-    `grown`: the elements of a step that owns some. `call`: the template of a step that a flow or a handler added, and
-    of its undo.
-    `activation`: the sequence of the journal entry that asked for its child, `child`: the id of that run; an adopted
-    step keeps it. `undoes`: the child that this undo step rolls back. `violations`: the refusals of this step that are
-    on record, as person and rule. `checkpoints`: what its handler recorded while it ran, by `ctx.once`.
+    person whose decision about this step counted, and each delegator; `lent`: the decisions among them for another, as
+    person and delegator. `shown`: the digest of what its gate showed. `persons`: those of the child run that it waited
+    for, or of everything below an adopted step. `terms`: the gate of a step that a policy holds. `permit`: the rule
+    that holds it, or that people have approved for it. `gathered`: the payloads that a wait for several messages has
+    taken so far. `takes`: which messages a waiting handler takes, if not any of its event. `adopted`: an earlier run
+    finished this step, and this run takes the result; the undo step of it has the same. `grown`: the elements of a
+    step that owns some. `call`: the template of a step that a flow or a handler added, and of its undo. `activation`:
+    the sequence of the journal entry that asked for its child, `child`: the id of that run; an adopted step keeps it.
+    `undoes`: the child that this undo step rolls back. `violations`: the refusals of this step that are on record, as
+    person and rule. `checkpoints`: what its handler recorded while it ran, by `ctx.once`.
     """
 
     event: str | None = None
@@ -255,6 +275,9 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     began_at: int | None = None
     opening: Opening | None = None
     deciders: tuple[str, ...] = ()
+    lent: tuple[tuple[str, str], ...] = ()
+    shown: str | None = None
+    persons: Persons | None = None
     terms: Approval | None = None
     permit: str | None = None
     gathered: tuple[str, ...] = ()

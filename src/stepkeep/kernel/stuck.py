@@ -14,12 +14,12 @@ from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import OnExhausted
 from stepkeep.kernel.draft import Draft, json_text
-from stepkeep.kernel.eligibility import record_of
 from stepkeep.kernel.events import HoldChoice, HoldDecided
 from stepkeep.kernel.execution import pass_rules
 from stepkeep.kernel.failure import OPERATOR, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.people import check_duties
+from stepkeep.kernel.persons import record_of
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.progress import retry_now, settle
 from stepkeep.kernel.rows import Note, Step, is_exhausted

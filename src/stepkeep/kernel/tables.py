@@ -81,6 +81,7 @@ class StepTrigger(StrEnum):
     DEADLINE_SKIPPED = "deadline_skipped"
     DECISION_RECORDED = "decision_recorded"
     CHANGES_REQUESTED = "changes_requested"
+    REASSIGNED = "reassigned"
     ESCALATED = "escalated"
     REMINDED = "reminded"
     HELD_EXHAUSTED = "held_exhausted"
@@ -252,6 +253,7 @@ STEP: Machine[StepState, StepTrigger] = Machine("step", StepState, StepTrigger, 
     Row(S_.AWAITING_APPROVAL,   ST.DECISION_RECORDED,           S_.AWAITING_APPROVAL,   "design part 2 §2: counted, the quorum is not reached"),
     Row(S_.AWAITING_APPROVAL,   ST.CHANGES_REQUESTED,           S_.AWAITING_APPROVAL,   "003 ApprovalV1 Pending → RequestChanges → Pending"),
     Row(S_.AWAITING_APPROVAL,   ST.ESCALATED,                   S_.AWAITING_APPROVAL,   "design §3: stays, with new approvers and deadline"),
+    Row(S_.AWAITING_APPROVAL,   ST.REASSIGNED,                  S_.AWAITING_APPROVAL,   "design part 3 §3: an operator names other approvers"),
     Row(S_.AWAITING_APPROVAL,   ST.REMINDED,                    S_.AWAITING_APPROVAL,   "design part 2 §2: stays, the approvers are told again"),
     Row(S_.RUNNING,             ST.HELD_EXHAUSTED,              S_.AWAITING_APPROVAL,   "design part 2 §2: no attempt is left and the step says hold"),
     Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_RETRIED,            S_.READY,               "design part 2 §2: a person retries a held step"),

@@ -91,6 +91,49 @@ def _changed(
     return StepChange(name=new.name, change="changed", differences=tuple(found)) if found else None
 
 
+def changed_behind(old: Definition, new: Definition) -> frozenset[str]:
+    """The steps behind which something differs: what an approval of them covered is no longer what happens.
+
+    Behind a step stands every step that depends on it, directly or through others, and what those depend on. A step
+    differs if it was added or removed, or if its meaning, its dependencies or the version of its child did. Duties and
+    policy of the workflow stand behind every step.
+    """
+    found = compare(old, new)
+    names = {step.name for step in (*old.steps, *new.steps)}
+    if any(one.field in ("duties", "policy") for one in found.workflow):
+        return frozenset(names)
+    changed = {
+        change.name
+        for change in found.steps
+        if change.change != "changed" or any(_concerns_plan(one) for one in change.differences)
+    }
+    edges = [{name: set(before) for name, before in implied(one).items()} for one in (old, new)] if changed else []
+    return frozenset(name for name in names if any(changed & _behind(name, before) for before in edges))
+
+
+def _concerns_plan(one: Difference) -> bool:
+    return one.kind is not Kind.SETTING or one.field in IN_PART
+
+
+def _behind(name: str, before: Mapping[str, set[str]]) -> set[str]:
+    after: dict[str, set[str]] = {}
+    for step, others in before.items():
+        for other in others:
+            after.setdefault(other, set()).add(step)
+    followers = _reached(after.get(name, set()), after)
+    return _reached(followers, before)
+
+
+def _reached(first: set[str], edges: Mapping[str, set[str]]) -> set[str]:
+    """These, and everything that the edges lead to from them."""
+    found, pending = set(first), list(first)
+    while pending:
+        more = edges.get(pending.pop(), set()) - found
+        found |= more
+        pending += more
+    return found
+
+
 def _elements(step: StepDefinition) -> Any:
     """What the elements of a step are: its list, its condition or its cases. How many at a time is a setting."""
     match step.growth:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, NotAllowed
 from stepkeep.kernel.authority import Caller, MembershipKind
+from stepkeep.kernel.child_runs import open_child
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Approval, Level, Loop, Map, Standing, Switch, Worked
 from stepkeep.kernel.draft import Draft, json_text
@@ -22,21 +23,21 @@ from stepkeep.kernel.eligibility import (
     Moments,
     Voice,
     check_separation,
-    record_of,
     terms_met,
     voices_of,
     wanted,
 )
-from stepkeep.kernel.events import ChangesRequested, EscalationRequested, GateDecided
+from stepkeep.kernel.events import ChangesRequested, EscalationRequested, GateDecided, GateReassigned
 from stepkeep.kernel.failure import REJECTION, Settled, fail_for_good
-from stepkeep.kernel.gates import gate_of, is_past_deadline, opening_of
+from stepkeep.kernel.gates import gate_of, is_past_deadline, open_levels, opening_of
 from stepkeep.kernel.journal import payload_digest
-from stepkeep.kernel.names import same_names
+from stepkeep.kernel.persons import record_of
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Ballot, Note, Opening, Step, Vote, is_exhausted
 from stepkeep.kernel.separation import Act, read_exclusion
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Category, StepState
 from stepkeep.kernel.tables import StepTrigger
+from stepkeep.names import same_names
 
 GateRequest = ChangesRequested | EscalationRequested
 """What a person who may decide a gate may do besides deciding it."""
@@ -91,7 +92,7 @@ def fitting_voices(draft: Draft, step: Step, event: GateDecided | GateRequest) -
     """Every voice in which the person may decide, their own first. Refuses where there is none."""
     gate, opening = gate_of(draft, step), opening_of(draft, step)
     authority = draft.authority(Caller(event.tenant, event.actor, event.key))
-    levels = gate.levels[: opening.level + 1]
+    levels = open_levels(gate, opening)
     moments = Moments(opening.at, draft.now, gate.standing or Standing.BOTH)
     fits: list[Chosen] = []
     refusals: list[NotAllowed] = []
@@ -145,6 +146,7 @@ def _check(
             raise NotAllowed(f"{said}: each person decides once", "one_decision", voice.person, why)
     act = Act(
         step=planned.name,
+        within=draft.plan.within(planned),
         names=voice.names,
         roles=chosen.roles,
         settles=settles,
@@ -169,7 +171,8 @@ def _count(draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: C
     draft.requested("gate_decided", event, detail)
     draft.votes.append(_vote(step, opening, chosen, event, draft.now, evidence))
     deciders = tuple(dict.fromkeys((*_deciders(step), event.actor, voice.subject)))
-    note = replace(step.note or Note(), opening=opening, deciders=deciders)
+    lent = _lent(step) if voice.on_behalf_of is None else (*_lent(step), (event.actor, voice.on_behalf_of))
+    note = replace(step.note or Note(), opening=opening, deciders=deciders, lent=tuple(dict.fromkeys(lent)))
     before = replace(opening, ballots=opening.ballots[:-1])
     if not _settles(gate, before, event.approve):
         # The deadline and the next reminder stay as they are.
@@ -186,10 +189,13 @@ def _count(draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: C
 
 
 def release(draft: Draft, step: Step, note: Note, gate: StepTrigger, hold: StepTrigger) -> Settled | None:
-    """An approved gate succeeds with the decision as its output; an approved hold becomes ready."""
+    """An approved gate succeeds with the decision as its output; an approved hold becomes ready, or begins at once
+    where no worker runs it."""
     if note.held:
-        ready = draft.make_ready(step, hold, note=note)
-        return grow(draft, ready) if isinstance(draft.planned(step).growth, Map | Loop | Switch) else None
+        ready, planned = draft.make_ready(step, hold, note=note), draft.planned(step)
+        if planned.starts_child:
+            return Settled(step.no, StepState.SUCCEEDED) if open_child(draft, ready, None) else None
+        return grow(draft, ready) if isinstance(planned.growth, Map | Loop | Switch) else None
     told = note.record or "null"
     draft.move(step, gate, digest=payload_digest(told.encode()), note=replace(note, output=told))
     return Settled(step.no, StepState.SUCCEEDED)
@@ -237,7 +243,7 @@ def standing_of(gate: Approval, opening: Opening) -> dict[str, Any]:
     approved = sum(ballot.approve for ballot in opening.ballots)
     return {
         "counted": {"approved": approved, "rejected": len(opening.ballots) - approved},
-        "needs": {"approved": gate.quorum - approved, "of": wanted(gate.levels[: opening.level + 1]) or "anyone"},
+        "needs": {"approved": gate.quorum - approved, "of": wanted(open_levels(gate, opening)) or "anyone"},
     }
 
 
@@ -266,8 +272,12 @@ def _deciders(step: Step) -> tuple[str, ...]:
     return () if step.note is None else step.note.deciders
 
 
+def _lent(step: Step) -> tuple[tuple[str, str], ...]:
+    return () if step.note is None else step.note.lent
+
+
 # -- which gate, and decisions that came before ------------------------------------------------------------------------
-def the_gate(draft: Draft, event: GateDecided | GateRequest, decision: str) -> Step:
+def the_gate(draft: Draft, event: GateDecided | GateRequest | GateReassigned, decision: str) -> Step:
     """The named gate, or the only open one."""
     if event.no is not None:
         step = draft.named(event.no)

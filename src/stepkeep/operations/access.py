@@ -20,12 +20,12 @@ from typing import Any, TypedDict, TypeVar
 import msgspec
 
 from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
-from stepkeep.kernel.authority import VOUCH, Caller, admit
+from stepkeep.kernel.authority import ADMIN, ANY_WORK, VOUCH, WORK, Caller, KeyUsed, WorkLimits, admit
 from stepkeep.operations import audit
 from stepkeep.operations.audit import AuditLog
 from stepkeep.operations.shared_reads import SharedReads
 from stepkeep.secret_values import KNOWN
-from stepkeep.store.principals import ApiKey, Vouching
+from stepkeep.store.principals import NO_SECRET, ApiKey, Vouching, key_used
 from stepkeep.store.protocol import Store
 
 T = TypeVar("T")
@@ -38,9 +38,6 @@ FRESH_SECONDS = 0.5
 GRACE_SECONDS = 0.25
 """For how much longer other callers go by them while one caller reads them again. Together they are below a second."""
 
-NO_SECRET = "0" * 64
-"""What the secret of an unknown key is compared with: as long as a hash, so that the comparison takes the same time."""
-
 _KEY = re.compile(r"sk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 
 
@@ -52,8 +49,8 @@ class Scope(StrEnum):
     DECIDE = "decide"
     COMPLETE = "complete"
     OPERATE = "operate"
-    WORK = "work"
-    ADMIN = "admin"
+    WORK = WORK
+    ADMIN = ADMIN
     VOUCH = VOUCH
     METRICS = "metrics"
 
@@ -88,7 +85,7 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("migrations.preview", "migrations.preview_all"), R),
     **dict.fromkeys(("approve", "reject", "decide"), D),
     **dict.fromkeys(("interventions.request_changes", "interventions.escalate", "interventions.annotate"), D),
-    "interventions.freeze": O,
+    **dict.fromkeys(("interventions.freeze", "interventions.reassign"), O),
     **dict.fromkeys(("complete", "reissue_token", "send"), C),
     **dict.fromkeys(("versions.withdraw", "versions.restore"), O),
     "mailbox.list": R,
@@ -117,13 +114,13 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("work.checkpoint", "work.calls"), W),
     **dict.fromkeys(("work.details", "work.outputs", "work.states", "work.network"), W),
     "run": S | W | R,
-    **dict.fromkeys(("tenants.create", "tenants.set_vouching", "tenants.set_quotas"), A),
+    **dict.fromkeys(("tenants.create", "tenants.set_vouching", "tenants.set_quotas", "tenants.set_signing"), A),
     **dict.fromkeys(("users.create", "users.disable", "users.enable", "users.grant", "users.revoke"), A),
     **dict.fromkeys(("users.delegate", "users.undelegate"), OWN),
     **dict.fromkeys(("tenants.list", "users.list", "users.show", "users.history", "users.delegations", "keys.list"), R),
     "keys.create": A,
     "audit.list": A,
-    "tenants.quotas": R,
+    **dict.fromkeys(("tenants.quotas", "tenants.signing"), R),
     "network.list": R,
     "hooks.list": R,
     "hooks.receive": C,
@@ -143,6 +140,15 @@ UNRECORDED = (R, W, W | R)
 
 UNNAMED = R | W
 """What may be done without a key where a tenant refuses vouching: nothing of it puts a person on record."""
+
+
+NOT_LIMITED_WORK = ("outbox.take", "outbox.ack", "outbox.fail")
+"""Operations of the scope work that concern no queue: a key that is limited to queues or handlers may not ask for
+them."""
+
+
+KEYLESS = "tenant"
+"""The scope of idempotency keys of callers without an API key: they share those of the tenant."""
 
 
 class Acting(TypedDict):
@@ -201,6 +207,7 @@ class Access:
     ) -> None:
         self.tenant, self.actor = tenant, actor
         self.key: ApiKey | None = None
+        self._hand: KeyUsed | None = None
         self._store, self._credential, self._monotonic = store, credential, monotonic
         self._vouching = Vouching.ALLOWED
         self._fresh_seconds, self._read_at = fresh_seconds, float("-inf")
@@ -228,6 +235,16 @@ class Access:
         """The owner of the key."""
         return None if self.key is None else self.key.owner
 
+    @property
+    def limits(self) -> WorkLimits:
+        """What the key may work on."""
+        return ANY_WORK if self.key is None else key_used(self.key).limits
+
+    @property
+    def key_scope(self) -> str:
+        """Whose idempotency keys this caller uses: those of its API key and of all that replace each other with it."""
+        return KEYLESS if self.key is None else self.key.line
+
     def may(self, scope: Scope) -> bool:
         """Whether the key, if there is one, has this scope."""
         return self.key is None or scope in self.key.scopes
@@ -240,6 +257,9 @@ class Access:
         await self.check()
         if self.key is not None:
             self.require(*needed, operation=operation)
+            if operation in NOT_LIMITED_WORK and self.limits != ANY_WORK:
+                said = f"key {self.key.id} is limited to {self.limits}, and {operation} concerns the whole tenant."
+                raise NotAllowed(said, "work_limits", self.actor)
         elif self._vouching is Vouching.REFUSED and not OWN < needed <= UNNAMED:
             raise NotAllowed(
                 f"tenant {self.tenant} refuses names without a key. Open the database with one: key=, STEPKEEP_KEY, "
@@ -247,6 +267,11 @@ class Access:
                 "vouching_refused",
                 self.actor,
             )
+
+    async def in_hand(self) -> KeyUsed | None:
+        """The key of this caller, read anew, as it counts for keys that are handed out. Refuses one that has ended."""
+        await self._reads.new(None)
+        return self._hand
 
     async def check(self) -> None:
         """Refuse a key that has ended, as of at most `fresh_seconds` ago (`FRESH_SECONDS` by default)."""
@@ -349,6 +374,7 @@ class Access:
                 caller = Caller(self.tenant, self.actor, self.key.id)
                 authorities = await self._store.people.read_authorities([caller])
                 admit(authorities[caller], caller, await self._store.now())
+                self._hand = authorities[caller].key
             is_good = True
         finally:
             self._is_reading = False

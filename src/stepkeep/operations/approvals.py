@@ -144,7 +144,7 @@ def _view(
     opening = None if step is None else opening_in(step)
     if step is None or opening is None or step.state is not StepState.AWAITING_APPROVAL:
         return None
-    planned = case.plan.at(gate.no)
+    planned = case.plan.of(step)
     terms = gate_terms(step, planned)
     if terms is None:
         return None
@@ -163,7 +163,7 @@ def _view(
         "late": is_late(gate, now),
         "level": gate.level,
         "prompt": terms.prompt,
-        "facts": shown.get("facts", {}) if "gate" in shown else {},
+        "facts": (shown.get("facts") or {}) if "gate" in shown else {},
         "shown_digest": gate.shown_digest,
         "not": list(terms.excluded),
         "quorum": terms.quorum,

@@ -23,6 +23,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     `needs` is the number of decisions that are missing. `may` and `may_not` have the people that are known: those with
     the roles and groups, the named approvers, and everyone with a duty in the run. `more` counts those not looked at.
+    `reader` has the words that let the reader of the explanation act, None if none do; `reader_asked`: they asked for
+    the run.
     """
 
     of: str = ""
@@ -30,11 +32,19 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     may: tuple[str, ...] = ()
     may_not: tuple[Barred, ...] = ()
     more: int = 0
+    reader: tuple[str, ...] | None = ()
+    reader_asked: bool = False
+
+    @property
+    def takes_nobody(self) -> bool:
+        """Whether no registered person may act, although the step names people."""
+        return bool(self.of) and not self.may and not self.more
 
 
 def people_view(asked: Asked) -> dict[str, Any]:
     """The same as JSON."""
     found: dict[str, Any] = msgspec.to_builtins(asked)
+    del found["reader"], found["reader_asked"]
     return found | {"may": list(asked.may), "may_not": list(found["may_not"])}
 
 

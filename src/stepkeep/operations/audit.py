@@ -21,8 +21,9 @@ from uuid_utils import uuid7
 
 from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.instants import instant
+from stepkeep.operations.transact import again_if_contended
 from stepkeep.secret_values import KNOWN
-from stepkeep.store.audit_rows import LAST_ID, LAST_TIME, AuditFilter, AuditRow, Outcome
+from stepkeep.store.audit_rows import LAST_ID, LAST_TIME, AuditFilter, AuditRow, Outcome, link
 from stepkeep.store.bounds import LAST_SEQ
 from stepkeep.store.principals import PeopleEntry, SealedPeopleEntry, open_people_entry
 from stepkeep.store.protocol import Store
@@ -37,6 +38,8 @@ MOST_WAITING: Final = 20_000
 """Entries that wait for a database that is away. Beyond this number the oldest are given up."""
 LONGEST: Final = 255
 PAGE: Final = 1_000
+CHECKED: Final = 5_000
+"""How many of the newest entries a look at the log compares with their hashes; `db status` compares all."""
 
 FREQUENT: Final = frozenset({"start", "send", "run", "rerun", "triggers.emit", "hooks.receive"})
 """Operations of programs, which come in numbers: their entries are written behind them."""
@@ -124,7 +127,7 @@ class AuditLog:
         try:
             now, own = await self._store.now(), self._monotonic()
             rows = [replace(row, at=max(0, now - int((own - since) * 1_000_000))) for row, since, _ in batch]
-            await self._store.audit.append(rows)
+            await again_if_contended(lambda: self._store.audit.append(rows))
         except StepkeepError as problem:
             self._waiting = [*((row, since, None) for row, since, _ in batch), *self._waiting]
             if not self._is_away:
@@ -205,6 +208,44 @@ def target_of(arguments: Sequence[Any], named: Mapping[str, Any], result: Any = 
     return ""
 
 
+async def verify_chain(store: Store, tenant: str, newest: int | None = None) -> dict[str, Any]:
+    """Whether the chain over the audit log of a tenant holds: all that is kept of it, or its newest entries.
+
+    `broken_at` is the first entry that is missing or was changed. `beside` counts entries outside of the chain that
+    are not older than it.
+    """
+    head = await store.audit.read_head(tenant)
+    if head is None:
+        return {"checked": 0, "is_intact": True, "broken_at": None, "beside": 0}
+    seq, seal, since = head.forgotten, head.anchor, None
+    if newest is not None and head.seq - seq > newest:
+        begin = await store.audit.read_chain(tenant, head.seq - newest - 1, 1)
+        seq, seal = head.seq - newest, (begin[0].hash or "") if begin else ""
+    begun, broken_at = seq, None
+    while broken_at is None and (page := await store.audit.read_chain(tenant, seq, PAGE)):
+        for row in page:
+            since = row.at if since is None else min(since, row.at)
+            expected = link(seal, row, seq + 1)
+            if (row.seq, row.hash) != (seq + 1, expected):
+                broken_at = seq + 1
+                break
+            seq, seal = seq + 1, expected
+    if broken_at is None and seq < head.seq:
+        broken_at = seq + 1
+    if broken_at is None and seq == head.seq and seal != head.hash:
+        broken_at = seq
+    beside = await store.audit.count_unchained(tenant, LAST_TIME if since is None else since, PAGE)
+    is_intact = broken_at is None and not beside
+    return {"checked": seq - begun, "is_intact": is_intact, "broken_at": broken_at, "beside": beside}
+
+
+def told_of_chain(chain: Mapping[str, Any]) -> str:
+    """What is wrong with a chain, in words."""
+    beside = f"{chain['beside']} entries are outside of its chain" if chain["beside"] else ""
+    broken = f"entry {chain['broken_at']} is missing or was changed" if chain["broken_at"] is not None else ""
+    return " and ".join(filter(None, (broken, beside)))
+
+
 async def read_audit(
     store: Store, wanted: AuditFilter, cursor: str | None, *, until: int | None = None
 ) -> dict[str, Any]:
@@ -221,6 +262,7 @@ async def read_audit(
     return {
         "audit": [view for _, _, view in shown],
         "next": f"{shown[-1][0]}:{shown[-1][1]}" if more else None,
+        "chain": await verify_chain(store, wanted.tenant, CHECKED),
     }
 
 

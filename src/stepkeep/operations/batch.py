@@ -25,6 +25,7 @@ from stepkeep.kernel.events import (
     EscalationRequested,
     Event,
     GateDecided,
+    GateReassigned,
     HoldDecided,
     MessageArrived,
     PauseRequested,
@@ -54,6 +55,7 @@ NAMES_A_STEP = (
     GateDecided,
     ChangesRequested,
     EscalationRequested,
+    GateReassigned,
     Annotated,
     HoldDecided,
     CompletionSignalled,
@@ -397,6 +399,8 @@ def gather(write: Write, decision: Decision) -> None:
     write.votes += decision.votes
     write.children += decision.children
     write.recalls += decision.recalls
+    if decision.asked_before is not None:
+        write.requesters.append((run.tenant, run.id, decision.asked_before))
     write.notices += notices_of(run)
     if decision.entry is not None:
         write.entries.append(decision.entry)

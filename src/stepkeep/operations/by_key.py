@@ -28,7 +28,16 @@ from stepkeep.operations.instants import instant
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.people import check_message_size
 from stepkeep.operations.plans import PlanCache
-from stepkeep.operations.start import MAX_KEYS, Started, Starter, Starting, StartRequest, Templates, for_another_run
+from stepkeep.operations.start import (
+    MAX_KEYS,
+    Started,
+    Starter,
+    Starting,
+    StartRequest,
+    Templates,
+    for_another_run,
+    key_places,
+)
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.change import Basis, Loaded, More, Want, Write
 from stepkeep.store.mailbox import NO_RUN, BusinessKey, KeyWant, Mailbox, MailboxMessage
@@ -140,6 +149,11 @@ class KeySender:
     async def _send(self, sending: Sending) -> Sent:
         """Send a message, with a place under the quotas for the run that it may start."""
         tenant, new = sending.message.tenant, sending.start
+        if new is None and sending.message.key is not None:
+            try:
+                await self._starter.quotas.add(tenant, "messages", len(sending.message.payload))
+            except QuotaExceeded as problem:
+                sending = replace(sending, over_quota=problem)  # it may still go to a run that lives
         if new is None or new.key is None:
             return await self._lane.put(sending)
         try:
@@ -243,7 +257,7 @@ class KeyBatch:
         if unlocked := [self._want(key, run) for key, run in sorted(found.items()) if (key[0], run) not in loaded.runs]:
             yield More(wants=tuple(unlocked))
         starts = [sending.start for sending in self._sendings if sending.start is not None]
-        promises = {(one.tenant, one.operation, one.idempotency_key) for one in starts if one.idempotency_key}
+        promises = {place for one in starts for place in key_places(one)}
         yield More(
             keys=tuple(self._key_want(key, places) for key, places in sorted(self._groups.items())),
             idempotency=tuple(sorted(promises)),
@@ -416,6 +430,9 @@ class KeyBatch:
             if place in self.answers:
                 continue
             size = len(sending.message.payload)
+            if sending.over_quota is not None:
+                self.answers[place] = sending.over_quota
+                continue
             if count >= MAX_KEPT or size_bytes + size > MAX_KEPT_BYTES:
                 said = f"{count} messages of {size_bytes} bytes are kept for the business key {sending.key!r}"
                 self.answers[place] = Conflict(

@@ -11,16 +11,19 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from stepkeep.errors import NotAllowed
-from stepkeep.kernel.asking import refusal_of
+from stepkeep.errors import Conflict, NotAllowed
+from stepkeep.kernel.asking import refusal_of, ruled_out
 from stepkeep.kernel.authority import Authority, Caller, MembershipKind
 from stepkeep.kernel.decision import Involved, Snapshot
-from stepkeep.kernel.definition import Approval, Level
+from stepkeep.kernel.definition import Level
 from stepkeep.kernel.eligibility import wanted
-from stepkeep.kernel.gates import gate_terms
+from stepkeep.kernel.gates import gate_terms, open_levels
+from stepkeep.kernel.persons import persons_in
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Opening, Step, is_exhausted
+from stepkeep.kernel.separation import Objection
 from stepkeep.kernel.states import StepState
+from stepkeep.names import same_names
 from stepkeep.operations.asked import Asked, Barred
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
@@ -41,9 +44,19 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     involved: Involved
     now: int
 
-    def refusal(self, no: int, caller: Caller, authorities: Mapping[Caller, Authority]) -> NotAllowed | None:
+    def refusal(
+        self, no: int, caller: Caller, authorities: Mapping[Caller, Authority], *, with_any_key: bool = False
+    ) -> NotAllowed | None:
         """Why this person may not act on the step; None if they may."""
-        snapshot = Snapshot(
+        return refusal_of(self._snapshot(authorities), no, caller, self.now, with_any_key=with_any_key)
+
+    def ruled_out(self, no: int, owner: str) -> str | None:
+        """Why duties do not allow workers of this owner to execute the step, in words; None if they do."""
+        found = ruled_out(self._snapshot(), no, owner, self.now)
+        return f"{found.reason} ({found.rule})" if isinstance(found, Objection) else None
+
+    def _snapshot(self, authorities: Mapping[Caller, Authority] = {}) -> Snapshot:
+        return Snapshot(
             plan=self.plan,
             run=self.record.run,
             steps=self.steps,
@@ -52,7 +65,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
             authorities=authorities,
             involved=self.involved,
         )
-        return refusal_of(snapshot, no, caller, self.now)
 
 
 async def read_case(transactor: Transactor, record: RunRecord, now: int) -> Case:
@@ -71,40 +83,59 @@ async def read_case(transactor: Transactor, record: RunRecord, now: int) -> Case
     )
 
 
-async def asked_of(store: Store, case: Case, step: Step) -> Asked:
-    """The people whom this waiting step asks, each with the answer whether they may act."""
+async def asked_of(store: Store, case: Case, step: Step, reader: Caller | None = None) -> Asked:
+    """The people whom this waiting step asks, each with the answer whether they may act; and whether the reader may."""
     gate = None if is_exhausted(step) else gate_terms(step, case.plan.of(step))
     if gate is None or step.state is not StepState.AWAITING_APPROVAL:
         of, needs, named = "", 1, frozenset[str]()
     else:
         opening = opening_in(step)
-        levels = levels_of(gate, opening)
+        levels = open_levels(gate, opening)
         approved = 0 if opening is None else sum(ballot.approve for ballot in opening.ballots)
         of, needs = ("" if any(level.is_open for level in levels) else wanted(levels)), gate.quorum - approved
         named = await _named(store, case.record.run.tenant, levels)
     known = sorted(named | _with_duties(case))
     looked = known[:MOST_PEOPLE]
     callers = [Caller(case.record.run.tenant, person) for person in looked]
-    authorities = await store.people.read_authorities(callers)
+    authorities = await store.people.read_authorities(callers if reader is None else [*callers, reader])
     may: list[str] = []
     may_not: list[Barred] = []
     for caller in callers:
-        refusal = case.refusal(step.no, caller, authorities)
+        refusal = case.refusal(step.no, caller, authorities, with_any_key=True)
         if refusal is not None and (refusal.rule != "approvers" or caller.person in named):
             said = refusal.reason or str(refusal)
             may_not.append(Barred(person=caller.person, rule=refusal.rule, reason=said))
         elif refusal is None and caller.person in named:
             may.append(caller.person)
-    return Asked(of=of, needs=needs, may=tuple(may), may_not=tuple(may_not), more=len(known) - len(looked))
+    words: tuple[str, ...] | None = ()
+    if reader is not None and case.refusal(step.no, reader, authorities) is not None:
+        lends = reader.key is None and authorities[reader].vouching_allowed
+        words = ("--by", may[0]) if lends and may else None
+    return Asked(
+        of=of,
+        needs=needs,
+        may=tuple(may),
+        may_not=tuple(may_not),
+        more=len(known) - len(looked),
+        reader=words,
+        reader_asked=reader is not None and bool(same_names([reader.person], case.involved.requesters)),
+    )
+
+
+async def people_asked(store: Store, case: Case, step: Step) -> tuple[str, ...]:
+    """The people whom an open gate asks: approvers, and everyone who was ever given one of its roles or groups."""
+    gate = None if is_exhausted(step) else gate_terms(step, case.plan.of(step))
+    if gate is None or step.state is not StepState.AWAITING_APPROVAL:
+        return ()
+    named = await _named(store, case.record.run.tenant, open_levels(gate, opening_in(step)))
+    if len(named) > MOST_PEOPLE:
+        said = f"{case.plan.of(step).name} asks {len(named)} people; an operator unblocks a gate that nobody may decide"
+        raise Conflict(f"{said}, and at most {MOST_PEOPLE} are looked at. Let one of them decide or delegate.")
+    return tuple(sorted(named))
 
 
 def opening_in(step: Step) -> Opening | None:
     return None if step.note is None else step.note.opening
-
-
-def levels_of(gate: Approval, opening: Opening | None) -> Sequence[Level]:
-    """The levels of a gate that are open now."""
-    return gate.levels[: 1 + (0 if opening is None else opening.level)]
 
 
 async def _named(store: Store, tenant: str, levels: Sequence[Level]) -> frozenset[str]:
@@ -123,10 +154,6 @@ async def _named(store: Store, tenant: str, levels: Sequence[Level]) -> frozense
 
 
 def _with_duties(case: Case) -> frozenset[str]:
-    """Everyone who asked for the run, executed a step, or decided about one."""
-    names: set[str] = set(case.involved.requesters)
-    for owners in case.involved.executors.values():
-        names |= owners
-    for step in case.steps.values():
-        names |= set() if step.note is None else set(step.note.deciders)
-    return frozenset(names)
+    """Everyone who asked for the run, executed or completed a step, or decided about one, also below it."""
+    persons = persons_in(case.steps.values(), case.involved.executors)
+    return case.involved.requesters.union(persons.executed, persons.completed, persons.decided)

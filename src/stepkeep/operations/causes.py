@@ -28,9 +28,11 @@ class Why(StrEnum):
     NO_SECRET = "no_secret"  # noqa: S105 - a word
     NO_QUEUE = "no_queue"
     ONLY_RUN = "only_run"
+    DUTY = "duty"
     DEAD_WORKER = "dead_worker"
     FULL = "full"
     DATABASE = "database"
+    NOBODY = "nobody"
     NOT_STARTED = "not_started"
     PAUSED = "paused"
     SLOT = "slot"

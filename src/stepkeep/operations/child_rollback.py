@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, InvalidInput, NotFound, Refused
 from stepkeep.kernel.adoption import Continuation, GoingOn, reference_to
 from stepkeep.kernel.compensation import undo_plan
-from stepkeep.kernel.decision import asked_names
+from stepkeep.kernel.decision import asked_names, requesters_of
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.payloads import read_reference
+from stepkeep.kernel.persons import carried, persons_of
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Child, Note, Step
 from stepkeep.kernel.states import RUN_TERMINAL, StepState
@@ -47,7 +47,6 @@ async def rollback_request(transactor: Transactor, child: Child, actor: str) -> 
     parent = await transactor.store.read_run(child.tenant, child.run_id)
     if parent is None:
         raise NotFound(f"there is no run {child.run_id}")
-    asked = [name for one in (details, parent.details) for name in (one.created_by, *asked_names(one.asked_before))]
     return StartRequest(
         plan=plan,
         tenant=child.tenant,
@@ -59,7 +58,7 @@ async def rollback_request(transactor: Transactor, child: Child, actor: str) -> 
         priority=parent.run.priority,
         rerun_of=run.id,
         labels=details.labels,
-        asked_before=msgspec.json.encode(sorted(set(asked))),
+        asked_before=requesters_of(details, parent.details.created_by, *asked_names(parent.details.asked_before)),
         continuation=continuation,
         adopted_payloads=await copies_of(transactor, digests, child.tenant, run.id, child.child_id),
     )
@@ -75,6 +74,8 @@ async def _continuation(transactor: Transactor, whole: WholeRun, plan: Plan) -> 
     found = undo_plan(plan, whole.steps)
     undone, remains = {step.no for step in found.undone}, {step.no: why for step, why in found.remains}
     rows = sorted(_taken(plan, whole.steps, undone | remains.keys()), key=lambda row: row.settled or 0)
+    executors = {} if involved is None else involved.executors
+    every = {row.no: row for row in whole.steps}
     notes: dict[int, Note] = {}
     digests: dict[str, None] = {}
     size = 0
@@ -83,14 +84,14 @@ async def _continuation(transactor: Transactor, whole: WholeRun, plan: Plan) -> 
         size += len(output or b"")
         if size > MAX_ADOPTED_BYTES:
             raise InvalidInput(f"the outputs of run {run.id} have more than {MAX_ADOPTED_BYTES} bytes to be adopted")
-        executors: Iterable[str] = () if involved is None else involved.executors.get(row.no, ())
-        reference = reference_to(run.id, plan.at(row.no).name, row, place, False, tuple(executors))
+        reference = reference_to(run.id, plan.at(row.no).name, row, place, False)
         why = remains.get(row.no) if row.state is not StepState.SUCCEEDED else None
         notes[row.no] = Note(
             output=None if output is None else output.decode(),
             record=before.record,
             deciders=before.deciders,
             child=before.child,
+            persons=carried(persons_of(plan, every, row.no, executors)),
             call=before.call,
             adopted=replace(
                 reference,

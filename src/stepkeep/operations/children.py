@@ -19,12 +19,13 @@ from stepkeep.definition.elements import ElementTemplate
 from stepkeep.errors import Conflict, ExpressionError, InvalidInput, NotFound, Refused, StepkeepError, StoreError
 from stepkeep.kernel.child_runs import CONTINUE, is_child
 from stepkeep.kernel.compensation import leaves_effects
-from stepkeep.kernel.decision import asked_names
+from stepkeep.kernel.decision import asked_json, asked_names, requesters_of
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.events import CancelRequested, ChildEnded
 from stepkeep.kernel.judging import spent_above
+from stepkeep.kernel.persons import UNKNOWN, persons_in
 from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep
-from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo, Details
+from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo, Details, Persons
 from stepkeep.kernel.states import Category, Rollback, RunState
 from stepkeep.operations.child_rollback import rollback_request
 from stepkeep.operations.pinned_children import MAX_DEPTH, MAX_TREE
@@ -142,11 +143,11 @@ class ChildSweep:
         details = await transactor.payloads.detail(record.details)
         parent = await plan_for(transactor, record.run)
         given = await self._given(child, parent, details)
-        asked = [details.created_by, *asked_names(details.asked_before)]
+        asked = asked_names(requesters_of(details))
         continues = not is_child(child.child_id)
         if continues:
             # A chain has no end: the runs before this one are no people, and would be one more each time.
-            asked = [name for name in asked if not name.startswith(PARENT)]
+            asked = tuple(name for name in asked if not name.startswith(PARENT))
         return await self._starter.reduced(
             StartRequest(
                 plan=plan,
@@ -159,7 +160,7 @@ class ChildSweep:
                 labels=details.labels if continues else None,
                 correlation_id=details.correlation_id,
                 priority=record.run.priority,
-                asked_before=msgspec.json.encode(sorted(set(asked))),
+                asked_before=asked_json(asked),
                 takes_slot=child.mode is ChildMode.DETACHED,
             )
         )
@@ -247,6 +248,7 @@ class ChildSweep:
             error=child.error,
             output=await self._output(child),
             partial=await self._is_partial(child),
+            persons=await self._persons(child),
         )
         [answer] = await self._transactor.submit_all([event])
         if isinstance(answer, Exception) and not isinstance(answer, NotFound):
@@ -263,6 +265,14 @@ class ChildSweep:
             return record is None or record.run.rollback is Rollback.PARTIAL
         rows = await transactor.store.read_steps(child.tenant, child.child_id)
         return leaves_effects(await plan_for(transactor, record.run), record.run, rows)
+
+    async def _persons(self, child: Child) -> Persons:
+        """The persons of a child and of everything below it, for the record of its parent."""
+        if child.state is not ChildState.ENDED:
+            return Persons()
+        store, place = self._transactor.store, (child.tenant, child.child_id)
+        rows, involved = await store.read_steps(*place), (await store.read_involved([place])).get(place)
+        return UNKNOWN if not rows or involved is None else persons_in(rows, involved.executors)
 
     async def _output(self, child: Child) -> bytes | None:
         if child.outcome is not RunState.SUCCEEDED:

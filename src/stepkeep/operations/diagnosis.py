@@ -10,16 +10,20 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.resources import awaits_resources, resources_of
 from stepkeep.kernel.rows import Step, Worker
 from stepkeep.kernel.states import StepState
 from stepkeep.operations import validate
+from stepkeep.operations.access import OPERATIONS, Access
 from stepkeep.operations.asked import people_view
-from stepkeep.operations.cases import asked_of, read_case
-from stepkeep.operations.causes import Explanation, Why
+from stepkeep.operations.cases import Case, asked_of, read_case
+from stepkeep.operations.causes import Cause, Explanation, Why
 from stepkeep.operations.continued import course
 from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.instants import instant
@@ -108,8 +112,8 @@ async def unserved_steps(transactor: Transactor, plan: Plan, *, tenant: str) -> 
     return list(said)
 
 
-async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Scene:
-    """One run with all that could move it."""
+async def read_scene(transactor: Transactor, run_id: str, *, tenant: str, reader: Caller | None = None) -> Scene:
+    """One run with all that could move it, as this person may move it."""
     store = transactor.store
     found = await store.read_run(tenant, validate.run_id(run_id))
     if found is None:
@@ -120,7 +124,8 @@ async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Sce
     )
     progress = await read_progress(transactor, tenant, run_id, steps)
     waits = [step for step in steps if step.state in WAITS_FOR_PEOPLE]
-    case = await read_case(transactor, found, staff.now) if waits else None
+    limited = [step for step in steps if step.ready_at is not None and plan.duties_on(plan.of(step))]
+    case = await read_case(transactor, found, staff.now) if waits or limited else None
     return Scene(
         now=staff.now,
         run=found.run,
@@ -136,8 +141,15 @@ async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Sce
         course=await course(transactor, found),
         slot=await read_wait(store, found.run),
         resources=await _lacking(store, tenant, plan, steps),
-        asked={} if case is None else {step.no: await asked_of(store, case, step) for step in waits},
+        asked={} if case is None else {step.no: await asked_of(store, case, step, reader) for step in waits},
+        ruled_out={} if case is None else {step.no: _ruled_out(case, step, staff) for step in limited},
     )
+
+
+def _ruled_out(case: Case, step: Step, staff: Staff) -> dict[str, str]:
+    """The owners of live workers that duties do not allow to execute this step, with the reasons."""
+    owners = sorted({known.row.owner for known in staff.workers if known.row.owner and known.is_live(staff.now)})
+    return {owner: said for owner in owners if (said := case.ruled_out(step.no, owner)) is not None}
 
 
 async def _lacking(store: Store, tenant: str, plan: Plan, steps: Sequence[Step]) -> dict[int, str]:
@@ -150,14 +162,51 @@ async def _lacking(store: Store, tenant: str, plan: Plan, steps: Sequence[Step])
     return {no: words for no, words in said.items() if words is not None}
 
 
-async def explain(transactor: Transactor, what: str, step: str | None, *, tenant: str) -> Explanation:
-    """Explain a run or one of its steps, a worker by its id, or a queue by its name."""
+async def explain(
+    transactor: Transactor, what: str, step: str | None, *, tenant: str, access: Access | None = None
+) -> Explanation:
+    """Explain a run or one of its steps, a worker by its id, or a queue by its name; with commands that the caller may
+    give."""
+    found = await _explain(transactor, what, step, tenant, None if access is None else _reader(access))
+    return found if access is None else replace(found, causes=tuple(_allowed(access, one) for one in found.causes))
+
+
+GIVEN = {
+    "start": "start_idle",
+    "slots": "slots.list",
+    "resources": "resources.list",
+    "reassign": "interventions.reassign",
+    "quarantine": "release",
+    "worker": "start_worker",
+    "queues": "pauses.resume_queue",
+}
+"""The operation of each command of a cause that has another name."""
+
+
+def _reader(access: Access) -> Caller:
+    acting = access.acting(None)
+    return Caller(access.tenant, acting["actor"], acting["key"])
+
+
+def _allowed(access: Access, cause: Cause) -> Cause:
+    """The cause without a command for which the key of the caller lacks a scope."""
+    needed = OPERATIONS.get(GIVEN.get(cause.command[0], cause.command[0])) if cause.command else None
+    lacking = sorted(one.value for one in needed or () if not access.may(one))
+    if not lacking:
+        return cause
+    said = f"{cause.sentence} Your key lacks the scope {' and '.join(lacking)} for what moves it."
+    return replace(cause, sentence=said, command=())
+
+
+async def _explain(
+    transactor: Transactor, what: str, step: str | None, tenant: str, reader: Caller | None
+) -> Explanation:
     if not isinstance(what, str):
         raise InvalidInput(
             f"explain takes the id of a run or worker, or the name of a queue, not {type(what).__name__}."
         )
     try:
-        scene = await read_scene(transactor, what, tenant=tenant)
+        scene = await read_scene(transactor, what, tenant=tenant, reader=reader)
     except NotFound:
         if step is not None:
             raise
@@ -168,7 +217,7 @@ async def explain(transactor: Transactor, what: str, step: str | None, *, tenant
     if worker is not None:
         return await _worker(transactor.store, staff, worker)
     if any(spec.group == what for spec in staff.specs.values()):
-        return await _queue(transactor.store, staff, what)
+        return await _queue(transactor.store, staff, what, tenant)
     raise NotFound(f"there is no run, worker or queue {inert_line(what, 100)}")
 
 
@@ -184,10 +233,10 @@ async def _worker(store: Store, staff: Staff, row: Worker) -> Explanation:
     return explain_worker(known, staff.specs, await _backlog(store, staff.specs), staff.former, staff.now)
 
 
-async def _queue(store: Store, staff: Staff, name: str) -> Explanation:
+async def _queue(store: Store, staff: Staff, name: str, tenant: str) -> Explanation:
     specs = {number: spec for number, spec in staff.specs.items() if spec.group == name}
     return explain_queue(
-        name, specs, await _backlog(store, specs), staff.workers, staff.former, staff.now, staff.pauses
+        name, specs, await _backlog(store, specs), staff.workers, staff.former, staff.now, staff.pauses, tenant
     )
 
 

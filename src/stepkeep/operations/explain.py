@@ -54,6 +54,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """The execution slot that the run waits for, and why it has none, in words."""
     resources: Mapping[int, str] = {}
     """The resources that ready steps lack, and which steps hold them, in words."""
+    ruled_out: Mapping[int, Mapping[str, str]] = {}
+    """The owners of live workers that duties rule out for ready steps, with the reasons."""
 
 
 def explain_run(scene: Scene) -> Explanation:
@@ -250,15 +252,28 @@ def _approval(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
         said += f" It needs {asked.needs} more of {gate.quorum} decisions."
     if (rule := holding_rule(step)) is not None:
         said += f" It is held by {rule}."
-    command = ("approve", scene.run.id, planned.name)
-    return Cause(
-        code=Why.APPROVAL,
-        subject=planned.name,
-        sentence=said + in_words(asked, "decide it"),
-        until=ends,
-        command=command,
-        asked=asked,
-    )
+    due = None if step.note is None or step.note.opening is None else step.note.opening.deadline
+    if due is not None and due <= scene.now:
+        if scene.now - due > LATE:
+            return _unswept(scene, planned, step, f"its deadline passed {span(scene.now - due)} ago")
+        said = f"{planned.name} waited for approval until its deadline, which has passed."
+        return Cause(code=Why.SOON, subject=planned.name, sentence=said, until=due, command=("wait", scene.run.id))
+    said += in_words(asked, "decide it")
+    if asked is not None and asked.takes_nobody:
+        ways = " An operator who did not ask for the run names other approvers, or fails it; a cancel ends the run."
+        other = ("reassign", scene.run.id, planned.name, "--to", "NAME", "--reason", "TEXT")
+        ends_it = ("cancel", scene.run.id) if asked.reader_asked else other
+        return Cause(
+            code=Why.NOBODY, subject=planned.name, sentence=said + ways, until=ends, command=ends_it, asked=asked
+        )
+    command = _as_allowed(asked, ("approve", scene.run.id, planned.name))
+    return Cause(code=Why.APPROVAL, subject=planned.name, sentence=said, until=ends, command=command, asked=asked)
+
+
+def _as_allowed(asked: Asked | None, command: tuple[str, ...]) -> tuple[str, ...]:
+    """The command, if the reader may act; in the name of a person who may, where names are taken; or none."""
+    words = () if asked is None else asked.reader
+    return () if words is None else (*command, *words)
 
 
 def _asleep(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
@@ -276,8 +291,8 @@ def _held(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
         f"{planned.name} holds: no attempt is left after {tried} ({step.category}: {step.error}). "
         "It is retried, skipped or failed by a decision."
     )
-    command = ("decide", scene.run.id, planned.name, "retry")
     asked = scene.asked.get(step.no)
+    command = _as_allowed(asked, ("decide", scene.run.id, planned.name, "retry"))
     return Cause(
         code=Why.DECISION,
         subject=planned.name,
@@ -303,8 +318,9 @@ def _event(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
 def _completion(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     ends = waits_until(scene.run, step)
     said = f"{planned.name} waits to be completed by hand, with its token{by(scene.now, ends)}."
-    command = ("complete", scene.run.id, planned.name, "--token", "TOKEN", "--outcome", "Succeeded")
     asked = scene.asked.get(step.no)
+    given = ("--token", "TOKEN", "--outcome", "Succeeded")
+    command = _as_allowed(asked, ("complete", scene.run.id, planned.name, *given))
     return Cause(
         code=Why.COMPLETION,
         subject=planned.name,
@@ -403,10 +419,17 @@ def _unclaimed(scene: Scene, step: Step) -> Cause:
     if (paused := queue_paused(spec, scene.pauses)) is not None:
         why, text, command = paused
         return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=since, command=command)
-    wanted = Wanted(scene.run.id, scene.plan.definition_id, step.no)
-    why, text, command = judge(spec, step.queue, scene.workers, scene.former, scene.now, wanted)
+    wanted, barred = Wanted(scene.run.id, scene.plan.definition_id, step.no), scene.ruled_out.get(step.no, {})
+    others = tuple([known for known in scene.workers if known.row.owner not in barred])
+    why, text, command = judge(spec, step.queue, others, scene.former, scene.now, wanted, scene.run.tenant)
+    if barred:
+        said += f"; workers of {listed([f'{owner} are passed over: {reason}' for owner, reason in barred.items()])}"
+    if barred and not any(known.is_live(scene.now) for known in others):
+        text = "it needs a worker of another owner"
+        why, command = Why.DUTY, (*_worker_command(scene, spec), "--key-file", "FILE")
     return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=since, command=command)
 
 
 def _worker_command(scene: Scene, spec: QueueSpec | None) -> tuple[str, ...]:
-    return start_command(spec, [*(known.service for known in scene.workers if known.service), *scene.former])
+    offers = [*(known.service for known in scene.workers if known.service), *scene.former]
+    return start_command(spec, offers, scene.run.tenant)

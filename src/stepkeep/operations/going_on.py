@@ -17,8 +17,10 @@ from uuid_utils import uuid7
 from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.adoption import Asked, Choice, Continuation, GoingOn, Why, choose, has_begun, reference_to
 from stepkeep.kernel.child_runs import is_child
+from stepkeep.kernel.decision import requesters_of
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.payloads import read_reference
+from stepkeep.kernel.persons import carried, persons_of
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState, StepState
@@ -28,12 +30,13 @@ from stepkeep.operations.access import Acting
 from stepkeep.operations.adopting import refuse_second_owner
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.publish import find_plan
-from stepkeep.operations.rerun import requesters_of
 from stepkeep.operations.start import Started, Starter, StartRequest
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import read_snapshot
-from stepkeep.store.change import Payload
+from stepkeep.store.change import ANY_CALLER, Payload
 from stepkeep.store.records import WholeRun
+
+_canonical = msgspec.json.Encoder(order="sorted").encode
 
 MAX_ADOPTED_BYTES = 64 * 1024 * 1024
 """How large the outputs of all adopted steps may be together."""
@@ -45,12 +48,16 @@ SAYS: Mapping[Why, str] = {
     Why.FOLLOWS: "a step that it depends on runs again",
     Why.NOT_FINISHED: "it did not finish",
     Why.UNDONE: "it was undone, or its undo began",
-    Why.INPUT_DIFFERS: "it was decided on another input",
+    Why.INPUT_DIFFERS: "it, or something below it, was decided on another input",
     Why.ELEMENTS: "its elements had effects, which only their own run can undo",
     Why.IN_DOUBT: "it was skipped, and may have had its effect",
-    Why.OWN_DECISION: "you decided about it in the earlier run, and would now ask for it",
+    Why.OWN_DECISION: "you decided about it, or below it, in the earlier run, and would now ask for it",
+    Why.PLAN_DIFFERS: "its approval covers the steps behind it, and the other version changes them",
     Why.ADDED: "the other version adds it",
 }
+
+ASKS_ANEW = (Why.INPUT_DIFFERS, Why.OWN_DECISION, Why.PLAN_DIFFERS)
+"""Why people are asked once more about a step that they decided."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +92,13 @@ async def go_on(
     vouched_by: str | None = None,
     key: str | None = None,
     idempotency_key: str | None = None,
+    scope: str = ANY_CALLER,
 ) -> Started:
     """Start a run that goes on with a finished one, and adopts what that one finished."""
     found = await prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
     asked: Acting = {"actor": actor, "vouched_by": vouched_by, "key": key}
     request = await request_for(transactor, found, wanted, tenant=tenant, acting=asked)
-    return await starter.start(replace(request, idempotency_key=idempotency_key))
+    return await starter.start(replace(request, idempotency_key=idempotency_key, scope=scope))
 
 
 async def request_for(
@@ -134,6 +142,7 @@ async def preview(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant
         "version": found.plan.definition.version,
         "adopted": adopted,
         "runs_again": [step["step"] for step in steps if not step["adopted"]],
+        "reopens": [step["step"] for step in steps if step["reason"] in ASKS_ANEW and step["was"] == "succeeded"],
         "may_repeat": [step["step"] for step in steps if step["may_repeat"]],
         "owns_undo": [step["step"] for step in steps if step["adopted"] and step["undo"] and _is_retry(wanted)],
         "continued_by": await transactor.store.find_reruns(tenant, run_id),
@@ -237,7 +246,8 @@ def _check_state(run_id: str, state: RunState, how: GoingOn) -> None:
 
 
 def _is_same(before: bytes, given: bytes) -> bool:
-    return bool(msgspec.json.decode(before) == msgspec.json.decode(given))
+    """Whether people would be shown the same: equal as text, because 1, 1.0 and true are equal values in Python."""
+    return _canonical(msgspec.json.decode(before)) == _canonical(msgspec.json.decode(given))
 
 
 async def _undone_elsewhere(transactor: Transactor, whole: WholeRun, plan: Plan, tenant: str) -> frozenset[str]:
@@ -270,6 +280,8 @@ async def _continuation(
     """The notes of the adopted steps, and the digests of outputs that are kept outside their rows."""
     run = whole.record.run
     involved = (await transactor.store.read_involved([(run.tenant, run.id)])).get((run.tenant, run.id))
+    executors = {} if involved is None else involved.executors
+    every = {row.no: row for row in whole.steps}
     rows = sorted((whole.steps[old.numbers[name]] for name in adopted), key=lambda row: row.settled or 0)
     outputs = {row.no: output_of(whole, row) for row in rows}
     if (size := sum(len(output or b"") for output in outputs.values())) > MAX_ADOPTED_BYTES:
@@ -280,8 +292,7 @@ async def _continuation(
     notes: dict[int, Note] = {}
     for place, row in enumerate(rows):
         name, output = old.steps[row.no].name, outputs[row.no]
-        executors: Iterable[str] = () if involved is None else involved.executors.get(row.no, ())
-        reference = reference_to(run.id, name, row, place, wanted.how.owns_undo, tuple(executors))
+        reference = reference_to(run.id, name, row, place, wanted.how.owns_undo)
         if row.note is None or row.note.adopted is None:
             reference = replace(reference, digest=payload_digest(output))
         before = row.note or Note()
@@ -289,7 +300,9 @@ async def _continuation(
             output=None if output is None else output.decode(),
             record=before.record,
             deciders=before.deciders,
+            terms=before.terms,
             child=before.child,
+            persons=carried(persons_of(old, every, row.no, executors)),
             adopted=reference,
         )
     kept = [found for output in outputs.values() if (found := read_reference(output)) is not None]

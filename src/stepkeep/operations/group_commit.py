@@ -20,6 +20,9 @@ BATCH_ITEMS = 500
 BATCH_BYTES = 16 * 1024 * 1024
 """Limit on the payload bytes of one transaction. A single larger item is committed alone."""
 
+LARGE_BYTES = 64 * 1024
+"""Submissions of this size have a lane of their own: a database takes long to write them, and no small one waits."""
+
 GATHER_SECONDS = 0.002
 """How long a few items wait for those that the previous commit will cause."""
 
@@ -76,7 +79,7 @@ class GroupCommit(Generic[T]):
 
 
 class Submissions(Generic[T, R]):
-    """One lane in which each item gets its own reply, or its own exception."""
+    """Two lanes, for small and for large items, in which each item gets its own reply, or its own exception."""
 
     def __init__(
         self,
@@ -87,7 +90,11 @@ class Submissions(Generic[T, R]):
     ) -> None:
         self._flush = flush
         self._commits: GroupCommit[tuple[T, asyncio.Future[R]]] = GroupCommit(
-            self._commit, limit=limit, size_bytes=lambda submitted: size_bytes(submitted[0])
+            self._commit,
+            limit=limit,
+            size_bytes=lambda submitted: size_bytes(submitted[0]),
+            lanes=2,
+            lane_of=lambda submitted: size_bytes(submitted[0]) >= LARGE_BYTES,
         )
 
     async def put(self, item: T) -> R:

@@ -16,6 +16,7 @@ from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.network.signatures import Headers, read_key
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
+from stepkeep.operations.aside import aside
 from stepkeep.operations.instants import instant
 from stepkeep.operations.settings import SettingKind, change_setting, list_kind, read_setting
 from stepkeep.store.protocol import Store
@@ -72,7 +73,7 @@ async def decide_delivery(
         raise InvalidInput("the body of a delivery is the bytes that came over the line.")
     hook = msgspec.convert(content, Hook)
     keys = [_key(hook, await secret(one)) for one in hook.secrets]
-    return receive(hook, keys, headers, body, now=await store.now() // 1_000_000)
+    return await aside(tenant, receive, hook, keys, headers, body, now=await store.now() // 1_000_000)
 
 
 def _key(hook: Hook, secret: str) -> bytes:

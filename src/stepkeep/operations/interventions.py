@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from msgspec.structs import replace
+
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.decision import Accepted
-from stepkeep.kernel.events import Annotated, ChangesRequested, EscalationRequested, PauseRequested
+from stepkeep.kernel.events import Annotated, ChangesRequested, EscalationRequested, GateReassigned, PauseRequested
 from stepkeep.operations import validate
+from stepkeep.operations.cases import MOST_PEOPLE, people_asked, read_case
 from stepkeep.operations.people import asked_by, delegator, step_number, submit
 from stepkeep.operations.transact import Transactor
 
@@ -48,6 +51,30 @@ async def escalate(
         on_behalf_of=delegator(on_behalf_of),
         no=None if step is None else await step_number(transactor, who["tenant"], run_id, step),
     )
+    return await submit(transactor, event)
+
+
+async def reassign(
+    transactor: Transactor, run_id: str, step: str, to: object, fail: bool, reason: str, who: Asking
+) -> Accepted:
+    """Name other approvers for a gate that nobody may decide, or fail it."""
+    names = tuple(dict.fromkeys(validate.names("the approvers", to)))
+    if bool(names) is bool(fail):
+        raise InvalidInput("a gate that nobody may decide is given other approvers (`to`), or fails (`fail`): say one.")
+    if len(names) > MOST_PEOPLE:
+        raise InvalidInput(f"at most {MOST_PEOPLE} approvers are named at once.")
+    tenant = who["tenant"]
+    event = GateReassigned(
+        **_asked(run_id, who),
+        no=await step_number(transactor, tenant, run_id, step),
+        reason=said("the reason", reason, "Say why nobody else may decide it."),
+        to=names,
+    )
+    record = await transactor.store.read_run(tenant, run_id)
+    if record is not None:
+        case = await read_case(transactor, record, await transactor.store.now())
+        row = case.steps.get(event.no)
+        event = event if row is None else replace(event, asked=await people_asked(transactor.store, case, row))
     return await submit(transactor, event)
 
 

@@ -29,6 +29,7 @@ from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.operations.triggers import views
 from stepkeep.safe_text import exception_message, inert_line
+from stepkeep.store.change import ANY_CALLER
 from stepkeep.store.job_rows import Job, JobAction, JobRun, JobState, RunOutcome
 from stepkeep.store.jobs import LAST_JOB, JobKey
 from stepkeep.store.records import FIRST_ID
@@ -58,6 +59,7 @@ async def add_job(
     tenant: str,
     acting: Acting,
     idempotency_key: str | None,
+    scope: str = ANY_CALLER,
     digest: bytes,
 ) -> dict[str, Any]:
     """Add a job for these runs; the one that is there for the same key and request is returned as it is."""
@@ -77,20 +79,23 @@ async def add_job(
         seq=0,
         lease_until=now,
         ended_at=None if runs else now,
+        scope=scope,
     )
     if await again_if_contended(lambda: transactor.store.jobs.add(job, runs)):
         return {**await _view(transactor, job), "created": True}
-    there = None if idempotency_key is None else await known_job(transactor, idempotency_key, digest, tenant=tenant)
+    there = None
+    if idempotency_key is not None:
+        there = await known_job(transactor, idempotency_key, scope, digest, tenant=tenant)
     if there is None:
         raise Conflict("the job was not added: its id is taken. Send it again.")
     return there
 
 
 async def known_job(
-    transactor: Transactor, idempotency_key: str, digest: bytes, *, tenant: str
+    transactor: Transactor, idempotency_key: str, scope: str, digest: bytes, *, tenant: str
 ) -> dict[str, Any] | None:
     """The job that has this idempotency key; raises KeyReused if it was asked for in other words."""
-    found = await transactor.store.jobs.find_by_key(tenant, idempotency_key)
+    found = await transactor.store.jobs.find_by_key(tenant, idempotency_key, scope)
     if found is None:
         return None
     if found.digest != digest:

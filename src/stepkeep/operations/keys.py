@@ -1,11 +1,13 @@
 """API keys: create, rotate with an overlap, revoke, list. A key has a public id and a secret of 256 random bits.
 
 The secret is part of one answer, when the key is made; only its hash is kept. Every key has an owner, which is the
-actor of everything done with it. The engine's `keys` calls it.
+actor of everything done with it. No caller gets a key that is worth more than its own (`kernel.authority.hand_out`).
+The engine's `keys` calls it; sign-in by OIDC makes the key of a session here, which has no secret.
 """
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Iterable
 from typing import Any
@@ -13,16 +15,18 @@ from typing import Any
 from msgspec import structs
 from msgspec.structs import replace
 
+from stepkeep.definition import arguments
 from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.kernel.authority import ANY_WORK, WorkLimits, hand_out, is_administrator
 from stepkeep.operations import validate
 from stepkeep.operations.access import SCOPES, Access, Acting, Scope, key_text, secret_hash
 from stepkeep.operations.instants import instant
 from stepkeep.operations.people_journal import Change, MakeAt, record
-from stepkeep.operations.principals import is_live, registered
+from stepkeep.operations.principals import is_live, registered, revoked
 from stepkeep.operations.quotas import NONE as NO_QUOTAS
 from stepkeep.operations.quotas import Quotas
 from stepkeep.secret_values import KNOWN
-from stepkeep.store.principals import ApiKey
+from stepkeep.store.principals import NO_SECRET, ApiKey, key_used
 from stepkeep.store.protocol import Store
 
 
@@ -35,13 +39,43 @@ async def create_key(
     expires_at: int | None,
     expires_in: int | None,
     quotas: Quotas = NO_QUOTAS,
+    limits: WorkLimits = ANY_WORK,
+    access: Access | None = None,
     acting: Acting,
 ) -> dict[str, Any]:
     """Make a key for a principal. `secret` of the answer is the whole key; it is shown once and kept nowhere."""
-    chosen = read_scopes(scopes)
     if expires_at is not None and expires_in is not None:
         raise InvalidInput("a key expires at a time or after a duration, not both.")
-    key_id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+    secret = secrets.token_urlsafe(32)
+    ends = expires_at, expires_in
+    row, now = await _create(store, tenant, owner, secret, scopes, ends, quotas, limits, access, acting)
+    return _answer(row, secret, now)
+
+
+async def create_session_key(
+    store: Store, tenant: str, owner: str, *, scopes: Iterable[str], lifetime: int, acting: Acting
+) -> ApiKey:
+    """Make a key for one session of a browser. It has no secret, so that it is used through its session alone."""
+    row, _ = await _create(store, tenant, owner, None, scopes, (None, lifetime), NO_QUOTAS, ANY_WORK, None, acting)
+    return row
+
+
+async def _create(
+    store: Store,
+    tenant: str,
+    owner: str,
+    secret: str | None,
+    scopes: Iterable[str],
+    ends: tuple[int | None, int | None],
+    quotas: Quotas,
+    limits: WorkLimits,
+    access: Access | None,
+    acting: Acting,
+) -> tuple[ApiKey, int]:
+    chosen, key_id = read_scopes(scopes), secrets.token_hex(8)
+    expires_at, expires_in = ends
+    if limits != ANY_WORK and Scope.WORK not in chosen:
+        raise InvalidInput("queues and handlers limit the scope work, which this key would not have.")
 
     async def decide(now: int) -> MakeAt:
         row = await registered(store, tenant, owner)
@@ -50,44 +84,49 @@ async def create_key(
         ends = expires_at if expires_in is None else now + expires_in
         if ends is not None and ends <= now:
             raise InvalidInput("the key would have expired already: name a time in the future.")
+        hand = None if access is None else await access.in_hand()
 
         def made(at: int) -> Change:
             ends = expires_at if expires_in is None else at + expires_in
-            key = _made(tenant, key_id, row.name, secret, chosen, at, ends, acting, quotas)
-            detail = {"id": key_id, "scopes": list(chosen), **({} if ends is None else {"expires_at": ends})}
-            detail |= {name: value for name, value in structs.asdict(quotas).items() if value is not None}
+            key = _made(tenant, key_id, row.name, secret, chosen, at, ends, acting, quotas, limits)
+            if secret is not None:
+                hand_out(hand, key_used(key))
+            detail = _told(key) | ({"of_session": True} if secret is None else {})
             return Change(event="key_created", subject=row.name, detail=detail, keys=(key,))
 
         return made
 
     change, now = await record(store, tenant, acting, decide)
-    return _answer(change.keys[0], secret, now)
+    return change.keys[0], now
 
 
 async def rotate_key(
     store: Store, tenant: str, access: Access, key_id: str, *, overlap: int, acting: Acting
 ) -> dict[str, Any]:
-    """Replace a key by a new one with the same owner, scopes and lifetime; the old one ends after `overlap`."""
+    """Replace a key by a new one with the same owner and scopes; the old one ends after `overlap`.
+
+    The new one ends when the old one would have; one that an administrator makes has the same lifetime anew."""
     name, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
     wanted = validate.key("the id of the key", key_id)
 
     async def decide(now: int) -> MakeAt:
-        old = await _find(store, tenant, wanted)
-        _require_own(access, old, "keys.rotate")
+        old, hand = await _find(store, tenant, wanted), await access.in_hand()
+        hand_out(hand, key_used(old))
         if not is_live(old, now):
             raise Conflict(f"key {old.id} has ended; create a new one for {old.owner}.")
         lifetime = None if old.expires_at is None else old.expires_at - old.created_at
 
         def made(at: int) -> Change:
-            new_ends = None if lifetime is None else at + lifetime
+            new_ends = old.expires_at if lifetime is None or not is_administrator(hand) else at + lifetime
             quotas = Quotas(max_concurrent_runs=old.max_concurrent_runs, max_requests_per_min=old.max_requests_per_min)
-            new = _made(tenant, name, old.owner, secret, old.scopes, at, new_ends, acting, quotas)
+            new = _made(tenant, name, old.owner, secret, old.scopes, at, new_ends, acting, quotas, key_used(old).limits)
+            new = replace(new, replaces=old.id, lineage=old.line)
             ends = at + overlap if old.expires_at is None else min(old.expires_at, at + overlap)
             return Change(
                 event="key_rotated",
                 subject=old.owner,
-                detail={"id": name, "replaces": old.id, "old_ends_at": ends},
-                keys=(replace(new, replaces=old.id), replace(old, expires_at=ends)),
+                detail=_told(new) | {"old_ends_at": ends},
+                keys=(new, replace(old, expires_at=ends)),
             )
 
         return made
@@ -97,23 +136,53 @@ async def rotate_key(
 
 
 async def revoke_key(store: Store, tenant: str, access: Access, key_id: str, *, acting: Acting) -> dict[str, Any]:
-    """End a key now. Decisions refuse it from this moment on."""
+    """End a key now, with the keys that replaced it and the sessions of all of them. Decisions refuse them from this
+    moment on."""
     wanted = validate.key("the id of the key", key_id)
 
     async def decide(now: int) -> MakeAt:
         old = await _find(store, tenant, wanted)
-        _require_own(access, old, "keys.revoke")
-        if old.revoked_at is not None:
+        if access.owner != old.owner:
+            access.require(Scope.ADMIN, operation="keys.revoke")
+        line = _line(old, await store.people.list_keys(tenant))
+        keys = [one for one in line if is_live(one, now) or (one is old and old.revoked_at is None)]
+        if not keys:
             raise Conflict(f"key {old.id} was revoked already, by {old.revoked_by}.")
+        sessions = [one for key in keys for one in await store.people.list_sessions(tenant, key.id)]
 
         def made(at: int) -> Change:
-            ended = replace(old, revoked_at=at, revoked_by=acting["actor"])
-            return Change(event="key_revoked", subject=old.owner, detail={"id": old.id}, keys=(ended,))
+            detail: dict[str, Any] = {"id": old.id}
+            if later := [one.id for one in keys if one.id != old.id]:
+                detail["ended"] = later
+            if sessions:
+                detail["sessions"] = [one.id for one in sessions]
+            return Change(
+                event="key_revoked",
+                subject=old.owner,
+                detail=detail,
+                keys=tuple(revoked(one, at, acting["actor"]) for one in keys),
+                sessions=tuple(replace(one, ended_at=at) for one in sessions),
+            )
 
         return made
 
     change, now = await record(store, tenant, acting, decide)
-    return {"key": key_view(change.keys[0], now)}
+    return {
+        "key": key_view(await _find(store, tenant, wanted), now),
+        "successors": [one.id for one in change.keys if one.id != wanted],
+        "sessions": sum(one.expires_at > now for one in change.sessions),
+    }
+
+
+def _line(first: ApiKey, keys: Iterable[ApiKey]) -> list[ApiKey]:
+    """A key, and those that replaced it, through others too."""
+    replaced: dict[str | None, list[ApiKey]] = {}
+    for key in keys:
+        replaced.setdefault(key.replaces, []).append(key)
+    line = [first]
+    for one in line:
+        line += replaced.get(one.id, ())
+    return line
 
 
 async def list_keys(store: Store, tenant: str, owner: str | None = None) -> dict[str, Any]:
@@ -136,9 +205,26 @@ def key_view(row: ApiKey, now: int) -> dict[str, Any]:
         "revoked_at": instant(row.revoked_at),
         "revoked_by": row.revoked_by,
         "replaces": row.replaces,
+        "of_session": row.secret_hash == NO_SECRET,
         "max_concurrent_runs": row.max_concurrent_runs,
         "max_requests_per_min": row.max_requests_per_min,
+        "queues": None if row.queues is None else list(row.queues),
+        "handlers": None if row.handlers is None else list(row.handlers),
     }
+
+
+def read_limits(queues: Iterable[str] | None, handlers: Iterable[str] | None) -> WorkLimits:
+    """The queues and handlers that a key is limited to; None: any."""
+    return WorkLimits(queues=_limit("queue", queues), handlers=_limit("handler", handlers))
+
+
+def _limit(what: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    named = arguments.items(f"{what}s", given)
+    if not named:
+        raise InvalidInput(f"a key that is limited to {what}s names at least one. Leave it out for any {what}.")
+    return tuple(sorted({one if (what, one) == ("queue", "") else validate.key(f"each {what}", one) for one in named}))
 
 
 def read_scopes(given: Iterable[str]) -> tuple[str, ...]:
@@ -157,26 +243,41 @@ def _made(
     tenant: str,
     key_id: str,
     owner: str,
-    secret: str,
+    secret: str | None,
     scopes: tuple[str, ...],
     now: int,
     ends: int | None,
     acting: Acting,
     quotas: Quotas,
+    limits: WorkLimits,
 ) -> ApiKey:
-    KNOWN.remember({f"of key {key_id}": secret})
+    if secret is not None:
+        KNOWN.remember({f"of key {key_id}": secret})
     return ApiKey(
         tenant=tenant,
         id=key_id,
         owner=owner,
-        secret_hash=secret_hash(secret),
+        secret_hash=NO_SECRET if secret is None else secret_hash(secret),
+        lineage=f"sessions of {owner}" if secret is None else None,
         scopes=scopes,
         created_at=now,
         created_by=acting["actor"],
         expires_at=ends,
         max_concurrent_runs=quotas.max_concurrent_runs,
         max_requests_per_min=quotas.max_requests_per_min,
+        queues=limits.queues,
+        handlers=limits.handlers,
     )
+
+
+TOLD_OTHERWISE = frozenset({"tenant", "owner", "secret_hash", "created_at", "created_by"})
+
+
+def _told(row: ApiKey) -> dict[str, Any]:
+    """What the journal of people has about a new key. `secret` is a hash of the stored hash: it shows a changed one."""
+    columns = structs.asdict(row).items()
+    told = {name: value for name, value in columns if value is not None and name not in TOLD_OTHERWISE}
+    return told | {"secret": hashlib.sha256(row.secret_hash.encode()).hexdigest()}
 
 
 def _answer(row: ApiKey, secret: str, now: int) -> dict[str, Any]:
@@ -188,9 +289,3 @@ async def _find(store: Store, tenant: str, key_id: str) -> ApiKey:
     if found is None or found.tenant != tenant:
         raise NotFound(f"there is no key {key_id!a:.40} in tenant {tenant}.")
     return found
-
-
-def _require_own(access: Access, key: ApiKey, operation: str) -> None:
-    """A key without the scope admin changes keys of its own owner alone."""
-    if access.owner != key.owner:
-        access.require(Scope.ADMIN, operation=operation)

@@ -23,7 +23,7 @@ from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.draft import Missing
 from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.journal import open_entry
-from stepkeep.kernel.migration import deadlines, late, refusals
+from stepkeep.kernel.migration import deadlines, late, refusals, reopens
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
@@ -32,7 +32,7 @@ from stepkeep.operations.continued import continues_of
 from stepkeep.operations.going_on import Prepared, Wanted, prepare, request_for
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.publish import find_plan
-from stepkeep.operations.start import Started, Starter, Starting, StartRequest
+from stepkeep.operations.start import Started, Starter, Starting, StartRequest, key_places
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.change import Basis, Loaded, More, Want, Write
 from stepkeep.store.mailbox import KeyWant
@@ -117,6 +117,7 @@ async def preview(transactor: Transactor, run_id: str, to: int, *, tenant: str, 
         "reasons": reasons,
         "adopted": [choice.name for choice in found.choices if choice.adopted],
         "runs": [choice.name for choice in found.choices if not choice.adopted],
+        "reopens": [choice.name for choice in found.choices if reopens(choice, found.plan)],
         "added": [name for name in new if name not in old],
         "removed": sorted(old - set(new)),
     }
@@ -129,6 +130,7 @@ async def preview_all(
     await find_plan(transactor, workflow, to, tenant=tenant)
     by_state: Counter[tuple[str, int, bool]] = Counter()
     reasons: Counter[str] = Counter()
+    reopening: Counter[str] = Counter()
     staying: list[dict[str, Any]] = []
     examined = 0
     async for record in _live(transactor, workflow, to, tenant, of):
@@ -141,6 +143,7 @@ async def preview_all(
             seen = {"state": record.run.state.value, "reasons": [str(problem)], "allowed": False}
         by_state[seen["state"], record.details.version, seen["allowed"]] += 1
         reasons.update(seen["reasons"])
+        reopening.update(seen["reopens"] if seen["allowed"] else ())
         if seen["reasons"] and len(staying) < MOST_EXAMPLES:
             staying.append({"run_id": record.run.id, "state": seen["state"], "reasons": seen["reasons"]})
     could = sum(count for (_, _, allowed), count in by_state.items() if allowed)
@@ -156,6 +159,7 @@ async def preview_all(
             for (state, version, allowed), count in sorted(by_state.items())
         ],
         "reasons": [{"reason": reason, "runs": count} for reason, count in reasons.most_common(MOST_EXAMPLES)],
+        "reopens": [{"step": step, "runs": count} for step, count in reopening.most_common(MOST_EXAMPLES)],
         "staying": staying,
     }
 
@@ -277,7 +281,7 @@ class MigrationBatch:
         return More(
             keys=() if key is None else (KeyWant(tenant=request.tenant, key=key, kept=True),),
             adoptions=tuple(sorted({(request.tenant, one.run) for _, _, one in references})),
-            idempotency=((request.tenant, request.operation, self._event.run_id),),
+            idempotency=key_places(request),
         )
 
     def _start(self, loaded: Loaded, write: Write, ending: DecisionBatch) -> More | Write:

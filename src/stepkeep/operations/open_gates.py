@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepkeep.kernel.definition import Approval
+from stepkeep.kernel.gates import open_levels
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.votes import ballot_record
 from stepkeep.operations.instants import dated
@@ -16,7 +17,7 @@ from stepkeep.operations.instants import dated
 def asked_people(gate: Approval, step: Step) -> dict[str, Any]:
     """The people and the terms of an open gate; `of` names the people in words. Empty parts are left out."""
     opening = None if step.note is None else step.note.opening
-    levels = gate.levels[: 1 + (0 if opening is None else opening.level)]
+    levels = open_levels(gate, opening)
     roles = list(dict.fromkeys(role for level in levels for role in level.roles))
     groups = list(dict.fromkeys(group for level in levels for group in level.groups))
     approvers = list(dict.fromkeys(person for level in levels for person in level.approvers))

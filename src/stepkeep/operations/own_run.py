@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from stepkeep.definition.rule_words import has_word
-from stepkeep.definition.secrets import CAPABILITY
+from stepkeep.definition.rule_words import given_words, has_word
 from stepkeep.errors import NotFound
 from stepkeep.kernel.plan import Plan, queue_specs
 from stepkeep.kernel.rows import Step
@@ -42,7 +41,7 @@ def lacking_of(plan: Plan, capabilities: Collection[str]) -> dict[int, Lacking]:
         return found
     for no, spec in enumerate(queue_specs(plan.definition)):
         asked = () if spec is None else spec.capabilities
-        words = tuple(word for word in asked if not word.startswith(CAPABILITY) and not has_word(capabilities, word))
+        words = tuple(word for word in given_words(asked) if not has_word(capabilities, word))
         if words:
             found[no] = Lacking(plan.at(no).name, words)
     return found

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 import msgspec
 from uuid_utils import uuid7
 
-from stepkeep.definition.json_schema import Shape
+from stepkeep.definition.json_schema import misfits
 from stepkeep.errors import Conflict, InvalidInput
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import (
@@ -29,6 +29,7 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.states import Phase
 from stepkeep.operations import validate
+from stepkeep.operations.aside import aside
 from stepkeep.operations.instants import dated
 from stepkeep.operations.plans import plan_of
 from stepkeep.operations.transact import Transactor
@@ -85,7 +86,7 @@ async def decide_hold(
     plan = await plan_of(transactor, tenant, run_id)
     no = _number(plan, run_id, step)
     if chosen is HoldChoice.COMPLETE:
-        _check_output(plan.at(no), output)
+        await _check_output(tenant, plan.at(no), output)
     elif output is not None:
         raise InvalidInput(f"only a completed step has an output. Leave it out to {chosen} the step.")
     if output is not None:
@@ -128,7 +129,7 @@ async def complete(
     plan = await plan_of(transactor, tenant, run_id)
     no = _number(plan, run_id, step)
     if said is ManualOutcome.SUCCEEDED and plan.at(no).by_hand:
-        _check_output(plan.at(no), output)
+        await _check_output(tenant, plan.at(no), output)
     event = CompletionSignalled(
         **asked_by(tenant, run_id, actor, vouched_by, key),
         token=token_hash(validate.words("the completion token", token)),
@@ -261,7 +262,7 @@ def token_hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _check_output(planned: PlannedStep, output: bytes | None) -> None:
+async def _check_output(tenant: str, planned: PlannedStep, output: bytes | None) -> None:
     """Refuse a completion whose output does not match the schema of its step; a corrected one may follow."""
     schema = planned.definition.output_schema
     if schema is msgspec.UNSET or planned.phase is not Phase.MAIN:
@@ -272,8 +273,7 @@ def _check_output(planned: PlannedStep, output: bytes | None) -> None:
         value = msgspec.json.decode(output)
     except ValueError as problem:
         raise InvalidInput(f"the output is not JSON: {problem}") from None
-    if wrong := Shape(schema).complaints(value):
-        raise InvalidInput(f"the output of {planned.name} does not fit its schema: {'; '.join(wrong)}")
+    await aside(tenant, misfits, f"the output of {planned.name}", schema, value)
 
 
 async def step_number(transactor: Transactor, tenant: str, run_id: str, step: str) -> int:

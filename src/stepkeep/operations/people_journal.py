@@ -1,5 +1,5 @@
 """Changes of people, each with its entry in the tenant's journal: read the head, decide, and write at the time of the
-transaction that writes; again if another change came first. It also reads the journal and verifies its chain.
+transaction that writes; again if another change came first. `evidence.people` reads the journal and verifies it.
 `principals` and `keys` make the changes.
 """
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.kernel.journal import GENESIS, chain
 from stepkeep.operations.access import Acting
 from stepkeep.operations.audit import REQUEST
 from stepkeep.operations.instants import instant
@@ -30,7 +29,6 @@ from stepkeep.store.principals import (
 )
 from stepkeep.store.protocol import Store
 
-PAGE = 1000
 TIMES = frozenset({"valid_from", "valid_to", "expires_at", "old_ends_at"})
 """Details that are times; the body has them as numbers."""
 
@@ -113,38 +111,8 @@ def _sealed(
     )
 
 
-async def history(store: Store, tenant: str, subject: str | None, *, after: int, limit: int) -> dict[str, Any]:
-    """Entries of the journal of people, and whether the whole chain holds."""
-    found = await store.people.read_journal(tenant, subject, after, limit)
-    broken_at, entries = await _verify(store, tenant)
-    return {
-        "history": [_entry_view(one) for one in found],
-        "chain": {"entries": entries, "is_intact": broken_at is None, "broken_at": broken_at},
-    }
-
-
-async def _verify(store: Store, tenant: str) -> tuple[int | None, int]:
-    """The first entry at which the chain breaks, if any, and how many entries there are."""
-    head, last = GENESIS, 0
-    while page := await store.people.read_journal(tenant, after=last, limit=PAGE):
-        for one in page:
-            head = chain(head, one.body)
-            if one.hash != head or one.seq != last + 1 or not _fits(one):
-                return one.seq, one.seq
-            last = one.seq
-    return None, last
-
-
-def _fits(one: SealedPeopleEntry) -> bool:
-    """Whether the columns say what the body says."""
-    try:
-        entry = open_people_entry(one)
-    except msgspec.MsgspecError:
-        return False
-    return (entry.tenant, entry.seq, entry.at, entry.subject) == (one.tenant, one.seq, one.at, one.subject)
-
-
-def _entry_view(one: SealedPeopleEntry) -> dict[str, Any]:
+def entry_view(one: SealedPeopleEntry) -> dict[str, Any]:
+    """An entry as answers tell it."""
     try:
         entry = open_people_entry(one)
     except msgspec.MsgspecError:
@@ -156,6 +124,8 @@ def _entry_view(one: SealedPeopleEntry) -> dict[str, Any]:
         "subject": entry.subject,
         "by": entry.actor,
         "vouched_by": entry.vouched_by,
-        "detail": {name: instant(value) if name in TIMES else value for name, value in entry.detail.items()},
+        "detail": {
+            name: instant(value) if name in TIMES else value for name, value in entry.detail.items() if name != "secret"
+        },
         "hash": one.hash.hex(),
     }

@@ -43,8 +43,8 @@ class PlanCache:
         self._plans: dict[int, Plan] = {}
         self._problems: dict[int, Exception] = {}
         self._tests: dict[tuple[str, bool], MessageTest] = {}
-        self.has_resources = False
-        """Whether a step of one of these plans needs resources."""
+        self.sets_aside = False
+        """Whether a step of one of these plans is claimed by a query of its own."""
         self.opened: Callable[[bytes], bytes] | None = None
         """What opens the payloads that conditions, facts and rules read."""
         self.sealed: Callable[[bytes], bytes] | None = None
@@ -82,7 +82,7 @@ class PlanCache:
                 document=stored.document,
             )
             self._plans[stored.id] = plan
-            self.has_resources = self.has_resources or plan.has_resources
+            self.sets_aside = self.sets_aside or plan.sets_aside
         return plan
 
     def learn(self, definitions: Iterable[StoredDefinition]) -> None:

@@ -7,6 +7,7 @@ deleted. The engine's `tenants` and `users` call it; `keys` has the API keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice, product
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from uuid_utils import uuid7
 
 from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from stepkeep.kernel.authority import Caller, MembershipKind
-from stepkeep.kernel.names import fold_name
+from stepkeep.names import fold_name, look_of, same_names
 from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Acting, Scope
 from stepkeep.operations.directory import Directory, StoreDirectory
@@ -33,6 +34,8 @@ from stepkeep.store.principals import (
 from stepkeep.store.protocol import Store
 
 PAGE = 1000
+MOST_READINGS = 64
+"""Ways to read one name that `look_alikes` compares; each capital I has two."""
 
 
 # -- tenants -----------------------------------------------------------------------------------------------------------
@@ -128,6 +131,11 @@ def is_live(key: ApiKey, now: int) -> bool:
     return key.revoked_at is None and (key.expires_at is None or key.expires_at > now)
 
 
+def revoked(key: ApiKey, at: int, by: str) -> ApiKey:
+    """The key as it is from its end on."""
+    return replace(key, revoked_at=at, revoked_by=by)
+
+
 # -- users -------------------------------------------------------------------------------------------------------------
 async def create_user(
     store: Store, tenant: str, name: str, *, kind: str, display: str, acting: Acting
@@ -141,15 +149,14 @@ async def create_user(
         raise InvalidInput(f"a principal is a user or a service, not {kind!a:.40}.") from None
 
     async def decide(now: int) -> MakeAt:
-        folded = fold_name(name)
-        other = await store.people.find_principal(tenant, folded)
-        if other is not None and other.name == name:
-            raise Conflict(f"there is a {other.kind} {name} already.", {"user": name})
-        if other is not None:
+        others = same_names(await _every_name(store, tenant), [name])
+        if name in others:
+            raise Conflict(f"there is a user or service {name} already.", {"user": name})
+        if others:
             raise Conflict(
-                f"{name} looks like {other.name}, which is registered: one person could pass for two. "
+                f"{name} looks like {others[0]}, which is registered: one person could pass for two. "
                 "Choose another name.",
-                {"user": other.name},
+                {"user": others[0]},
             )
 
         def made(at: int) -> Change:
@@ -158,7 +165,7 @@ async def create_user(
                 name=name,
                 kind=chosen,
                 display=shown,
-                folded=folded,
+                folded=fold_name(name),
                 created_at=at,
                 created_by=acting["actor"],
             )
@@ -184,7 +191,7 @@ async def disable_user(store: Store, tenant: str, name: str, *, acting: Acting) 
             subject=row.name,
             detail={"keys": [one.id for one in keys]},
             principals=(replace(row, disabled_at=at, disabled_by=by),),
-            keys=tuple(replace(one, revoked_at=at, revoked_by=by) for one in keys),
+            keys=tuple(revoked(one, at, by) for one in keys),
         )
 
     change, _ = await record(store, tenant, acting, decide)
@@ -249,11 +256,28 @@ def user_view(row: Principal) -> dict[str, Any]:
 async def registered(store: Store, tenant: str, name: str) -> Principal:
     """The principal of exactly this name."""
     name = validate.key("the name", name)
-    found = await store.people.find_principal(tenant, fold_name(name))
-    if found is None or found.name != name:
-        near = "" if found is None else f" There is {found.name}."
-        raise NotFound(f"{name!a:.80} is not registered in tenant {tenant}.{near}")
+    found = await store.people.find_principal(tenant, name)
+    if found is None:
+        near = same_names(await _every_name(store, tenant), [name])
+        said = f" There is {near[0]}." if near else ""
+        raise NotFound(f"{name!a:.80} is not registered in tenant {tenant}.{said}")
     return found
+
+
+async def _every_name(store: Store, tenant: str) -> list[str]:
+    found: list[str] = []
+    while page := await store.people.list_principals(tenant, found[-1] if found else "", PAGE):
+        found += (row.name for row in page)
+    return found
+
+
+async def look_alikes(store: Store, tenant: str) -> list[list[str]]:
+    """Registered names that look the same, together. They count as one person; an earlier release registered them."""
+    by_reading: dict[tuple[str, ...], list[str]] = {}
+    for name in await _every_name(store, tenant):
+        for reading in islice(product(*look_of(name)), MOST_READINGS):
+            by_reading.setdefault(reading, []).append(name)
+    return sorted({tuple(names): names for names in by_reading.values() if len(names) > 1}.values())
 
 
 async def _active(store: Store, tenant: str, name: str) -> Principal:
@@ -279,7 +303,7 @@ async def grant(
     """Give a person a role or a group, or a group a role, within dates."""
     holder = SubjectKind.GROUP if to_group else SubjectKind.PERSON
     subject = _title("the group" if to_group else "the name", subject)
-    name = _title(f"the {kind}", name)
+    name = validate.in_plain_letters(f"the {kind}", _title(f"the {kind}", name))
     if to_group and kind is MembershipKind.GROUP:
         raise InvalidInput("a group is given roles, not groups: give each member the group.")
 
@@ -373,7 +397,7 @@ async def delegate(
 ) -> dict[str, Any]:
     """Let `to` decide on behalf of `delegator`. A person delegates for themselves; others need the scope admin."""
     why = validate.words("the reason", reason)
-    if fold_name(validate.key("the delegator", delegator)) == fold_name(validate.key("the delegate", to)):
+    if same_names([validate.key("the delegator", delegator)], [validate.key("the delegate", to)]):
         raise NotAllowed(f"{delegator} cannot delegate to themselves.", "delegation_to_oneself", delegator)
     _require_self(access, delegator, acting, "users.delegate")
 

@@ -8,9 +8,11 @@ holds a step of it. `api.work` calls it.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -18,7 +20,7 @@ from msgspec.structs import replace
 
 from stepkeep.definition.rule_words import given_words, has_word
 from stepkeep.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed, Refused
-from stepkeep.kernel.authority import Caller, MembershipKind
+from stepkeep.kernel.authority import ANY_WORK, Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, Flow, QueueSpec
 from stepkeep.kernel.events import StepCheckpointed, StepReported
@@ -36,7 +38,7 @@ from stepkeep.operations.network import list_allowed
 from stepkeep.operations.plans import plan_of
 from stepkeep.operations.proposed_steps import Proposed, read_proposed
 from stepkeep.operations.recorded_calls import CallPage
-from stepkeep.operations.services import read_service
+from stepkeep.operations.services import encode_service, read_service
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.operations.work_state import Held, WorkState
 from stepkeep.store.change import Lease, Renewed, RunKey, StoredDefinition
@@ -117,7 +119,7 @@ class RemoteWork:
         words = tuple(sorted(set(validate.names("the capabilities of a worker", capabilities))))
         await self._require_capabilities(words)
         parts = (validate.key("the name of a worker", app, 100), validate.key("the host", host, 100), str(pid))
-        worker_id = ":".join([_unsafe.sub("-", part.lower()) for part in parts] + [instance])
+        worker_id = ":".join([_unsafe.sub("-", part.lower()) for part in parts] + [instance + self._mark])
         try:
             row = await workers.register(
                 self._store,
@@ -159,12 +161,14 @@ class RemoteWork:
 
     # -- what there is -----------------------------------------------------------------------------------------------
     async def queues(self) -> dict[int, QueueSpec]:
-        """The queues of the tenant by number. That sealed runs exist is told only where this process cannot open
-        them."""
-        known = await self._queues()
-        if self._transactor.payloads.seal.is_on:
-            return {number: spec for number, spec in known.items() if spec != SEALED_QUEUE}
-        return known
+        """The queues of the tenant that the key may work on, by number. That sealed runs exist is told only where this
+        process cannot open them."""
+        limits, is_open = self.access.limits, self._transactor.payloads.seal.is_on
+        return {
+            number: spec
+            for number, spec in (await self._queues()).items()
+            if (not is_open if spec == SEALED_QUEUE else limits.allow(spec))
+        }
 
     async def definition(self, definition_id: int) -> StoredDefinition:
         """A published definition by its number."""
@@ -406,7 +410,8 @@ class RemoteWork:
         """What of a notification concerns this worker: queues of its tenant with ready steps (null: any), and held
         runs whose attempts must end (null: any)."""
         _, known = self._state.queues.get(self._tenant, (0.0, {}))
-        queues = None if notification.topics is None else sorted(notification.topics & known.keys())
+        allowed = {number for number, spec in known.items() if self.access.limits.allow(spec)}
+        queues = None if notification.topics is None else sorted(notification.topics & allowed)
         if notification.topics is not None and (unknown := notification.topics - known.keys()) and max(unknown) > 0:
             # A queue that is new, or of another tenant: the worker reads its queues again.
             queues = None if max(unknown) > max(known, default=0) else queues
@@ -460,6 +465,7 @@ class RemoteWork:
             if unknown := sorted(chosen - known.keys()):
                 raise InvalidInput(f"there is no queue {unknown[0]}. GET /work/queues lists those there are.")
             for number in chosen:
+                self._require(known[number])
                 words = given_words(known[number].capabilities)
                 if lacks := [word for word in words if not has_word(row.capabilities, word)]:
                     raise NotAllowed(
@@ -477,20 +483,38 @@ class RemoteWork:
             queues=chosen,
             blocking=frozenset(wanted.blocking) & chosen,
             blocking_slots=wanted.blocking_slots,
+            owner=row.owner,
         )
 
     def _of_handlers(self, row: Worker, wanted: Wanted, known: Mapping[int, QueueSpec]) -> frozenset[int]:
         """The queues of these handlers that the worker can serve, as far as the service can tell."""
-        now, names = self._monotonic(), frozenset(wanted.handlers or ())
+        now, names, limits = self._monotonic(), frozenset(wanted.handlers or ()), self.access.limits
+        for name, group in itertools.product(sorted(names), wanted.groups or limits.queues or ("",)):
+            self._require(QueueSpec(kind="python", name=name, group=group))
         return frozenset(
             number
             for number, spec in known.items()
             if spec.kind == "python"
+            and limits.allow(spec)
             and spec.name in names
             and (wanted.groups is None or spec.group in wanted.groups)
             and all(has_word(row.capabilities, word) for word in given_words(spec.capabilities))
             and self._state.unfit.get((self._tenant, row.no, number), 0.0) <= now
         )
+
+    def _require(self, spec: QueueSpec) -> None:
+        """Refuse a queue that the key may not work on."""
+        limits = self.access.limits
+        if not limits.allow(spec):
+            what = f"steps of {spec.name or spec.kind} in the queue {spec.group or repr(spec.group)}"
+            said = f"{what} are not for this key, which is limited to {limits}. GET /work/queues lists what it may do."
+            raise NotAllowed(said, "work_limits", self.access.actor)
+
+    @property
+    def _mark(self) -> str:
+        """The end of the ids of workers that keys with the same limits registered. Other keys do not find them."""
+        limits = self.access.limits
+        return "" if limits == ANY_WORK else f"-{sha256(msgspec.json.encode(limits)).hexdigest()[:16]}"
 
     def set_unfit(self, worker_id: str, queue: int) -> None:
         """Offer the worker no step of this queue for a while."""
@@ -519,10 +543,12 @@ class RemoteWork:
                 )
 
     async def _worker(self, worker_id: str) -> Worker:
-        """The worker of this id, if the owner of the key registered it. Its number and its owner never change."""
+        """The worker of this id, if the owner of the key registered it with a key of the same limits. Its number and
+        its owner never change."""
         known = self._state.workers.get((self._tenant, worker_id))
         row = known or await self._store.find_worker(self._tenant, validate.key("the id of a worker", worker_id))
-        if row is None or row.owner is None or row.owner != self.access.owner:
+        is_own = row is not None and row.owner is not None and row.owner == self.access.owner
+        if row is None or not is_own or worker_id.rpartition(":")[2].partition("-")[2] != self._mark[1:]:
             raise NotFound(f"there is no worker {worker_id}")
         if known is None:
             self._state.note_worker(row)
@@ -537,8 +563,10 @@ class RemoteWork:
 
     async def _publish(self, row: Worker, report: Any) -> None:
         body = msgspec.json.encode(report)
-        if read_service(body) is None:
+        if (offer := read_service(body)) is None:
             raise InvalidInput("`report` is not what a worker says about itself: see the docs on remote workers.")
+        if (limits := self.access.limits) != ANY_WORK:
+            body = encode_service(offer.within(limits))
         await self._store.report_worker(self._tenant, row.no, body)
 
     async def _queues(self, *, anew: bool = False) -> dict[int, QueueSpec]:

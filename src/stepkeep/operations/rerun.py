@@ -5,16 +5,14 @@ It keeps the business key, the correlation id and the labels, and the names of a
 
 from __future__ import annotations
 
-import msgspec
-
 from stepkeep.errors import Conflict, NotFound
-from stepkeep.kernel.decision import asked_names
-from stepkeep.kernel.rows import Details
+from stepkeep.kernel.decision import requesters_of
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
 from stepkeep.operations.plans import plan_of
 from stepkeep.operations.start import Started, Starter, StartRequest
 from stepkeep.operations.transact import Transactor
+from stepkeep.store.change import ANY_CALLER
 
 OPERATION = "rerun"
 
@@ -30,6 +28,7 @@ async def rerun(
     key: str | None = None,
     given: bytes | None = None,
     idempotency_key: str | None = None,
+    scope: str = ANY_CALLER,
 ) -> Started:
     """Start a new run like the old one. The old run stays as it is, because terminal states are never left."""
     found = await transactor.store.read_run(tenant, validate.run_id(run_id))
@@ -47,6 +46,7 @@ async def rerun(
             input=(await transactor.payloads.detail(found.details)).input if given is None else given,
             operation=OPERATION,
             idempotency_key=idempotency_key,
+            scope=scope,
             business_key=found.details.business_key,
             correlation_id=found.details.correlation_id,
             priority=found.run.priority,
@@ -55,9 +55,3 @@ async def rerun(
             asked_before=requesters_of(found.details),
         )
     )
-
-
-def requesters_of(old: Details) -> bytes:
-    """The people who asked for a run and for those that it repeats. The new run keeps them, because retention may
-    delete the old one."""
-    return msgspec.json.encode(sorted({old.created_by, *asked_names(old.asked_before)}))

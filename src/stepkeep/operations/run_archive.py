@@ -139,7 +139,8 @@ def _rename(unfinished: Path, place: Path) -> bool:
 
 # -- all that have ended ---------------------------------------------------------------------------------------------
 class ArchiveSweeper:
-    """Archives the ended runs of all workflows that declare it."""
+    """Archives the ended runs of all workflows that declare it. A definition names a folder below `base`, and never one
+    outside: it is written by users, and the disk belongs to the operator."""
 
     def __init__(self, transactor: Transactor, *, tenant: str, verify: Verify, base: Path | None = None) -> None:
         self._transactor, self._tenant, self._verify = transactor, tenant, verify
@@ -189,6 +190,8 @@ class ArchiveSweeper:
         self, workflow: str, to: Path, policies: dict[int, ArchivePolicy]
     ) -> tuple[list[Bundle], list[tuple[str, str]]]:
         folder = to / workflow
+        if not await asyncio.to_thread(_is_below, folder, self._base):
+            return [], await self._outside(workflow, folder)
         floor = await asyncio.to_thread(_read_cursor, folder)
         known = await asyncio.to_thread(_archived, folder)
         # Before the finished ones are read: a run that ends in between is above the new floor.
@@ -218,6 +221,14 @@ class ArchiveSweeper:
             await asyncio.to_thread(_write_cursor, folder, above)
         return bundles, problems
 
+    async def _outside(self, workflow: str, folder: Path) -> list[tuple[str, str]]:
+        """Why the runs of a workflow are not archived, told once and with the first of them."""
+        found = await self._transactor.store.find_finished(
+            FinishedFilter(tenant=self._tenant, workflow=workflow, after=FIRST_ID, limit=1)
+        )
+        said = f"{folder} is not below {self._base.resolve()}. To allow it, give --archive-root DIR."
+        return [one for run_id in found for one in self._told_once(run_id, InvalidInput(said))]
+
     async def _new_floor(self, workflow: str) -> str:
         """No run below it is alive or may still be started."""
         oldest = first_id_at(await self._transactor.store.now() - LATE_START)
@@ -226,6 +237,11 @@ class ArchiveSweeper:
             oldest = min(oldest, records[-1].run.id)
             page = replace(page, before=records[-1].run.id)
         return oldest
+
+
+def _is_below(folder: Path, base: Path) -> bool:
+    """Whether a folder is below another one, also when every link on the way to it is followed."""
+    return folder.resolve().is_relative_to(base.resolve())
 
 
 def _archived(folder: Path) -> frozenset[str]:

@@ -1,25 +1,66 @@
 """The webhook of a single run (seed 001): checks the address of a start, and makes the cursor that delivers it.
 
-The template of the `run` format may name an address, and a start may name another. Sending is the relay's.
+The template of the `run` format may name an address, and a start may name another. A start names only secrets that an
+administrator released for signing: otherwise its caller could have anything signed by any secret of the workers. The
+list is a setting of the tenant. Sending is the relay's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from stepkeep.definition.secrets import is_secret_name
-from stepkeep.errors import InvalidInput
+from stepkeep.errors import InvalidInput, NotAllowed
 from stepkeep.kernel.rows import Run
 from stepkeep.network.failures import RequestFailed
 from stepkeep.network.urls import parse
+from stepkeep.operations import validate
+from stepkeep.operations.access import Access, Scope
+from stepkeep.operations.settings import SettingKind, change_setting, read_setting
 from stepkeep.safe_text import plain_text
 from stepkeep.store.deliveries import RUN_WEBHOOK, WHOLE, Takes
 from stepkeep.store.delivery_rows import Delivery
+from stepkeep.store.protocol import Store
 
 if TYPE_CHECKING:
     from stepkeep.operations.start import StartRequest
+
+
+NAME = "secrets"
+MOST_SECRETS = 100
+NO_NAME = "is the name of a secret of the workers, with letters, digits and _."
+
+
+async def release_secrets(store: Store, tenant: str, secrets: Iterable[str], *, actor: str) -> dict[str, Any]:
+    """Let starts of the tenant name these secrets, and no others, to sign the webhooks of their runs."""
+    named = sorted(set(validate.names("secrets", secrets)))
+    if any(not is_secret_name(one) for one in named):
+        raise InvalidInput(f"each of secrets {NO_NAME}")
+    if len(named) > MOST_SECRETS:
+        raise InvalidInput(f"a tenant has at most {MOST_SECRETS} secrets for signing.")
+    await change_setting(store, tenant, SettingKind.SIGNING, NAME, lambda before: named or None, actor=actor)
+    return {"tenant": tenant, "secrets": named}
+
+
+async def released_secrets(store: Store, tenant: str) -> dict[str, Any]:
+    """The secrets that starts of the tenant may name."""
+    return {"tenant": tenant, "secrets": await read_setting(store, tenant, SettingKind.SIGNING, NAME) or []}
+
+
+async def require_released(store: Store, access: Access, secret: str | None) -> None:
+    """Refuse a start that names a secret which was not released, unless its caller could release it."""
+    if secret is None or access.may(Scope.ADMIN) or not is_secret_name(plain_text(secret)):
+        return
+    if secret not in (await released_secrets(store, access.tenant))["secrets"]:
+        said = f"webhook_secret: {secret} is not released for signing in tenant {access.tenant}."
+        raise NotAllowed(
+            f"{said} An administrator releases it: stepkeep tenants signing {access.tenant} --secret {secret}.",
+            "secret_not_released",
+            access.actor,
+        )
 
 
 def check_webhook(url: object, secret: object) -> None:
@@ -35,7 +76,7 @@ def check_webhook(url: object, secret: object) -> None:
         except RequestFailed as problem:
             raise InvalidInput(f"webhook_url: {problem}") from None
     if secret is not None and not is_secret_name(plain_text(secret)):
-        raise InvalidInput("webhook_secret is the name of a secret of the workers, with letters, digits and _.")
+        raise InvalidInput(f"webhook_secret {NO_NAME}")
 
 
 def run_webhook(request: StartRequest, run: Run, now: int) -> tuple[Delivery, ...]:

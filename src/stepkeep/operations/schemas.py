@@ -14,6 +14,7 @@ from stepkeep.definition.schema_references import Known, decode_schema, referenc
 from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition, digest_of
 from stepkeep.operations import validate
+from stepkeep.operations.aside import aside
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.change import StoredSchema
@@ -26,7 +27,7 @@ async def publish_schema(
 ) -> dict[str, Any]:
     """Publish a JSON Schema; the same schema again changes nothing, another one under the same reference is refused."""
     name = validate.key("the reference of a schema", ref)
-    document = canonical_schema(schema)
+    document = await aside(tenant, canonical_schema, schema)
     digest = digest_of(document)
     stored = await transactor.store.publish_schema(tenant, name, digest, document, actor)
     if stored.digest != digest:

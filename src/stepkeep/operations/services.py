@@ -10,10 +10,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.definition.built_in import kind_of
 from stepkeep.definition.rule_words import COMMANDS, given_words, handlers_among, has_word
 from stepkeep.definition.secrets import secrets_among
+from stepkeep.kernel.authority import ANY_WORK, WorkLimits
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import WorkerState
@@ -100,6 +102,22 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Which runs it takes, in words, if not any."""
         return None if self.only_run is None else taken_runs(self.only_run)
 
+    def within(self, limits: WorkLimits) -> Service:
+        """The same offer as far as these limits allow it: what the worker will claim."""
+        if limits == ANY_WORK:
+            return self
+        queues, handlers = limits.queues, limits.handlers
+        given = {name: getattr(self, name) for name in ("handlers", "agents", "coroutines")}
+        fewer = given if handlers is None else {name: tuple(set(of) & set(handlers)) for name, of in given.items()}
+        # The rules of a workflow belong to the default queue.
+        of_kind = {kind: ("",) if kind == "rules" else queues or ("",) for kind in self.kinds}
+        return replace(
+            self,
+            **{name: tuple(sorted(of)) for name, of in fewer.items()},
+            kinds=tuple([k for k, of in of_kind.items() if any(limits.allow(QueueSpec(kind=k, group=g)) for g in of)]),
+            groups=self.groups if queues is None else tuple(sorted(set(self.groups or queues) & set(queues))),
+        )
+
     def has_secret(self, name: str) -> bool:
         return name not in self.lacking_secrets and (self.secrets is None or name in self.secrets)
 
@@ -108,6 +126,12 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def has_room_for(self, spec: QueueSpec) -> bool:
         return self.free > 0 and (spec.name in self.coroutines or spec.kind == "rules" or self.free_threads > 0)
+
+
+def kinds_of(spec: QueueSpec) -> frozenset[str]:
+    """The executors without a handler that a queue asks for: commands, also as rules and as git, or HTTP calls."""
+    rules = ("command",) if COMMANDS in spec.capabilities else ()
+    return frozenset((kind_of(spec), *rules)) - {"python", "agent"}
 
 
 def taken_runs(only_run: str) -> str:
@@ -171,11 +195,9 @@ class Known(msgspec.Struct, frozen=True):
         if kind in ("python", "agent"):
             names = offer.handlers if kind == "python" else offer.agents
             found += [] if spec.name in names else [Lack.HANDLER]
-        elif kind not in offer.kinds:
-            found.append(Lack.KIND)
         if Lack.HANDLER not in found and not offer.has_rule_handlers(spec):
             found.append(Lack.HANDLER)
-        if Lack.KIND not in found and COMMANDS in spec.capabilities and "command" not in offer.kinds:
+        if not kinds_of(spec) <= set(offer.kinds):
             found.append(Lack.KIND)
         if not all(has_word(self.row.capabilities, word) for word in given_words(spec.capabilities)):
             found.append(Lack.CAPABILITY)

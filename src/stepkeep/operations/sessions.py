@@ -18,11 +18,12 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput, NotAllowed
-from stepkeep.operations.access import NO_SECRET, Access, Acting, Credential, secret_hash
+from stepkeep.operations.access import Access, Credential, secret_hash
 from stepkeep.operations.instants import instant
 from stepkeep.operations.people_journal import Change, MakeAt, record
+from stepkeep.operations.principals import revoked
 from stepkeep.secret_values import KNOWN
-from stepkeep.store.principals import SessionRow
+from stepkeep.store.principals import NO_SECRET, ApiKey, SessionRow
 from stepkeep.store.protocol import Store
 
 LIFETIME: Final = 12 * 3600 * 1_000_000
@@ -75,6 +76,8 @@ class SessionAccess(Access):
 
     async def _refresh(self) -> None:
         await super()._refresh()
+        assert self._hand is not None, "a session has a key"
+        self._hand = replace(self._hand, is_session=True)
         row = await self._store.people.find_session(self._cookie.id)
         if row is None or row.ended_at is not None:
             self._forget()
@@ -84,10 +87,8 @@ class SessionAccess(Access):
             raise NotAllowed("the session has expired. Sign in again: POST /session.", "session_expired", self.actor)
 
 
-async def sign_in(store: Store, access: Access, *, lifetime: int = LIFETIME) -> tuple[Credential, SessionRow]:
+async def sign_in(store: Store, key: ApiKey, *, lifetime: int = LIFETIME) -> tuple[Credential, SessionRow]:
     """Open a session for a key that was authenticated. The credential is for the cookie and is kept nowhere."""
-    key = access.key
-    assert key is not None, "a session needs a key"
     made = Credential(secrets.token_hex(8), secrets.token_urlsafe(32))
     KNOWN.remember({f"of session {made.id}": made.secret})
 
@@ -108,12 +109,12 @@ async def sign_in(store: Store, access: Access, *, lifetime: int = LIFETIME) -> 
 
         return signed_in
 
-    change, _ = await record(store, key.tenant, _own(access), decide)
+    change, _ = await record(store, key.tenant, {"actor": key.owner, "vouched_by": None, "key": key.id}, decide)
     return made, change.sessions[0]
 
 
 async def sign_out(store: Store, access: SessionAccess) -> None:
-    """End a session, everywhere and for good."""
+    """End a session, everywhere and for good; and its key, if that was made for it."""
     row = access.session
     assert row is not None, "the session was opened"
 
@@ -121,14 +122,17 @@ async def sign_out(store: Store, access: SessionAccess) -> None:
         found = await store.people.find_session(row.id)
         if found is None or found.ended_at is not None:
             raise NotAllowed("the session has ended already.", "session_ended", row.owner)
+        key = await store.people.find_key(row.key)
+        own = () if key is None or key.secret_hash != NO_SECRET or key.revoked_at is not None else (key,)
 
         def signed_out(at: int) -> Change:
-            ended = replace(found, ended_at=at)
-            return Change(event="signed_out", subject=row.owner, detail={"session": row.id}, sessions=(ended,))
+            ended, keys = replace(found, ended_at=at), tuple(revoked(one, at, row.owner) for one in own)
+            detail = {"session": row.id, **({"ended": [one.id for one in keys]} if keys else {})}
+            return Change(event="signed_out", subject=row.owner, detail=detail, keys=keys, sessions=(ended,))
 
         return signed_out
 
-    await record(store, row.tenant, _own(access), decide)
+    await record(store, row.tenant, access.acting(None), decide)
 
 
 def session_view(access: Access, credential: Credential | None, row: SessionRow | None) -> dict[str, Any]:
@@ -142,7 +146,3 @@ def session_view(access: Access, credential: Credential | None, row: SessionRow 
         "csrf": None if credential is None else csrf_token(credential),
         "expires_at": instant(key.expires_at if row is None else row.expires_at),
     }
-
-
-def _own(access: Access) -> Acting:
-    return access.acting(None)

@@ -31,6 +31,7 @@ class SettingKind(StrEnum):
     WITHDRAWN = "withdrawn"
     SLOTS = "slots"
     RESOURCES = "resources"
+    SIGNING = "signing"
 
 
 async def read_setting(store: Store, tenant: str, kind: SettingKind, name: str) -> Any:

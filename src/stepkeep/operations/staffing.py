@@ -16,7 +16,7 @@ from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations.causes import ATTENTION, Cause, Explanation, Why, listed, queue_words, span
 from stepkeep.operations.instants import instant
 from stepkeep.operations.pauses import NONE, Pauses
-from stepkeep.operations.services import Known, Lack, Service, Wanted
+from stepkeep.operations.services import Known, Lack, Service, Wanted, kinds_of
 from stepkeep.store.records import Backlog
 
 MODULE = "MODULE_OR_FILE.py"
@@ -30,10 +30,11 @@ def judge(
     former: Sequence[Service],
     now: int,
     wanted: Wanted | None = None,
+    tenant: str = "default",
 ) -> tuple[Why, str, tuple[str, ...]]:
     """Which of the workers could take a step of this queue (`wanted`, if given), and if none, what all of them lack."""
     live = [known for known in workers if known.is_live(now)]
-    start = start_command(spec, [*(known.service for known in workers if known.service is not None), *former])
+    start = start_command(spec, [*(known.service for known in workers if known.service is not None), *former], tenant)
     needs = title(spec)
     if not live:
         silent = [known for known in workers if known.is_silent(now)]
@@ -102,7 +103,7 @@ def _decisive(lacks: Iterable[tuple[Lack, ...]]) -> Lack:
     return closest[0]
 
 
-def start_command(spec: QueueSpec | None, offers: Iterable[Service]) -> tuple[str, ...]:
+def start_command(spec: QueueSpec | None, offers: Iterable[Service], tenant: str) -> tuple[str, ...]:
     """The command for a worker that serves a queue, with the code that a known worker has for it."""
     apps: tuple[str, ...] = ()
     if spec is None or kind_of(spec) in ("python", "agent") or handlers_among(spec.capabilities):
@@ -112,7 +113,8 @@ def start_command(spec: QueueSpec | None, offers: Iterable[Service]) -> tuple[st
     asked = given_words(spec.capabilities if spec else ())
     skills = tuple(word for skill in asked for word in ("--capability", skill))
     group = ("--queue", spec.group) if spec is not None and spec.group else ()
-    return ("worker", *code, *skills, *group)
+    commands = ("--allow-commands", tenant) if spec is not None and "command" in kinds_of(spec) else ()
+    return ("worker", *code, *skills, *group, *commands)
 
 
 def _has_code(offer: Service, spec: QueueSpec) -> bool:
@@ -156,13 +158,14 @@ def explain_queue(
     former: Sequence[Service],
     now: int,
     pauses: Pauses = NONE,
+    tenant: str = "default",
 ) -> Explanation:
     """Why the steps of a named queue (the default one is "") are not claimed."""
     subject = queue_words(name)
     causes = []
     for one in backlog:
         spec = specs[one.queue]
-        why, text, command = queue_paused(spec, pauses) or judge(spec, one.queue, workers, former, now)
+        why, text, command = queue_paused(spec, pauses) or judge(spec, one.queue, workers, former, now, tenant=tenant)
         steps = "1 step has" if one.depth == 1 else f"{one.depth:,} steps have"
         said = f"{steps} waited, the oldest for {span(now - one.oldest_at)}; {text}."
         causes.append(Cause(code=why, subject=title(spec), sentence=said, since=one.oldest_at, command=command))
@@ -179,7 +182,7 @@ def explain_worker(
     """What a worker does, and which waiting steps it does not take."""
     row, subject = known.row, f"worker {known.row.id}"
     heard = f"last heard {span(now - row.heard_at)} ago"
-    start = start_command(None, [one for one in (known.service, *former) if one is not None])
+    start = start_command(None, [one for one in (known.service, *former) if one is not None], row.tenant)
     if row.state == "shutdown":
         said = f"{subject} was shut down, {heard}."
         causes = [Cause(code=Why.FINISHED, subject=subject, sentence=said, since=row.heard_at, command=start)]
@@ -229,9 +232,8 @@ def _passed_over(known: Known, spec: QueueSpec, one: Backlog, now: int) -> Cause
         lacking = f"it serves {known.service.own_runs}"
     said = f"it does not take {steps} for {title(spec)}, {oldest}: {lacking}."
     offers = [known.service] if known.service is not None else []
-    return Cause(
-        code=code, subject=title(spec), sentence=said, since=one.oldest_at, command=start_command(spec, offers)
-    )
+    start = start_command(spec, offers, known.row.tenant)
+    return Cause(code=code, subject=title(spec), sentence=said, since=one.oldest_at, command=start)
 
 
 def _load(offer: Service | None) -> str:

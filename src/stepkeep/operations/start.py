@@ -1,4 +1,4 @@
-"""Starts runs: one run per (tenant, operation, idempotency key), one live run per business key, all steps inserted.
+"""Starts runs: one run per idempotency key of a caller, one live run per business key, all steps inserted.
 
 Starts share transactions through a lane. A run may be created idle and started later.
 The kernel decides what a new run looks like. The engine calls it.
@@ -16,7 +16,7 @@ import msgspec
 from uuid_utils import uuid7
 
 from stepkeep.definition.bounds import MAX_PRIORITY
-from stepkeep.definition.run_input import check_input, is_declared
+from stepkeep.definition.run_input import check_input, is_declared, is_quick
 from stepkeep.errors import (
     Conflict,
     ConnectionLost,
@@ -29,7 +29,7 @@ from stepkeep.errors import (
 from stepkeep.kernel.adoption import Continuation, GoingOn
 from stepkeep.kernel.child_runs import CONTINUE
 from stepkeep.kernel.create import create_run
-from stepkeep.kernel.decision import Accepted, Claimer, Decision, Reply
+from stepkeep.kernel.decision import Accepted, Claimer, Decision, Reply, check_requesters
 from stepkeep.kernel.draft import Missing
 from stepkeep.kernel.events import MessageArrived, PauseRequested, RunStarted, StepClaimed
 from stepkeep.kernel.execution_slots import waiting_numbers
@@ -42,6 +42,7 @@ from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.kernel.tables import RUN, RunTrigger
 from stepkeep.operations import validate
 from stepkeep.operations.adopting import Continuations, adopted_runs, adoption_rows, continued_runs
+from stepkeep.operations.aside import aside
 from stepkeep.operations.batch import DecisionBatch, notices_of
 from stepkeep.operations.declared_hooks import hook_cursors
 from stepkeep.operations.first_messages import delivered, kept_event, with_events
@@ -57,7 +58,18 @@ from stepkeep.operations.slots import KnownLimits, grant_slots
 from stepkeep.operations.trace_context import LABEL, current, root_of
 from stepkeep.operations.transact import Claim, Transactor, Unlocked, claims_of
 from stepkeep.operations.withdrawn import Withdrawals
-from stepkeep.store.change import Basis, IdempotencyKey, Loaded, More, NewRun, Payload, Want, Write
+from stepkeep.store.change import (
+    ANY_CALLER,
+    Basis,
+    IdempotencyKey,
+    KeyPlace,
+    Loaded,
+    More,
+    NewRun,
+    Payload,
+    Want,
+    Write,
+)
 from stepkeep.store.mailbox import NO_RUN, BusinessKey, KeyWant, MailboxMessage
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.slot_rows import SlotRow
@@ -87,6 +99,9 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str = ""
     operation: str = OPERATION
     idempotency_key: str | None = None
+    scope: str = ANY_CALLER
+    """Whose idempotency key it is (`Access.key_scope`); of any caller, if the operation gives it."""
+
     business_key: str | None = None
     correlation_id: str | None = None
     priority: int | None = None
@@ -176,9 +191,7 @@ class Starter:
 
     def __init__(self, transactor: Transactor) -> None:
         self._transactor = transactor
-        self._lane: Submissions[StartRequest, Started] = Submissions(
-            self._start_batch, size_bytes=lambda request: len(request.input)
-        )
+        self._lane: Submissions[StartRequest, Started] = Submissions(self._start_batch, size_bytes=input_bytes)
         self._live = self.live = transactor.plans.live
         self.quotas = QuotaKeeper(transactor.store)
         self.withdrawals = Withdrawals(transactor)
@@ -231,14 +244,15 @@ class Starter:
         key, found = _idempotency(request), Loaded(now=0)
         if key is None:
             return None
+        places = key_places(request)
 
         def look(loaded: Loaded) -> More | Write:
             nonlocal found
             known, found = found, loaded
-            return Write() if known is loaded else More(idempotency=((key.tenant, key.operation, key.key),))
+            return Write() if known is loaded else More(idempotency=places)
 
         await self._transactor.store.change([], look)
-        earlier = found.idempotency.get((key.tenant, key.operation, key.key))
+        earlier = _earlier(request, found.idempotency)
         if earlier is None or earlier.fingerprint != key.fingerprint:
             return None
         return Started(earlier.run_id, created=False)
@@ -286,6 +300,11 @@ class Starter:
         payloads.check_size("the input", request.input)
         request = accept(request)
         definition = request.plan.definition
+        if is_declared(definition):
+            if is_quick(definition, len(request.input)):
+                _check_declared(request)
+            else:
+                await aside(request.tenant, _check_declared, request)
         undoes = request.continuation is not None and request.continuation.how is GoingOn.ROLLBACK
         if not undoes and request.operation != CONTINUE:
             # What a withdrawn version did can still be undone, and its runs go on.
@@ -382,14 +401,21 @@ class Starter:
         return known[1]
 
 
+def _check_declared(request: StartRequest) -> None:
+    check_input(request.plan.definition, msgspec.json.decode(request.input))
+
+
+def input_bytes(request: StartRequest) -> int:
+    """How large the input is, wherever it is kept."""
+    return len(request.input if request.payload is None else request.payload.body)
+
+
 def accept(request: StartRequest) -> StartRequest:
-    """Refuse a version that is not active, and input that cannot be stored or is not declared; assign the run id."""
+    """Refuse a version that is not active, and what cannot be stored; assign the run id."""
     definition = request.plan.definition
     if definition.dialect == "action" and definition.about.get("active") is False:
         said = f"version {definition.version} of {definition.name} is not active: no run of it may start."
         raise Conflict(f"{said} Start a version whose `active` is true.", {"workflow": definition.name})
-    if is_declared(request.plan.definition):
-        check_input(request.plan.definition, msgspec.json.decode(request.input))
     for name, key in (
         ("the actor", request.actor),
         ("the idempotency key", request.idempotency_key),
@@ -455,9 +481,7 @@ class StartBatch:
         if self._looked is not loaded:
             self._looked = loaded
             more = More(
-                idempotency=tuple(
-                    sorted({(r.tenant, r.operation, r.idempotency_key) for r in self._requests if r.idempotency_key})
-                ),
+                idempotency=tuple(sorted({place for request in self._requests for place in key_places(request)})),
                 keys=tuple(
                     KeyWant(tenant=tenant, key=key, kept=True)
                     for tenant, key in sorted({(r.tenant, r.business_key) for r in self._requests if r.business_key})
@@ -550,7 +574,7 @@ class Starting:
             return Started(request.run_id, created=True)
         key = _idempotency(request)
         if key is not None:
-            earlier = self._made.get((key.tenant, key.operation, key.key))
+            earlier = _earlier(request, self._made)
             if earlier is not None:
                 if earlier.fingerprint != key.fingerprint:
                     raise KeyReused(
@@ -558,6 +582,7 @@ class Starting:
                         "Use a new key for a new request."
                     )
                 return Started(earlier.run_id, created=False)
+        check_requesters(request.run_id, request.asked_before)
         place = None if request.business_key is None else (request.tenant, request.business_key)
         if place is not None and (holder := self._held.get(place)) is not None:
             raise Conflict(
@@ -586,7 +611,7 @@ class Starting:
         if request.payload is not None:
             self.write.payloads.append(request.payload)
         if key is not None:
-            self._made[key.tenant, key.operation, key.key] = key
+            self._made[key.place] = key
         if place is not None and created.run.state not in RUN_TERMINAL:
             self._held[place] = request.run_id
         return Started(request.run_id, created=True)
@@ -624,7 +649,21 @@ def _idempotency(request: StartRequest) -> IdempotencyKey | None:
         key=request.idempotency_key,
         fingerprint=request.fingerprint,
         run_id=request.run_id,
+        scope=request.scope,
     )
+
+
+def key_places(request: StartRequest) -> tuple[KeyPlace, ...]:
+    """Where the idempotency key of a request may be on record: in its own scope, or from before there were scopes."""
+    if not request.idempotency_key:
+        return ()
+    place = (request.tenant, request.operation, request.idempotency_key)
+    return tuple((*place, scope) for scope in dict.fromkeys((request.scope, ANY_CALLER)))
+
+
+def _earlier(request: StartRequest, made: Mapping[KeyPlace, IdempotencyKey]) -> IdempotencyKey | None:
+    """What the idempotency key of a request has created."""
+    return next((made[place] for place in key_places(request) if place in made), None)
 
 
 def _create(

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from typing import Protocol, TypeVar
 
@@ -33,7 +34,7 @@ from stepkeep.operations.memory import Memory
 from stepkeep.operations.payloads import Payloads
 from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.recorded_calls import CallReader
-from stepkeep.operations.resource_claims import ResourceClaimBatch, find_claims
+from stepkeep.operations.resource_claims import PassedOver, ResourceClaimBatch, WaitingStep, find_claims, ruled_out_of
 from stepkeep.operations.shared_reads import SharedReads
 from stepkeep.operations.spans import Spans
 from stepkeep.store.change import Basis, Loaded, More, Propose, RunKey, StoredDefinition, Want, Write
@@ -166,9 +167,10 @@ class Transactor:
         self.runs_wait = False
         """Whether runs waited for a slot when this process looked last."""
         self.steps_wait = False
-        """Whether steps waited for resources when this process looked last."""
+        """Whether steps were set aside when this process looked last."""
         self._waiters_read_at = -inf
         self._resources_served = False
+        self._passed_over = PassedOver(monotonic)
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
     async def submit(self, event: Event) -> Accepted:
@@ -202,33 +204,43 @@ class Transactor:
         if (
             await self.find_waiting_steps()
             and not self._resources_served
-            and (held := await self._claim_with_resources(claimer, limit, run))
+            and (held := await self._claim_aside(claimer, limit, run))
         ):
             return held
         claimed = await self._claim_plain(claimer, limit, after, run)
         if not claimed and self.steps_wait:
-            return await self._claim_with_resources(claimer, limit, run)
+            return await self._claim_aside(claimer, limit, run)
         self._resources_served = False
         return claimed
 
     async def find_waiting_steps(self) -> bool:
-        """Whether steps wait for resources. They and others come first in turns, so that neither starves."""
+        """Whether steps are set aside: they wait for resources, or for an owner that may execute them. They and others
+        come first in turns, so that neither starves."""
         now = self._monotonic()
         if self.has_database and now - self._waiters_read_at >= RESOURCES_SECONDS:
             self._waiters_read_at = now
             self.steps_wait = await self.store.resources.has_waiting()
         return self.steps_wait
 
-    async def _claim_with_resources(self, claimer: Claimer, limit: int, run: RunKey | None) -> list[Claim]:
-        """Claim waiting steps whose resources are free. A claim of steps that need none does not come here."""
+    async def _claim_aside(self, claimer: Claimer, limit: int, run: RunKey | None) -> list[Claim]:
+        """Claim steps that are set aside: their resources are free, and the owner may execute them. A claim of other
+        steps does not come here."""
         self._resources_served = True
-        waiting, pools = await find_claims(self.store, self.plans, claimer, limit, run)
-        if not waiting:
+        passed_over, looked = self._passed_over, 0
+        if passed_over.rests((claimer.owner, claimer.queues, run)):
             return []
-        batch = await self.run(lambda: ResourceClaimBatch(self.plans, claimer, waiting, pools, limit), None)
-        self.unreadable.note_all(batch.barred.values())
-        self._memory.hold(batch)
-        return claims_of(batch)
+        while looked < MOST_HIDDEN:
+            waiting, pools = await find_claims(self.store, self.plans, claimer, limit, run, passed_over)
+            if not waiting:
+                return []
+            looked += len(waiting)
+            batch = await self.run(partial(ResourceClaimBatch, self.plans, claimer, waiting, pools, limit), None)
+            self.unreadable.note_all(batch.barred.values())
+            self._memory.hold(batch)
+            passed_over.note(claimer.owner, batch.ruled_out)
+            if (claimed := claims_of(batch)) or not batch.ruled_out:
+                return claimed
+        return []
 
     async def _claim_plain(self, claimer: Claimer, limit: int, after: int | None, run: RunKey | None) -> list[Claim]:
         began = self._monotonic()
@@ -251,10 +263,12 @@ class Transactor:
         if run is None and self.store.prefers_optimistic_claims and self._monotonic() >= self._locked_claims_until:
             unlocked = Unlocked(Basis.READ, await self.store.find_claimable(propose))
         if unlocked is not None and not unlocked.loaded.proposed:
-            batch = ClaimBatch(self.plans, claimer, limit)
+            batch = ClaimBatch(self.plans, claimer, limit, self._passed_over)
             batch.decide(unlocked.loaded)
         else:
-            batch = await self.run(lambda: ClaimBatch(self.plans, claimer, limit), unlocked, propose)
+            make = partial(ClaimBatch, self.plans, claimer, limit, self._passed_over)
+            batch = await self.run(make, unlocked, propose)
+            self._passed_over.note(claimer.owner, batch.ruled_out)
         self.unreadable.note_all(batch.barred.values())
         for answer in answers(batch):
             if not isinstance(answer, Accepted | Refused | Unreadable):
@@ -383,14 +397,15 @@ class Transactor:
         if self.on_slots and _concerns_slots(write, ends=self.runs_wait):
             for listener in self.on_slots:
                 listener()
-        if self.plans.has_resources and not self.steps_wait and _awaits_resources(write):
+        if self.plans.sets_aside and _sets_aside(write):
             self.steps_wait = True
+            self._passed_over.wake()
         if self.spans is not None:
             self.spans.committed(write, loaded)
 
 
-def _awaits_resources(write: Write) -> bool:
-    """Whether a step that needs resources became ready. A step that needs none is told by its time alone."""
+def _sets_aside(write: Write) -> bool:
+    """Whether a step that is set aside became ready, which its time alone tells."""
     created = (step for new in write.new_runs for step in new.steps)
     return any(
         step.ready_at is not None and step.ready_at >= AWAITS_RESOURCES
@@ -452,19 +467,34 @@ def answers(batch: DecisionBatch) -> list[Answer]:
 
 
 class ClaimBatch(DecisionBatch):
-    """A batch whose events are the claims that the store proposed."""
+    """A batch whose events are the claims that the store proposed.
 
-    def __init__(self, plans: PlanCache, claimer: Claimer, limit: int) -> None:
+    A step that duties rule out for the owner is among them only if it was ready before duties were asked at claims: it
+    is not set aside, and is left out from then on.
+    """
+
+    def __init__(self, plans: PlanCache, claimer: Claimer, limit: int, over: PassedOver) -> None:
         super().__init__(plans, judges=False)
-        self._for, self._limit = claimer, limit
+        self._for, self._limit, self._over, self._skipped = claimer, limit, over, 0
+
+    @property
+    def passed_over(self) -> int:
+        return super().passed_over + self._skipped + len(self.ruled_out)
+
+    @property
+    def ruled_out(self) -> list[WaitingStep]:
+        """The steps that duties do not allow the owner of the worker to execute."""
+        return ruled_out_of(self._given, self.replies)
 
     def decide(self, loaded: Loaded) -> More | Write:
         unknown = self._unknown(loaded)
         if unknown:
             return More(definitions=unknown)
-        self._given = tuple(
-            self._claim(loaded, tenant, run_id, no) for tenant, run_id, no in loaded.proposed[: self._limit]
-        )
+        proposed = loaded.proposed
+        if self._over:
+            proposed = [step for step in proposed if not self._over.has(self._for.owner, step)]
+            self._skipped = len(loaded.proposed) - len(proposed)
+        self._given = tuple(self._claim(loaded, tenant, run_id, no) for tenant, run_id, no in proposed[: self._limit])
         return super().decide(loaded)
 
     def _claim(self, loaded: Loaded, tenant: str, run_id: str, no: int) -> StepClaimed:
@@ -475,6 +505,7 @@ class ClaimBatch(DecisionBatch):
             actor=self._for.actor,
             no=no,
             worker=self._for.worker,
+            owner=self._for.owner,
             lease=self._for.lease or (plan.definition.lease if plan else 0),
             queues=self._for.queues,
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 from stepkeep.definition import arguments
 from stepkeep.errors import InvalidInput, NoSuchName, NotFound
-from stepkeep.kernel.names import script_of
+from stepkeep.names import look_of, script_of
 from stepkeep.safe_text import inert_line, type_name
 
 MAX_KEY = 255
@@ -47,8 +47,16 @@ def person(what: str, value: object) -> str:
     plain = key(what, value)
     if any(letter.isspace() for letter in plain) or not plain[0].isalnum():
         raise InvalidInput(f"{what} begins with a letter or a digit and has no blanks: {plain!a}. Use a display name.")
-    if unicodedata.normalize("NFKC", plain) != plain:
-        raise InvalidInput(f"{what} has characters that look like others: {plain!a}. Write it in plain letters.")
+    return in_plain_letters(what, plain)
+
+
+def in_plain_letters(what: str, plain: str) -> str:
+    """A name that reads as it is written: letters of one script, no character without a shape, no mark of its own."""
+    unseen = any(not letter.isspace() and not look_of(letter) for letter in plain)
+    if unseen or unicodedata.normalize("NFKC", plain) != plain:
+        raise InvalidInput(
+            f"{what} has characters that look like others or like none: {plain!a}. Write it in plain letters."
+        )
     scripts = sorted({script_of(letter) for letter in plain if letter.isalpha()})
     if len(scripts) > 1:
         raise InvalidInput(f"{what} mixes letters of {' and '.join(scripts)}: {plain!a}. Use those of one script.")

@@ -9,18 +9,31 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Protocol
 
-from stepkeep.store.audit_rows import AuditFilter, AuditRow
+from stepkeep.store.audit_rows import AuditFilter, AuditHead, AuditRow, ChainedRow, chained
 from stepkeep.store.bounds import check_audit
 from stepkeep.store.columns import json_text, people_values, person_reader
 from stepkeep.store.deliveries import Transact
 from stepkeep.store.people import Read
+from stepkeep.store.reads import first
 
 
 class AuditStore(Protocol):
     """The audit log."""
 
     async def append(self, rows: Sequence[AuditRow]) -> None:
-        """Add entries, all or none of them."""
+        """Add entries to the chains of their tenants, all or none of them.
+
+        Raises Contended if another process has added some since the ends of the chains were read: add them again.
+        """
+        ...
+
+    async def read_head(self, tenant: str) -> AuditHead | None: ...
+    async def read_chain(self, tenant: str, after: int, limit: int) -> list[ChainedRow]:
+        """Entries of the chain, in its order."""
+        ...
+
+    async def count_unchained(self, tenant: str, since: int, limit: int) -> int:
+        """How many entries from a moment on are in no chain, up to a number."""
         ...
 
     async def read(self, wanted: AuditFilter) -> list[AuditRow]:
@@ -28,11 +41,16 @@ class AuditStore(Protocol):
         ...
 
     async def forget(self, tenant: str, before: int, limit: int) -> int:
-        """Delete the oldest entries before a moment, up to a number; returns how many."""
+        """Delete the oldest entries before a moment, up to a number of each kind; returns how many.
+
+        What is kept of the chain begins behind the last deleted entry, whose hash stays in the head.
+        """
         ...
 
 
 audit_from = person_reader(AuditRow)
+chained_from = person_reader(ChainedRow)
+head_from = person_reader(AuditHead)
 
 
 class AuditTables:
@@ -43,7 +61,21 @@ class AuditTables:
 
     async def append(self, rows: Sequence[AuditRow]) -> None:
         check_audit(rows)
-        await self._transact([(self._sql.insert_audit, (json_text([people_values(row) for row in rows]),))])
+        found = [await self.read_head(tenant) for tenant in dict.fromkeys(row.tenant for row in rows)]
+        sealed, ends = chained(rows, {head.tenant: head for head in found if head is not None})
+        values = json_text([people_values(row) for row in sealed])
+        moves = [(self._sql.save_audit_head, tuple(people_values(end))) for end in ends]
+        await self._transact([(self._sql.insert_audit, (values,)), *moves])
+
+    async def read_head(self, tenant: str) -> AuditHead | None:
+        return first(await self._read(head_from, self._sql.read_audit_head, tenant))
+
+    async def read_chain(self, tenant: str, after: int, limit: int) -> list[ChainedRow]:
+        return await self._read(chained_from, self._sql.read_audit_chain, tenant, after, limit)
+
+    async def count_unchained(self, tenant: str, since: int, limit: int) -> int:
+        [count] = await self._read(lambda row: int(row[0]), self._sql.count_unchained_audit, tenant, since, limit)
+        return count
 
     async def read(self, wanted: AuditFilter) -> list[AuditRow]:
         given = (
@@ -58,5 +90,12 @@ class AuditTables:
         return await self._read(audit_from, self._sql.read_audit, *given)
 
     async def forget(self, tenant: str, before: int, limit: int) -> int:
-        [gone] = await self._transact([(self._sql.forget_audit, (tenant, before, limit))])
-        return len(gone)
+        old = (tenant, before, limit)
+        _, gone, beside = await self._transact(
+            [
+                (self._sql.update_audit_anchor, old),
+                (self._sql.forget_chained_audit, (tenant,)),
+                (self._sql.forget_audit, old),
+            ]
+        )
+        return len(gone) + len(beside)

@@ -142,7 +142,8 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     },
     "quota_runs": {"taken_at": TIME},
     "sessions": {"created_at": TIME, "expires_at": TIME, "ended_at": TIME},
-    "audit": {"at": TIME},
+    "audit": {"at": TIME, "seq": SEQ},
+    "audit_heads": {"seq": SEQ, "forgotten": SEQ},
     "jobs": {"seq": SEQ, "created_at": TIME, "lease_until": TIME, "ended_at": TIME},
     "people_journal": {"seq": SEQ, "at": TIME},
     "triggers": {
@@ -325,7 +326,7 @@ def _check_steps(steps: Iterable[Step]) -> None:
 
 def _check_row(table: str, row: msgspec.Struct) -> None:
     for column, bounds in INTEGERS[table].items():
-        _check(table, column, getattr(row, column), bounds)
+        _check(table, column, getattr(row, column, None), bounds)
 
 
 def _check_types(what: Write) -> None:

@@ -83,14 +83,27 @@ class Propose(msgspec.Struct, frozen=True, kw_only=True):
     run: RunKey | None = None
 
 
+KeyPlace = tuple[str, str, str, str]
+"""(tenant, operation, key, scope) of an idempotency key."""
+
+ANY_CALLER = ""
+"""The scope of idempotency keys that all callers of a tenant share: those that are older than scopes, and those that
+operations give themselves."""
+
+
 class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
-    """One (tenant, operation, key) creates one run; `fingerprint` detects another request body."""
+    """One (tenant, operation, key, scope) creates one run; `fingerprint` detects another request body."""
 
     tenant: str
     operation: str
     key: str
     fingerprint: str
     run_id: str
+    scope: str = ANY_CALLER
+
+    @property
+    def place(self) -> KeyPlace:
+        return self.tenant, self.operation, self.key, self.scope
 
 
 class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +174,7 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
 
     wants: tuple[Want, ...] = ()
     definitions: tuple[int, ...] = ()
-    idempotency: tuple[tuple[str, str, str], ...] = ()
+    idempotency: tuple[KeyPlace, ...] = ()
     business_keys: tuple[tuple[str, str], ...] = ()
     policies: tuple[str, ...] = ()
     """Tenants whose newest policy is needed."""
@@ -216,7 +229,7 @@ class Loaded(msgspec.Struct, kw_only=True):
     above: dict[RunKey, tuple[tuple[str, int], ...]] = {}
     """The runs above a child, with their definitions, the nearest first."""
     definitions: dict[int, StoredDefinition] = {}
-    idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
+    idempotency: dict[KeyPlace, IdempotencyKey] = {}
     business_keys: dict[BusinessKey, str] = {}
     mailboxes: dict[BusinessKey, Mailbox] = {}
     policies: dict[str, StoredPolicy | None] = {}
@@ -323,6 +336,8 @@ class Write(msgspec.Struct, kw_only=True):
     backfills: list[Backfill] = []
     granted: list[SlotGrant] = []
     """Slots of runs that wait for one; one that does not is a conflict."""
+    requesters: list[tuple[str, str, bytes]] = []
+    """Runs, and `asked_before` of their details from now on."""
     holds: list[HoldRow] = []
     """Resources of the steps that it claims. Rows that count no longer are deleted in the same transaction."""
     only_hot: bool = False
@@ -335,7 +350,7 @@ class Write(msgspec.Struct, kw_only=True):
     @property
     def _has_rare_rows(self) -> bool:
         rare = (self.messages, self.consumed, self.outbox, self.released_keys, self.mailbox)
-        if self.payloads or self.granted or self.holds:
+        if self.payloads or self.granted or self.holds or self.requesters:
             return True
         return any(rare) or self._has_gates or self.has_triggers or self.has_children
 

@@ -20,7 +20,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Child, Details, Gate, Message, Note, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store.adoption_rows import AdoptionRow
-from stepkeep.store.audit_rows import AuditRow
+from stepkeep.store.audit_rows import AuditHead, ChainedRow
 from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.job_rows import Job, JobRun
@@ -91,7 +91,8 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "delegations": DelegationRow,
     "api_keys": ApiKey,
     "sessions": SessionRow,
-    "audit": AuditRow,
+    "audit": ChainedRow,
+    "audit_heads": AuditHead,
     "people_journal": SealedPeopleEntry,
     "triggers": TriggerRow,
     "firings": Firing,
@@ -288,11 +289,11 @@ def people_values(row: msgspec.Struct) -> tuple[Any, ...]:
 
 def person_reader(row: type[R]) -> Callable[[Sequence[Any]], R]:
     """A function that makes a row of people, or raises Unreadable: a damaged row gives nobody a right."""
-    [table] = [name for name, described in TABLES.items() if described is row]
+    [table] = [name for name, described in TABLES.items() if issubclass(described, row)]
     convert = reader(row)
     return lambda columns: read_person(table, convert, columns)
 
 
 def _value(row: msgspec.Struct, column: Column) -> Any:
     value = getattr(row, column.name)
-    return json_text(value) if column.kind is Kind.LIST else value
+    return json_text(value) if column.kind is Kind.LIST and value is not None else value

@@ -50,6 +50,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     lease_until: int
     holder: str | None = None
     ended_at: int | None = None
+    scope: str = ""
+    """Whose idempotency key it is."""
 
 
 class JobRun(msgspec.Struct, frozen=True, kw_only=True):

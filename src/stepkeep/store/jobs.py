@@ -49,7 +49,10 @@ class JobStore(Protocol):
         ...
 
     async def read(self, tenant: str, job_id: str) -> Job | None: ...
-    async def find_by_key(self, tenant: str, idempotency_key: str) -> Job | None: ...
+    async def find_by_key(self, tenant: str, idempotency_key: str, scope: str) -> Job | None:
+        """The job with an idempotency key of this scope, or else of any caller."""
+        ...
+
     async def list_all(self, tenant: str, before: str = LAST_JOB, limit: int = 100) -> list[Job]:
         """Jobs, newest first."""
         ...
@@ -123,8 +126,8 @@ class JobTables:
     async def read(self, tenant: str, job_id: str) -> Job | None:
         return first(await self._read(job_from, self._sql.read_job, tenant, job_id))
 
-    async def find_by_key(self, tenant: str, idempotency_key: str) -> Job | None:
-        return first(await self._read(job_from, self._sql.find_job_by_key, tenant, idempotency_key))
+    async def find_by_key(self, tenant: str, idempotency_key: str, scope: str) -> Job | None:
+        return first(await self._read(job_from, self._sql.find_job_by_key, tenant, idempotency_key, scope))
 
     async def list_all(self, tenant: str, before: str = LAST_JOB, limit: int = 100) -> list[Job]:
         return await self._read(job_from, self._sql.list_jobs, tenant, before, limit)

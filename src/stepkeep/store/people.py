@@ -120,8 +120,8 @@ class PeopleTables:
     async def list_principals(self, tenant: str, after: str = "", limit: int = 1000) -> list[Principal]:
         return await self._read(principal_from, self._sql.list_principals, tenant, after, limit)
 
-    async def find_principal(self, tenant: str, folded: str) -> Principal | None:
-        return first(await self._read(principal_from, self._sql.find_principal, tenant, folded))
+    async def find_principal(self, tenant: str, name: str) -> Principal | None:
+        return first(await self._read(principal_from, self._sql.find_principal, tenant, name))
 
     async def read_memberships(self, tenant: str, kind: SubjectKind, subject: str) -> list[MembershipRow]:
         return await self._read(membership_from, self._sql.read_memberships, tenant, kind.value, subject)
@@ -132,8 +132,12 @@ class PeopleTables:
     async def read_delegations(self, tenant: str, person: str) -> list[DelegationRow]:
         return await self._read(delegation_from, self._sql.read_delegations, tenant, person)
 
-    async def list_delegations(self, tenant: str) -> list[DelegationRow]:
-        return await self._read(delegation_from, self._sql.list_delegations, tenant)
+    async def list_memberships(self, tenant: str) -> list[MembershipRow]:
+        return await self._read(membership_from, self._sql.list_memberships, tenant)
+
+    async def list_delegations(self, tenant: str, *, ended: bool = False) -> list[DelegationRow]:
+        statement = self._sql.list_all_delegations if ended else self._sql.list_delegations
+        return await self._read(delegation_from, statement, tenant)
 
     async def list_keys(self, tenant: str) -> list[ApiKey]:
         return await self._read(key_from, self._sql.list_keys, tenant)
@@ -143,3 +147,6 @@ class PeopleTables:
 
     async def find_session(self, session_id: str) -> SessionRow | None:
         return first(await self._read(session_from, self._sql.find_session, session_id))
+
+    async def list_sessions(self, tenant: str, key_id: str) -> list[SessionRow]:
+        return await self._read(session_from, self._sql.list_sessions, tenant, key_id)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from stepkeep.kernel.authority import Authority, Caller, Delegation, KeyUsed, Membership, MembershipKind
+from stepkeep.kernel.authority import Authority, Caller, Delegation, KeyUsed, Membership, MembershipKind, WorkLimits
 from stepkeep.kernel.journal import GENESIS, chain
 
 Person = tuple[str, str]
@@ -48,7 +48,8 @@ class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """A user or a service. `folded` is the name without case and look-alike letters; it is unique in the tenant."""
+    """A user or a service. `folded` is the name without case and look-alike letters, by the rule of the
+    release that registered it; it is unique in the tenant."""
 
     tenant: str
     name: str
@@ -94,8 +95,15 @@ class DelegationRow(msgspec.Struct, frozen=True, kw_only=True):
     revoked_by: str | None = None
 
 
+NO_SECRET = "0" * 64
+"""In place of the hash of a secret: none has this one. As long as a hash, so that comparing it takes the same time."""
+
+
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A key of a principal. Only the SHA-256 of its secret is kept. `replaces` is the key that a rotation ended."""
+    """A key of a principal. Only the SHA-256 of its secret is kept; the key of a session has none.
+
+    A key with `queues` or `handlers` works on these alone. `replaces` is the key that a rotation ended, and
+    `lineage` the first key that it replaces through others."""
 
     tenant: str
     id: str
@@ -110,6 +118,14 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     replaces: str | None = None
     max_concurrent_runs: int | None = None
     max_requests_per_min: int | None = None
+    queues: tuple[str, ...] | None = None
+    handlers: tuple[str, ...] | None = None
+    lineage: str | None = None
+
+    @property
+    def line(self) -> str:
+        """What all keys share that replace each other: the id of the first one. Keys of sessions share the owner."""
+        return self.lineage or self.id
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,14 +236,21 @@ class PeopleStore(Protocol):
     async def list_tenant_names(self, limit: int = 1000) -> list[str]: ...
     async def read_tenant(self, name: str) -> TenantRow | None: ...
     async def list_principals(self, tenant: str, after: str = "", limit: int = 1000) -> list[Principal]: ...
-    async def find_principal(self, tenant: str, folded: str) -> Principal | None: ...
+    async def find_principal(self, tenant: str, name: str) -> Principal | None: ...
     async def read_memberships(self, tenant: str, kind: SubjectKind, subject: str) -> list[MembershipRow]: ...
     async def read_members(self, tenant: str, kind: MembershipKind, name: str) -> list[MembershipRow]: ...
     async def read_delegations(self, tenant: str, person: str) -> list[DelegationRow]: ...
-    async def list_delegations(self, tenant: str) -> list[DelegationRow]: ...
+    async def list_memberships(self, tenant: str) -> list[MembershipRow]: ...
+    async def list_delegations(self, tenant: str, *, ended: bool = False) -> list[DelegationRow]:
+        """Delegations that are not revoked; with `ended`, those too that are."""
+        ...
+
     async def list_keys(self, tenant: str) -> list[ApiKey]: ...
     async def find_key(self, key_id: str) -> ApiKey | None: ...
     async def find_session(self, session_id: str) -> SessionRow | None: ...
+    async def list_sessions(self, tenant: str, key_id: str) -> list[SessionRow]:
+        """The sessions of a key that were not ended, by id; those that have expired among them."""
+        ...
 
 
 class Standing(NamedTuple):
@@ -295,6 +318,8 @@ def key_used(key: ApiKey) -> KeyUsed:
         scopes=frozenset(key.scopes),
         expires_at=key.expires_at,
         revoked_at=key.revoked_at,
+        is_session=key.secret_hash == NO_SECRET,
+        limits=WorkLimits(queues=key.queues, handlers=key.handlers),
     )
 
 

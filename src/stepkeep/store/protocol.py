@@ -143,13 +143,13 @@ class Store(Protocol):
     `clock_offset` (microseconds) is added to every reading of the database clock, for tests. The store sends
     notifications through `notifier` after each commit that concerns other processes. `parallel_commits` is how many
     groups it commits in parallel; more would only be smaller. `prefers_optimistic_claims` tells that reading
-    without locks and writing if unchanged costs less than one transaction with locks. `migrates_itself` tells that
-    opening an engine also migrates; otherwise a database that lacks a migration is refused.
+    without locks and writing if unchanged costs less than one transaction with locks. `is_embedded` tells that
+    it is a file of this machine: opening an engine also migrates it, and its workers run commands by default.
     """
 
     parallel_commits: int
     prefers_optimistic_claims: bool
-    migrates_itself: bool
+    is_embedded: bool
     clock_offset: int
     url: str
 
@@ -278,6 +278,10 @@ class Store(Protocol):
     async def read_schema(self, tenant: str, ref: str) -> StoredSchema | None: ...
     async def list_schemas(self, tenant: str, after: str = "", limit: int = 1000) -> list[StoredSchema]: ...
     async def list_definitions(self, tenant: str) -> list[StoredDefinition]: ...
+    async def has_other_tenants(self, tenant: str) -> bool:
+        """Whether another tenant has published a definition. A confined role sees none."""
+        ...
+
     async def read_policy(self, tenant: str, revision: int | None = None) -> StoredPolicy | None: ...
     async def list_policies(self, tenant: str, limit: int = 1000) -> list[StoredPolicy]:
         """The revisions of a tenant's policy, newest first."""
@@ -350,6 +354,11 @@ class Store(Protocol):
         ...
 
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]: ...
+    async def measure_use(self, tenant: str, kind: str, most: int) -> tuple[int, int]:
+        """How many rows of a kind (`messages`, `triggers`, `definitions`, `settings`, `people`) a tenant has, and their
+        bytes, counted up to `most` rows."""
+        ...
+
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         """Unfinished runs without a cause to progress: no claimable step, no lease, no timer, no declared wait, not
         idle. A run's own timeout does not count, because it would hide a defect; its grace period does. Must return

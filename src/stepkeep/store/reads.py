@@ -120,6 +120,10 @@ class SharedReads(ABC):
     async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
         return await self._read(columns.definition_from, self.sql.list_definitions, tenant)
 
+    async def has_other_tenants(self, tenant: str) -> bool:
+        [found] = await self._read(lambda row: bool(row[0]), self.sql.has_other_tenants, tenant)
+        return found
+
     async def read_policy(self, tenant: str, revision: int | None = None) -> StoredPolicy | None:
         return first(await self._read(columns.policy_from, self.sql.read_policy, tenant, revision))
 
@@ -205,6 +209,10 @@ class SharedReads(ABC):
 
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
         return dict(await self._read(lambda row: (RunState(row[0]), row[1]), self.sql.count_runs, tenant))
+
+    async def measure_use(self, tenant: str, kind: str, most: int) -> tuple[int, int]:
+        [(count, size_bytes)] = await self._read(tuple, self.sql.measure_use, tenant, kind, most)
+        return count, size_bytes
 
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         return await self._read(lambda row: (row[0], row[1]), self.sql.stuck_runs, limit)

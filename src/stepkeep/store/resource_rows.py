@@ -29,7 +29,7 @@ class HoldRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ResourceWaiter(NamedTuple):
-    """A ready step that is claimed together with its resources, and the definition of its run."""
+    """A ready step that is set aside, and the definition of its run."""
 
     tenant: str
     run_id: str

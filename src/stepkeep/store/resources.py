@@ -1,4 +1,4 @@
-"""The resources that steps hold, and the steps that wait for some.
+"""The resources that steps hold, and the steps that are set aside: they wait for some, or duties limit their executor.
 
 The rows are written with the claims of their steps (`Write.holds`). A row counts while its step is held under the same
 fence; the next claim of a step with resources deletes the others. It decides nothing; `operations.resources` does.
@@ -23,13 +23,14 @@ class ResourceStore(Protocol):
         ...
 
     async def find_waiting(
-        self, queues: Collection[int], limit: int, run: tuple[str, str] | None = None
+        self, queues: Collection[int], limit: int, run: tuple[str, str] | None = None, start: int = 0
     ) -> list[ResourceWaiter]:
-        """Ready steps of these queues that need resources, in claim order; with `run`, of that run alone."""
+        """Ready steps of these queues that are set aside, in claim order, without the first `start` of them; with
+        `run`, of that run alone."""
         ...
 
     async def has_waiting(self) -> bool:
-        """Whether a ready step needs resources."""
+        """Whether a ready step is set aside."""
         ...
 
 
@@ -43,12 +44,12 @@ class ResourceTable:
         return await self._read(hold_from, self._sql.read_resource_holds, tenant)
 
     async def find_waiting(
-        self, queues: Collection[int], limit: int, run: tuple[str, str] | None = None
+        self, queues: Collection[int], limit: int, run: tuple[str, str] | None = None, start: int = 0
     ) -> list[ResourceWaiter]:
         asked = json_text(sorted(queues))
         if run is not None:
-            return await self._read(_waiter, self._sql.find_resource_waiters_of, asked, *run, limit)
-        return await self._read(_waiter, self._sql.find_resource_waiters, asked, limit)
+            return await self._read(_waiter, self._sql.find_resource_waiters_of, asked, *run, limit, start)
+        return await self._read(_waiter, self._sql.find_resource_waiters, asked, limit, start)
 
     async def has_waiting(self) -> bool:
         return bool(await self._read(lambda row: row[0], self._sql.has_resource_waiters))

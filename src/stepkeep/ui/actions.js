@@ -101,7 +101,7 @@ export async function migrateDialog({ workflow, of, run, to }, done) {
 	const choice = select(others.map((one) => [String(one), `Version ${one}`]), String(to ?? others.at(-1)), () => void preview()), given = () => ({ to: Number(choice.value), ...(run ? {} : { of }) });
 	async function preview() {
 		const told = await post(look, given()).catch(refused);
-		put(shown, told instanceof Problem ? problemBox(told.message) : run ? told.allowed ? [list("Adopted as it is", told.adopted), list("Runs under the new version", told.runs), list("Not there any more", told.removed)] : problemBox(`The run stays with its version: ${told.reasons.join("; ")}.`)
+		put(shown, told instanceof Problem ? problemBox(told.message) : run ? told.allowed ? [list("Adopted as it is", told.adopted), list("Runs under the new version", told.runs), list("People are asked anew", told.reopens), list("Not there any more", told.removed)] : problemBox(`The run stays with its version: ${told.reasons.join("; ")}.`)
 			: [h("p.row", note("ok", "check", `${told.could_migrate} can be migrated`), note(told.must_stay ? "wait" : "idle", "hand", `${told.must_stay} must stay`)), h("ul.stack.tight", told.reasons.map((one) => h("li", `${one.runs}: `, said(one.reason, 300))))]);
 	}
 	ask({ title: run ? "Migrate the run" : `Migrate the live runs of version ${of}`, label: "Migrate", more: [field("To", choice), shown], path, given, then: done,

@@ -147,7 +147,7 @@ async function countApprovals() {
 	if (!found || !made) return;
 	made.querySelector(".count")?.remove();
 	const count = found.approvals.length;
-	if (count) made.append(h("span.count", { title: "waiting for you" }, count >= 50 ? "50+" : String(count)));
+	if (count) made.append(h("span.count", { title: "waiting for you" }, `${count}${found.is_complete ? "" : "+"}`));
 }
 let isWatching = false;
 function watchApprovals() {

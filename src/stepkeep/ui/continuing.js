@@ -39,8 +39,10 @@ export function continueDialog(view, done) {
 		} });
 }
 
+const some = (tag, says, steps) => (steps.length ? h(tag, `${says}: ${line(steps.join(", "), 200)}`) : null);
 /** What would become of each step. */
 const fates = (told) => [
 	h("ul.plain-list", told.steps.slice(0, 200).map((one) => h("li.row", note(one.adopted ? "ok" : one.may_repeat ? "wait" : "run", one.adopted ? "check" : "retry", one.adopted ? "adopted" : "runs again"), h("bdi", line(one.step, 60)), h("span.muted", line(one.says, 200))))),
-	told.may_repeat.length ? h("p.late", `An effect may happen twice: ${line(told.may_repeat.join(", "), 200)}`) : null,
-	told.owns_undo.length ? h("p.muted", `A rollback of the new run also undoes ${line(told.owns_undo.join(", "), 200)}.`) : null];
+	some("p.late", "People are asked anew", told.reopens),
+	some("p.late", "An effect may happen twice", told.may_repeat),
+	some("p.muted", "A rollback of the new run also undoes", told.owns_undo)];

@@ -24,7 +24,7 @@ export function createStore(initial) {
 		},
 		watch(listener, signal) {
 			listeners.add(listener);
-			signal.addEventListener("abort", () => listeners.delete(listener), { once: true });
+			signal.addEventListener("abort", () => listeners.delete(listener));
 			listener(value);
 		},
 	};
@@ -64,5 +64,5 @@ export function every(ms, act, signal) {
 	const timer = setInterval(() => { if (!document.hidden) act(); }, ms);
 	const shown = () => { if (!document.hidden) act(); };
 	document.addEventListener("visibilitychange", shown, { signal });
-	signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+	signal.addEventListener("abort", () => clearInterval(timer));
 }

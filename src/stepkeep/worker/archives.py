@@ -30,10 +30,10 @@ def verified(manifest: Path) -> Iterator[str]:
 
 @asynccontextmanager
 async def archiving(
-    transactor: Transactor, *, tenant: str, tell: Callable[[str], None] = log.info
+    transactor: Transactor, *, tenant: str, base: Path | None = None, tell: Callable[[str], None] = log.info
 ) -> AsyncIterator[None]:
-    """Archive ended runs of workflows that declare it meanwhile, and once more at the end."""
-    sweeper = ArchiveSweeper(transactor, tenant=tenant, verify=verified)
+    """Archive ended runs of workflows that declare it meanwhile, below `base`, and once more at the end."""
+    sweeper = ArchiveSweeper(transactor, tenant=tenant, verify=verified, base=base)
 
     def told(swept: Swept) -> None:
         for one in swept.bundles:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -19,6 +18,7 @@ from stepkeep.definition.secrets import reference
 from stepkeep.errors import StoreError
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, TimedOut
 from stepkeep.operations.codec import Seal
+from stepkeep.own_process import variables
 from stepkeep.redaction import hide_secrets, secrets_of, without
 from stepkeep.safe_text import inert, inert_line
 from stepkeep.store.protocol import Store
@@ -114,7 +114,7 @@ class EvidenceKeeper:
 
 
 def _redacted(text: str) -> str:
-    return without(text, secrets_of(os.environ))
+    return without(text, secrets_of(variables()))
 
 
 def _inputs(job: Job) -> dict[str, Any]:

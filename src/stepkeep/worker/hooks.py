@@ -21,11 +21,11 @@ class Hooks:
     """Programs and messages for the sinks of one worker."""
 
     def __init__(self, transactor: Transactor, tenant: str, policy: CommandPolicy) -> None:
-        self._commands = CommandExecutor(policy)
+        self._commands, self.enabled = CommandExecutor(policy), policy.enabled
         self._sender, self._tenant = KeySender(transactor, Starter(transactor)), tenant
 
     def may_run(self, program: str) -> bool:
-        return self._commands.may_run(program)
+        return self.enabled and self._commands.may_run(program)
 
     async def run(self, argv: Sequence[str], cwd: str | None, given: bytes, about: Mapping[str, str]) -> None:
         """Run a program for an event. Raises SinkFailed unless it ends with status 0."""

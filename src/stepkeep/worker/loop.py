@@ -16,12 +16,14 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import cache, partial
 from importlib.metadata import version
+from os import geteuid
 from typing import Literal
 
 from msgspec.structs import replace
 
 from stepkeep.definition.registry import Registry
 from stepkeep.errors import InvalidInput, StoreError
+from stepkeep.kernel.authority import ANY_WORK, WorkLimits
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations import validate
@@ -101,7 +103,7 @@ class Worker:
     that it was given, for `explain`. `secrets` tells where it finds the values of secrets. `lifespan` opens what
     handlers share; with `loop="mine"` they run on the loop that runs the worker. With `only_run`, it executes the
     steps of that run and of no other; with `NO_RUN`, of none until `engage` names one. `owner` is on record as the
-    principal that executes them: the owner of the key that the engine was opened with.
+    principal that executes them: the owner of the key that the engine was opened with. `limits` are those of that key.
 
         worker = Worker(transactor, registry, app="billing", concurrency=200, threads=32)
         await worker.serve()
@@ -131,6 +133,7 @@ class Worker:
         loop: Literal["own", "mine"] = "own",
         only_run: str | None = None,
         owner: str | None = None,
+        limits: WorkLimits = ANY_WORK,
         calls: Calls | None = None,
         membership: Callable[..., Membership] = Membership,
     ) -> None:
@@ -145,12 +148,18 @@ class Worker:
         settings = settings or Settings()
         given["result_bytes"] = min(settings.result_bytes, transactor.payloads.max_bytes)
         self._settings = replace(settings, **given)
+        commands, is_embedded = self._settings.commands, transactor.has_database and transactor.store.is_embedded
+        # The relay sends events of every run of the tenant, also in a program that executes only its own.
+        self._hooks = Hooks(transactor, tenant, commands.decided(tenant, by_default=is_embedded))
+        commands = commands.decided(tenant, by_default=is_embedded or only_run is not None)
+        self._settings = replace(self._settings, commands=commands)
         if self._settings.pool < 1:
             raise InvalidInput(f"a worker has at least one slot: concurrency and threads are 1 or more, not {asked}.")
         self._runtime = runtime or Runtime()
         self._transactor, self._registry, self._tenant = transactor, registry, tenant
         self._capabilities = frozenset(validate.names("the capabilities of a worker", capabilities))
         self._groups = None if queues is None else frozenset(validate.names("the queues of a worker", queues))
+        self._limits = limits
         self._apps = tuple(validate.names("the apps of a worker", apps))
         self._outage = Outage(self._runtime, "the database" if transactor.has_database else "the service")
         self._home, self._owns_home = home or handler_loop(registry, lifespan, loop), home is None
@@ -188,7 +197,6 @@ class Worker:
             for kind in Kind
         }
         self._calls = calls or ListenerCalls(registry, self._home)
-        self._hooks = Hooks(transactor, tenant, self._settings.commands)
         self._relay_pace = RelayPace(
             self._settings.relay_seconds, self._runtime, lambda: transactor.store.notifier.is_connected
         )
@@ -309,6 +317,11 @@ class Worker:
         return self._attempts.are_over and not (
             self._stopping.is_set() or self._outage.lasts or self._shared.misfits.known or self._runner.unable
         )
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The executors without a handler that it runs."""
+        return allowed_kinds(self._settings)
 
     @property
     def held(self) -> int:
@@ -603,7 +616,7 @@ class Worker:
             handlers=self._registry.names,
             agents=self._registry.agents,
             coroutines=tuple(sorted(spec.name for spec in self._registry if spec.runs_in == "async")),
-            kinds=allowed_kinds(self._settings),
+            kinds=self.kinds,
             groups=None if self._groups is None else tuple(sorted(self._groups)),
             places=self._settings.concurrency,
             held=self._settings.concurrency - free.total,
@@ -620,17 +633,33 @@ class Worker:
             progress=self._shared.progress.collect(self._shared.leases, self._runtime.monotonic()),
             usage=self._shared.meter.usage(),
             code={spec.name: code_of(spec.function) for spec in self._registry},
-        )
+        ).within(self._limits)
 
     async def _read_queues(self) -> None:
         known = await self._transactor.store.list_queues(self._tenant)
         self._queues_read_at = self._runtime.monotonic()
         self._topics_seen |= {number for number, _ in known}
-        self._queues_known = known
+        self._queues_known = [(number, spec) for number, spec in known if self._limits.allow(spec)]
         self._shared.has_sealed_runs = any(spec == SEALED_QUEUE for _, spec in known)
         if self._transactor.has_database:
             self._pauses = await read_pauses(self._transactor.store, self._tenant)
+            await self._guard_root()
         self._choose_queues()
+
+    async def _guard_root(self) -> None:
+        """Run no commands as root where they would reach other tenants: root reads every file and every process."""
+        commands = self._settings.commands
+        runs_as = geteuid() if commands.identity is None else commands.identity.uid
+        if runs_as != 0 or not (commands.enabled or self._hooks.enabled):
+            return
+        if self._transactor.store.is_confined or await self._transactor.store.has_other_tenants(self._tenant):
+            self._hooks.enabled = False
+            if self._shared.only_run is None:
+                self._settings = replace(self._settings, commands=replace(commands, enabled=False))
+            log.warning(
+                "this worker runs as root, and the database has several tenants: it runs no commands. Give it another "
+                "user for them, --commands-as USER, or start it as one"
+            )
 
     async def _read_pauses(self) -> None:
         """Leave queues out of claims that were paused since the last sweep, and claim from those that are not any more.

@@ -129,6 +129,9 @@ class Relay:
         if not wanted:
             return 0
         claimed = await store.claim(self._tenant, wanted, self._holder(), self._lease_us)
+        if any(cursor.sink in self._rows for cursor in claimed):
+            # A list from before the claim may lack a pattern for which an event was emitted, and would skip the event.
+            self._rows |= {row.name: row for row in await store.list_sinks(self._tenant)}
         for cursor in claimed:
             self._busy[cursor.sink] += 1
             task = asyncio.get_running_loop().create_task(self._deliver(cursor), name=f"deliver to {cursor.sink}")

@@ -21,10 +21,10 @@ import msgspec
 
 from stepkeep.definition.secrets import is_secret_name
 from stepkeep.errors import InvalidInput, StepkeepError
+from stepkeep.own_process import SECRET, is_private, variables
 from stepkeep.safe_text import plain_text, type_name
 from stepkeep.secret_values import KNOWN
 
-VARIABLE = "STEPKEEP_SECRET_"
 MAX_VALUE_BYTES = 64 * 1024
 MAX_FILE_BYTES = 1024 * 1024
 READ_SECONDS = 10.0
@@ -153,7 +153,7 @@ def _first(sources: Sequence[Source], name: str) -> str:
             continue
         if value is not None:
             return _checked(value)
-    raise Unreadable("; ".join(troubles) or f"set {VARIABLE}{name}, or see --secrets-dir of the worker")
+    raise Unreadable("; ".join(troubles) or f"set {SECRET}{name}, or see --secrets-dir of the worker")
 
 
 def _checked(value: str) -> str:
@@ -219,10 +219,10 @@ class _Asked:
 
 class _Environment:
     def names(self) -> Iterable[str]:
-        return [name.removeprefix(VARIABLE) for name in os.environ if name.startswith(VARIABLE)]
+        return [name.removeprefix(SECRET) for name in variables() if name.startswith(SECRET)]
 
     def read(self, name: str) -> str | None:
-        return os.environ.get(VARIABLE + name)
+        return variables().get(SECRET + name)
 
 
 class _Directory:
@@ -273,7 +273,11 @@ class _Command:
     def read(self, name: str) -> str | None:
         try:
             with subprocess.Popen(
-                [*self._argv, name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                [*self._argv, name],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={one: value for one, value in os.environ.items() if not is_private(one)},
             ) as process:
                 watch = threading.Timer(READ_SECONDS, process.kill)
                 watch.start()

@@ -95,6 +95,7 @@ class Shared:
             queues=queues,
             blocking=self.slots.queues.blocking,
             blocking_slots=blocking_slots,
+            owner=row.owner,
         )
 
     def event(self, claim: Claim, outcome: Outcome) -> StepReported:

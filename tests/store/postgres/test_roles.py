@@ -48,6 +48,7 @@ TABLES = {
     ),
     *("triggers", "firings", "backfills", "settings", "mailbox", "signed_heads", "jobs", "job_runs"),
     "adoptions",
+    "audit_heads",
     "slots",
     "resource_holds",
     "children",

@@ -31,7 +31,7 @@ async def awaited(ground: Ground, *, steps: int, runs: int, clients: int) -> Fig
     """Runs of `steps` no-ops, each started and awaited in one request by one of `clients`."""
     async with AsyncEngine(ground.url, auto_migrate=True, actor="operator") as engine:
         key = await furnish(engine, steps)
-        async with workers(ground, engine) as pids, _serving(ground) as (address, service):
+        async with workers(ground, engine) as pids, serving(ground) as (address, service):
             await _serve_clients(address, key, steps, WARM_UP, min(clients, WARM_UP))
             before, begun = spent(pids, ground.server_pid), time.perf_counter()
             served = cpu_of(service)
@@ -58,7 +58,7 @@ async def one_start(ground: Ground, *, steps: int, probes: int) -> Figures:
     inserts: list[float] = []
     body = {"workflow": f"chain-{steps}", "input": INPUT}
     async with (
-        _serving(ground) as (address, service),
+        serving(ground) as (address, service),
         _bare(ground) as bare,
         Connection(address, key) as ours,
         Connection(bare) as other,
@@ -108,7 +108,7 @@ async def _serve_clients(address: str, key: str, steps: int, runs: int, clients:
 
 
 @asynccontextmanager
-async def _serving(ground: Ground) -> AsyncIterator[tuple[str, int]]:
+async def serving(ground: Ground) -> AsyncIterator[tuple[str, int]]:
     """A process that serves: its address and its id."""
     command = [sys.executable, "-m", ground.worker, "serve", "--db", ground.url, "--port", "0", "--json"]
     async with running(ground, command, "service") as child:

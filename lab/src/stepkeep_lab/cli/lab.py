@@ -16,9 +16,10 @@ from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep_lab.cli.lab_ablation import ablation
 from stepkeep_lab.cli.lab_campaign import campaign, commit
 from stepkeep_lab.cli.lab_check import check
-from stepkeep_lab.cli.lab_forgeries import forgeries
+from stepkeep_lab.cli.lab_forgeries import forgeries, packs
 from stepkeep_lab.cli.lab_fuzz import fuzz
 from stepkeep_lab.cli.lab_misdeeds import misdeeds
+from stepkeep_lab.cli.lab_neighbour import neighbour
 from stepkeep_lab.cli.lab_stores import stores
 from stepkeep_lab.cli.lab_torture import torture
 from stepkeep_lab.cli.lab_views import views
@@ -120,7 +121,9 @@ app.command("check")(with_settings(check))
 app.command("torture")(with_settings(torture))
 app.command("misdeeds")(with_settings(misdeeds))
 app.command("fuzz")(with_settings(fuzz))
+app.command("neighbour")(with_settings(neighbour))
 app.command("forgeries")(with_settings(forgeries))
+app.command("packs")(with_settings(packs))
 app.command("ablation")(with_settings(ablation))
 
 

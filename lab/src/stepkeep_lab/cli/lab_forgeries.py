@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from stepkeep.cli.arguments import LARGEST
@@ -59,6 +60,43 @@ def forgeries(
     else:
         _show(corpus)
     return SUCCEEDED if corpus.ok else FAILED
+
+
+def packs(
+    settings: Settings,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, max=LARGEST, help="How many seeds of the simulator give the runs.")
+    ] = 60,
+    first: Annotated[int, typer.Option("--from", metavar="SEED", min=0, max=LARGEST, help="The first of them.")] = 0,
+    alterations: Annotated[
+        int, typer.Option("--alterations", min=0, max=LARGEST, help="How many packs are altered, at least.")
+    ] = 500,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many processes share the work.")] = 1,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="DIR", help="Write packs.json and packs.md there.")
+    ] = None,
+) -> int:
+    """Verify evidence packs of simulated runs, and alter some of them in every way that must be found.
+
+    Exit status 1 when a true pack is refused, or an altered one is not.
+    """
+    from stepkeep_lab.forgeries.packs import check_packs, page
+
+    begun = time.monotonic()
+    result = check_packs(seeds, first=first, alterations=alterations, jobs=jobs)
+    if report is not None:
+        command = f"stepkeep lab packs --from {first} --seeds {seeds} --alterations {alterations}"
+        version, seconds = commit(), time.monotonic() - begun
+        told = {"commit": version, "command": command, "seconds": round(seconds, 1)}
+        write_report(report, "packs", told | msgspec.to_builtins(result), page(result, version, command, seconds))
+    if settings.json:
+        answer({"packs": msgspec.to_builtins(result)})
+    else:
+        for said in (*result.accused[:20], *(f"not refused: {one}" for one in result.missed[:20])):
+            say(said)
+        refused = f"{result.found.total():,} of {result.tried.total():,} altered ones were refused"
+        say(f"{result.packs:,} true packs, {len(result.accused)} findings in them; {refused}")
+    return SUCCEEDED if result.ok else FAILED
 
 
 def _show(corpus: Corpus) -> None:

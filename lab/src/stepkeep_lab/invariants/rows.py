@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from stepkeep.kernel.definition import CompensateWhen, Effect, Flow, Map, Then
+from stepkeep.kernel.definition import CompensateWhen, Effect, Flow, Incompatible, Map, Then
 from stepkeep.kernel.plan import Plan, template_of
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.segments import Segment
@@ -245,14 +245,25 @@ def _cause_to_progress(plan: Plan, run: Run, rows: Rows) -> None:
     ]
     for row in found:
         if row.ready_at is not None and row.ready_at != FAR:
-            needs = plan.of(row).phase is Phase.MAIN and bool(plan.of(row).definition.resources)
+            needs = plan.of(row).phase is Phase.MAIN and (
+                bool(plan.of(row).definition.resources) or _has_duties(plan, row)
+            )
             right = (row.ready_at >= AWAITS_RESOURCES) == needs
-            must(right, name, "step {} is claimed without its resources, or with some it does not need", row.no)
+            must(right, name, "step {} is set aside without need, or is claimed like any other", row.no)
     must(not held, name, "run {} is {}, and {} can be claimed when they must not, or never", run.id, run.state, held)
     forgotten = [row.no for row in found if row.state is StepState.PENDING and row.no < plan.size and row.unmet <= 0]
     must(not forgotten, name, "{} of run {} wait for nothing and were not opened", forgotten, run.id)
     timed = plan.definition.timeout is None or run.due_at is not None or run.state is RunState.COMPENSATING
     must(timed, name, "run {} is {} and has lost its timeout", run.id, run.state)
+
+
+def _has_duties(plan: Plan, row: Step) -> bool:
+    """Whether the definition limits who executes this step, or the one that it stands below."""
+    planned, definition = plan.of(row), plan.definition
+    name = planned.name if planned.owner is None else plan.steps[planned.owner].name
+    gates = [gate for step in definition.steps for gate in (step.approval, step.hold) if gate is not None]
+    among = [duty.steps for duty in definition.duties or () if isinstance(duty, Incompatible)]
+    return any(name in steps for steps in among) or any(f"executed:{name}" in gate.excluded for gate in gates)
 
 
 def awaits_slot(plan: Plan, rows: Rows) -> bool:

@@ -36,6 +36,7 @@ from stepkeep.kernel.events import (
     Event,
     FlowResumed,
     GateDecided,
+    GateReassigned,
     HoldChoice,
     HoldDecided,
     ManualOutcome,
@@ -272,6 +273,9 @@ class Actions:
             if plain is not None and plain.escalate is not UNSET:
                 up = EscalationRequested(**WHO, actor="cyd", reason="away", no=no)
                 yield Action(f"hand {name} up", By.OPERATOR, up)
+            for to in (("dan",), ()):
+                other = GateReassigned(**WHO, actor="cyd", reason="all left", no=no, to=to, asked=("ann", "bea"))
+                yield Action(f"reassign {name} to {to}", By.OPERATOR, other)
         if row.state is StepState.AWAITING_COMPLETION and row.note is not None:
             for outcome in ManualOutcome:
                 event = self._complete(no, row.note.token or "", outcome)
@@ -379,7 +383,7 @@ class Actions:
                 yield "an early sweep", TimeCame(**WHO, actor="sweep", no=row.no), none
             if row.ready_at is None or row.ready_at == HELD_BACK:
                 yield "a claim of what is not ready", self._claim(row.no), none
-            if awaits_resources(row.ready_at):
+            if awaits_resources(row.ready_at) and self._claim(row.no).resources:
                 yield "a claim without resources", replace(self._claim(row.no), resources=()), none
             if row.state is StepState.AWAITING_COMPLETION:
                 yield "a wrong token", self._complete(row.no, "another", ManualOutcome.SUCCEEDED), none

@@ -26,6 +26,7 @@ from stepkeep.kernel.definition import (
     Flow,
     Handler,
     HookFailure,
+    Incompatible,
     Level,
     Loop,
     Map,
@@ -233,10 +234,11 @@ def cases() -> tuple[Case, ...]:
         ),
         _case(
             "resources",
-            "a step that needs resources, is tried again, is checked, paused, and undone",
+            "a step that needs resources and one with duties, tried again, checked, paused, and undone",
             _work("a", undo=ONCE, resources={"repo": "exclusive", "cpu": 2}, rules=RULE, **undoing | {"retry": TWICE}),
             _work("b", "a", **undoing),
             on_failure=OnFailure.COMPENSATE,
+            duties=(Incompatible(steps=("a", "b")),),
             pauses=True,
         ),
         _case(
@@ -253,6 +255,13 @@ def cases() -> tuple[Case, ...]:
                 ),
                 **undoing,
             ),
+            on_failure=OnFailure.COMPENSATE,
+        ),
+        _case(
+            "reassigned",
+            "a gate whose only approver asked for the run, and to which an operator names another",
+            _gate("n", approval=Approval(approvers=("ann",), excluded=("requester",), deadline=SOON), **undoing),
+            _work("a", "n", undo=ONCE, **undoing),
             on_failure=OnFailure.COMPENSATE,
         ),
         _case(

@@ -294,7 +294,7 @@ class Session(Owner):
             await take(self, ("run", (new.run.tenant, new.run.id)))
             if new.idempotency is not None:
                 promise = new.idempotency
-                await take(self, ("idempotency", promise.tenant, promise.operation, promise.key))
+                await take(self, ("idempotency", *promise.place))
             if new.run.business_key is not None:
                 await take(self, ("business", new.run.tenant, new.run.business_key))
         for change in what.runs:

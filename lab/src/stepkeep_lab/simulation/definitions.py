@@ -24,9 +24,11 @@ from stepkeep.kernel.definition import (
     Completion,
     Definition,
     Dependency,
+    Duty,
     Effect,
     Handler,
     HookFailure,
+    Incompatible,
     Level,
     Loop,
     Map,
@@ -103,10 +105,11 @@ def draw_definition(
     names = [f"s{place}" for place in range(size)]
     drawn = random.choice(SHAPES)
     shares = {kind: random.choice(choices) for kind, choices in BIASES.items()} | dict(bias or {})
+    steps = tuple(_step(random, shape or drawn, shares, names, place) for place in range(size))
     return Definition(
         name=name,
         version=1,
-        steps=tuple(_step(random, shape or drawn, shares, names, place) for place in range(size)),
+        steps=steps,
         timeout=random.choice((None, None, None, 20 * SECOND, 60 * SECOND)),
         on_failure=random.choice(POLICIES),
         hook_failure=random.choice(list(HookFailure)),
@@ -118,7 +121,20 @@ def draw_definition(
         policy=_policy(_beside(random), names),
         budget=_budget(_beside(random)),
         slots=_slots(_beside(random)),
+        duties=_duties(_beside(random), steps),
     )
+
+
+def _duties(random: Random, steps: tuple[StepDefinition, ...]) -> tuple[Duty, ...] | msgspec.UnsetType:
+    """Two steps of some workflows that one owner may not execute. No person decides about them."""
+    worked = [
+        one.name
+        for one in steps
+        if one.executor is not None and one.hold is None and not one.on_exhausted and one.completion is Completion.AUTO
+    ]
+    random.random(), random.random()  # other numbers than those that decide about a policy and slots
+    is_limited = maybe(random, 0.2) and len(worked) > 1
+    return (Incompatible(steps=tuple(random.sample(worked, 2))),) if is_limited else msgspec.UNSET
 
 
 def _slots(random: Random) -> int | msgspec.UnsetType:

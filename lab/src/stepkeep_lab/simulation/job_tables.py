@@ -40,8 +40,9 @@ class ModelJobs:
     async def add(self, job: Job, runs: Sequence[str]) -> bool:
         def work() -> bool:
             rows = self._rows
-            keys = {one.idempotency_key for one in rows.jobs.values() if one.tenant == job.tenant}
-            if (job.tenant, job.id) in rows.jobs or (job.idempotency_key is not None and job.idempotency_key in keys):
+            keys = {(one.idempotency_key, one.scope) for one in rows.jobs.values() if one.tenant == job.tenant}
+            is_used = job.idempotency_key is not None and (job.idempotency_key, job.scope) in keys
+            if (job.tenant, job.id) in rows.jobs or is_used:
                 return False
             rows.jobs[job.tenant, job.id] = job
             for run_id in runs:
@@ -105,10 +106,11 @@ class ModelJobs:
     async def read(self, tenant: str, job_id: str) -> Job | None:
         return await self._wire.ask("read job", lambda: self._rows.jobs.get((tenant, job_id)))
 
-    async def find_by_key(self, tenant: str, idempotency_key: str) -> Job | None:
+    async def find_by_key(self, tenant: str, idempotency_key: str, scope: str) -> Job | None:
         def work() -> Job | None:
             mine = (job for job in self._rows.jobs.values() if job.tenant == tenant)
-            return next((job for job in mine if job.idempotency_key == idempotency_key), None)
+            fitting = [one for one in mine if one.idempotency_key == idempotency_key and one.scope in ("", scope)]
+            return max(fitting, key=lambda one: one.scope, default=None)
 
         return await self._wire.ask("find job", work)
 

@@ -568,9 +568,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "rerun-forgets",
         "a rerun forgets the person who asked for the run that it repeats",
-        "operations.rerun:requesters_of",
-        "{old.created_by, *asked_names(old.asked_before)}",
-        "{*asked_names(old.asked_before)}",
+        "kernel.decision:requesters_of",
+        "{details.created_by, *asked_names(details.asked_before), *others}",
+        "{*asked_names(details.asked_before), *others}",
     ),
     _in_kernel(
         "service-counts",
@@ -583,8 +583,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "role-only-now",
         "a role that was given after a gate opened counts there",
         "eligibility:Moments.hold",
-        "all(has_at",
-        "any(has_at",
+        "has_at(memberships, kind, name, self.opened_at)",
+        "has_at(left, kind, name, self.now)",
     ),
     _in_kernel(
         "escalation-forgets",
@@ -611,8 +611,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "ended-delegation-counts",
         "a delegation counts after it was ended",
         "eligibility:is_valid",
-        "(delegation.valid_to, delegation.revoked_at)",
-        "(delegation.valid_to,)",
+        "delegation.revoked_at is not None or ",
+        "",
     ),
     _in_kernel(
         "disabled-decides",
@@ -807,7 +807,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "migrated-without-its-failure",
         "a run is migrated although a step of it has failed",
         "migration:refusals",
-        "if choice is not None and not choice.adopted:",
+        "if choice is not None and not choice.adopted and not reopens(choice, new):",
         "if False:",
     ),
     _one(
@@ -894,7 +894,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "resources-not-asked-for",
         "a step that needs resources is claimed like any other",
         "draft:Draft.claimable_from",
-        "self.plan.has_resources and resources_of(self.planned(step))",
+        "self.plan.sets_aside and is_set_aside(self.plan, self.planned(step))",
         "False",
     ),
     _one(
@@ -931,6 +931,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations.transact:Transactor.find_waiting_steps",
         "return self.steps_wait",
         "return False",
+    ),
+    # -- duties of those who execute
+    _in_kernel(
+        "duties-not-asked-at-claims",
+        "one owner executes two steps that are incompatible",
+        "eligibility:claim_objection",
+        "if not constraints or owner is None:",
+        "if constraints or owner is None:",
+    ),
+    _in_kernel(
+        "own-claims-uncounted",
+        "one transaction claims two incompatible steps for one owner: it counts none of its own claims",
+        "execution:_check_owner",
+        "draft.owners[event.no] = event.owner",
+        "pass",
     ),
     # -- pausing
     _in_kernel(
@@ -1126,6 +1141,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "if False:",
     ),
     _one(
+        "key-of-any-caller",
+        "an idempotency key answers for another caller",
+        "operations.start:_idempotency",
+        "scope=request.scope",
+        "scope=ANY_CALLER",
+    ),
+    _one(
         "business-key-kept",
         "only success frees a business key",
         "operations.batch:gather",
@@ -1195,7 +1217,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "hold-ignored",
         "a step that a policy holds goes on",
         "judging:judged",
-        "if verdict.effect is PolicyEffect.HOLD and planned.executor is not None:",
+        "if verdict.effect is PolicyEffect.HOLD and not planned.waits_itself:",
         "if False:",
     ),
     _in_kernel(

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.errors import Contended, NotAllowed, Refused, StoreError
 from stepkeep.kernel.adoption import GoingOn
@@ -29,7 +30,7 @@ from stepkeep.operations.migrating import migrate
 from stepkeep.operations.plans import plan_of
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
-from stepkeep.store.principals import MembershipRow, Principal, PrincipalKind, SubjectKind
+from stepkeep.store.principals import MembershipRow, PrincipalKind, SubjectKind
 from stepkeep_lab.simulation.definitions import EVENTS, ROLE, SERVICE, VOTERS, maybe
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.gathering import payload_of
@@ -82,16 +83,7 @@ class People:
         rows, now = self._stage.database.tables.people, self._stage.database.clock()
         moment = now + round(self._stage.scenario.chaos * 500_000)
         for name in (*VOTERS, SERVICE):
-            rows.principals[TENANT, name] = Principal(
-                tenant=TENANT,
-                name=name,
-                kind=PrincipalKind.SERVICE if name == SERVICE else PrincipalKind.USER,
-                display="",
-                folded=name,
-                created_at=now,
-                created_by="root",
-            )
-            rows.memberships[TENANT, name] = MembershipRow(
+            row = MembershipRow(
                 tenant=TENANT,
                 id=name,
                 subject=name,
@@ -100,9 +92,15 @@ class People:
                 name=ROLE,
                 granted_at=moment if name == "eve" else 0,
                 granted_by="root",
-                revoked_at=moment if name == "dan" else None,
-                revoked_by="root" if name == "dan" else None,
             )
+            detail = {"id": name, "to": "person", "role": ROLE}
+            rows.begin(TENANT, row.granted_at, "granted", name, detail, memberships=(row,))
+            if name == "dan":
+                ended = replace(row, revoked_at=moment, revoked_by="root")
+                rows.begin(TENANT, moment, "revoked", name, detail, memberships=(ended,))
+        # These come last: later changes are not dated before them.
+        for name in (*VOTERS, SERVICE):
+            rows.register(TENANT, name, PrincipalKind.SERVICE if name == SERVICE else PrincipalKind.USER, now)
 
     # -- asking ------------------------------------------------------------------------------------------------------
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -161,6 +159,7 @@ class People:
             tenant=TENANT,
             actor=random.choice(NAMES),
             input=b'{"n":1}',
+            scope="a key",
             idempotency_key=f"key-{place}" if maybe(random, 0.7) else None,
             business_key=random.choice((None, None, f"order-{random.randint(0, self._fourth)}")),
             start_now=maybe(random, 0.85),
@@ -172,6 +171,9 @@ class People:
             starts.append(self._start_once(request))
             if maybe(random, 0.5):
                 starts.append(self._start_once(msgspec.structs.replace(request, input=b'{"n":2}')))
+        if request.idempotency_key and maybe(self._stage.random(f"scope:{place}"), 0.2):
+            # The same key of another caller is another key.
+            starts.append(self._start_once(msgspec.structs.replace(request, scope="another key")))
         await asyncio.gather(*starts)
         self.starting -= 1
 
@@ -188,7 +190,8 @@ class People:
             self._started(started, request)
 
     def _started(self, started: Started, request: StartRequest) -> None:
-        self._ledger.acks.append(Ack("start", started.run_id, (request.idempotency_key, request.input)))
+        key = request.idempotency_key
+        self._ledger.acks.append(Ack("start", started.run_id, (key and (request.scope, key), request.input)))
         if not started.created:
             self._ledger.met["start: the same again"] += 1
         elif request.start_delay is not None:
@@ -306,13 +309,17 @@ class People:
             "vouched_by": None,
             "key": None,
         }
-        kind, said = chance.choice(("changes", "changes", "levels", "notes")), f"request {chance.getrandbits(16)}"
+        kind = chance.choice(("changes", "changes", "levels", "reassigned", "notes"))
+        said = f"request {chance.getrandbits(16)}"
+        to = [chance.choice(VOTERS)] if kind == "reassigned" and maybe(chance, 0.7) else []
 
         def ask(server: Server) -> Awaitable[Accepted]:
             if kind == "changes":
                 return interventions.request_changes(server.transactor, run.id, name, said, None, who)
             if kind == "levels":
                 return interventions.escalate(server.transactor, run.id, name, said, None, who)
+            if kind == "reassigned":
+                return interventions.reassign(server.transactor, run.id, name, to, not to, said, who)
             return interventions.annotate(server.transactor, run.id, said, name, who)
 
         async def asked() -> None:

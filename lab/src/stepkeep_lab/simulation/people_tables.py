@@ -6,13 +6,14 @@ Rows are frozen values under their keys. A change is one round trip, because it 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from itertools import takewhile
+from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.authority import Authority, Caller, MembershipKind
-from stepkeep.store.audit_rows import AuditFilter, AuditRow
+from stepkeep.store.audit_rows import AuditFilter, AuditHead, AuditRow, ChainedRow, chained
 from stepkeep.store.bounds import check_audit, check_people
 from stepkeep.store.principals import (
     ApiKey,
@@ -20,6 +21,7 @@ from stepkeep.store.principals import (
     MakeChange,
     MembershipRow,
     PeopleChange,
+    PeopleEntry,
     Principal,
     PrincipalKind,
     SealedPeopleEntry,
@@ -28,6 +30,7 @@ from stepkeep.store.principals import (
     SubjectKind,
     TenantRow,
     authorities_from,
+    seal_people_entry,
 )
 from stepkeep.store.quotas import Scope
 
@@ -56,8 +59,20 @@ class PeopleRows:
         self.keys: dict[Key, ApiKey] = {}
         self.sessions: dict[Key, SessionRow] = {}
         self.journal: dict[str, list[SealedPeopleEntry]] = {}
-        self.audit: list[AuditRow] = []
+        self.audit: list[ChainedRow] = []
+        self.audit_heads: dict[str, AuditHead] = {}
         self.quotas: dict[tuple[str, str, str], int] = {}
+
+    def begin(self, tenant: str, at: int, event: str, subject: str, detail: dict[str, Any], **rows: Any) -> None:
+        """Write what is there before anything happens, with its entry."""
+        entries = self.journal.get(tenant, [])
+        entry = PeopleEntry(tenant, len(entries) + 1, at, event, subject, "root", detail)
+        self.write(PeopleChange(entry=seal_people_entry(entry, entries[-1] if entries else None), **rows))
+
+    def register(self, tenant: str, name: str, kind: PrincipalKind, at: int) -> None:
+        """The account of a person or a service that is there before anything happens."""
+        row = Principal(tenant=tenant, name=name, kind=kind, display="", folded=name, created_at=at, created_by="root")
+        self.begin(tenant, at, "user_created", name, {"kind": kind}, principals=(row,))
 
     def write(self, change: PeopleChange) -> None:
         """Write a change as a whole, or refuse it as the schemas do."""
@@ -139,14 +154,32 @@ def _ends_later(new: ApiKey, old: ApiKey | None) -> bool:
 
 
 class ModelAudit:
-    """`AuditStore` on a list of rows."""
+    """`AuditStore` on a list of rows, and the ends of their chains."""
 
-    def __init__(self, rows: list[AuditRow], wire: Wire) -> None:
-        self._rows, self._wire = rows, wire
+    def __init__(self, rows: list[ChainedRow], heads: dict[str, AuditHead], wire: Wire) -> None:
+        self._rows, self._heads, self._wire = rows, heads, wire
 
     async def append(self, rows: Sequence[AuditRow]) -> None:
         check_audit(rows)
-        await self._wire.ask("append audit", lambda: self._rows.extend(rows))
+
+        def work() -> None:
+            sealed, ends = chained(rows, self._heads)
+            self._rows.extend(sealed)
+            self._heads.update({end.tenant: end for end in ends})
+
+        await self._wire.ask("append audit", work)
+
+    async def read_head(self, tenant: str) -> AuditHead | None:
+        return await self._wire.ask("read audit", lambda: self._heads.get(tenant))
+
+    async def read_chain(self, tenant: str, after: int, limit: int) -> list[ChainedRow]:
+        def look() -> list[ChainedRow]:
+            return [row for row in self._rows if row.tenant == tenant and (row.seq or 0) > after][:limit]
+
+        return await self._wire.ask("read audit", look)
+
+    async def count_unchained(self, tenant: str, since: int, limit: int) -> int:
+        return 0
 
     async def read(self, wanted: AuditFilter) -> list[AuditRow]:
         def fits(one: AuditRow) -> bool:
@@ -162,16 +195,18 @@ class ModelAudit:
 
         def look() -> list[AuditRow]:
             found = sorted(filter(fits, self._rows), key=lambda one: (one.at, one.id), reverse=True)
-            return found[: wanted.limit]
+            names = AuditRow.__struct_fields__
+            return [AuditRow(**{name: getattr(one, name) for name in names}) for one in found[: wanted.limit]]
 
         return await self._wire.ask("read audit", look)
 
     async def forget(self, tenant: str, before: int, limit: int) -> int:
         def work() -> int:
-            old = [one for one in self._rows if one.tenant == tenant and one.at < before]
-            gone = sorted(old, key=lambda one: (one.at, one.id))[:limit]
+            own = [one for one in self._rows if one.tenant == tenant]
+            gone = list(takewhile(lambda one: one.at < before, own))[:limit]
             for one in gone:
                 self._rows.remove(one)
+                self._heads[tenant] = replace(self._heads[tenant], forgotten=one.seq or 0, anchor=one.hash or "")
             return len(gone)
 
         return await self._wire.ask("forget audit", work)
@@ -260,11 +295,8 @@ class ModelPeople:
 
         return await self._read(look)
 
-    async def find_principal(self, tenant: str, folded: str) -> Principal | None:
-        rows = self._rows.principals.values()
-        return await self._read(
-            lambda: next((one for one in rows if (one.tenant, one.folded) == (tenant, folded)), None)
-        )
+    async def find_principal(self, tenant: str, name: str) -> Principal | None:
+        return await self._read(lambda: self._rows.principals.get((tenant, name)))
 
     async def read_memberships(self, tenant: str, kind: SubjectKind, subject: str) -> list[MembershipRow]:
         wanted = (tenant, kind, subject)
@@ -276,8 +308,11 @@ class ModelPeople:
     async def read_delegations(self, tenant: str, person: str) -> list[DelegationRow]:
         return await self._delegations(lambda one: one.tenant == tenant and person in (one.delegator, one.delegate))
 
-    async def list_delegations(self, tenant: str) -> list[DelegationRow]:
-        return await self._delegations(lambda one: one.tenant == tenant and one.revoked_at is None)
+    async def list_memberships(self, tenant: str) -> list[MembershipRow]:
+        return await self._memberships(lambda one: one.tenant == tenant)
+
+    async def list_delegations(self, tenant: str, *, ended: bool = False) -> list[DelegationRow]:
+        return await self._delegations(lambda one: one.tenant == tenant and (ended or one.revoked_at is None))
 
     async def list_keys(self, tenant: str) -> list[ApiKey]:
         def look() -> list[ApiKey]:
@@ -293,6 +328,13 @@ class ModelPeople:
         return await self._read(
             lambda: next((one for one in self._rows.sessions.values() if one.id == session_id), None)
         )
+
+    async def list_sessions(self, tenant: str, key_id: str) -> list[SessionRow]:
+        def look() -> list[SessionRow]:
+            mine = [one for one in self._rows.sessions.values() if (one.tenant, one.key) == (tenant, key_id)]
+            return sorted((one for one in mine if one.ended_at is None), key=lambda one: one.id)
+
+        return await self._read(look)
 
     async def _memberships(self, fits: Callable[[MembershipRow], bool]) -> list[MembershipRow]:
         rows = self._rows.memberships

@@ -20,6 +20,7 @@ from stepkeep.operations.by_key import KeySender
 from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.operations.work_state import WorkState
+from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
@@ -109,6 +110,8 @@ class Workplace:
         # The first place can run everything, so that nothing waits forever for a worker that does not exist.
         gifted = place == 0 or (parts is None and self._random.random() < 0.4)
         self._capabilities = frozenset({CAPABILITY}) if gifted else frozenset[str]()
+        # The worker of the first place has no owner, so that no duty keeps it from a step.
+        self._owner = f"owner-{place % 2}" if place else None
         self.process: Process | None = None
         self.worker: Worker | None = None
         self.serving: asyncio.Task[None] | None = None
@@ -144,11 +147,14 @@ class Workplace:
             jobs_seconds=0.0,
             slots_seconds=1.0,
             children_seconds=random.choice((0.5, 2.0)) if scenario.families or scenario.continued else 0.0,
+            # The same for every user that simulates; no program is started.
+            commands=CommandPolicy(tenants=(TENANT,), user=1),
         )
         runtime = SimulatedRuntime(self._stage, random)
         runner = SimulatedRunner(self._stage, process, settings, self._capabilities)
         calls = ModelCalls(self._stage, process)
-        parts = {"transactor": WatchedTransactor(self._stage, process)} if self._parts is None else self._parts(process)
+        own = {"transactor": WatchedTransactor(self._stage, process), "owner": self._owner}
+        parts = own if self._parts is None else self._parts(process)
         worker = self.worker = Worker(
             registry=self._registry,
             app=process.name,

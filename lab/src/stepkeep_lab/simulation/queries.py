@@ -194,6 +194,28 @@ def reports(tables: Tables, tenant: str, newest: int) -> list[WorkerReport]:
     return [tables.reports[tenant, no] for no in numbers if no in living or no in numbers[-newest:]]
 
 
+def use(tables: Tables, tenant: str, kind: str, most: int) -> tuple[int, int]:
+    people = tables.people
+    rows: dict[str, list[bytes]] = {
+        "messages": [
+            one.payload for key, one in tables.mailbox.items() if key[0] == tenant and one.payload is not None
+        ],
+        "triggers": [one.spec for one in tables.triggers.triggers.values() if one.tenant == tenant],
+        "definitions": [one.document for one in tables.definitions.values() if one.tenant == tenant]
+        + [one.document for key, one in tables.schemas.items() if key[0] == tenant],
+        "settings": [one.document for key, found in tables.settings.items() if key[0] == tenant for one in found]
+        + [one.document for one in tables.policies.get(tenant, ())],
+        "people": [
+            b""
+            for found in (people.principals, people.memberships, people.delegations, people.keys)
+            for key in found
+            if key[0] == tenant
+        ],
+    }
+    counted = rows[kind][:most]
+    return len(counted), sum(map(len, counted))
+
+
 def stuck(tables: Tables) -> list[RunKey]:
     """Promise 6 as a query: unfinished runs that nothing will ever move."""
     return sorted(

@@ -29,7 +29,7 @@ from stepkeep.operations.remote_work import ClaimName, RemoteWork, Report, Wante
 from stepkeep.operations.transact import Claim
 from stepkeep.operations.work_outcomes import outcome_of
 from stepkeep.store.change import Lease, Renewed
-from stepkeep.store.principals import Principal, PrincipalKind
+from stepkeep.store.principals import PrincipalKind
 from stepkeep.store.protocol import Notification
 from stepkeep.worker.remote.channel import Channel
 from stepkeep.worker.remote.membership import RemoteMembership
@@ -54,15 +54,7 @@ SILENCE_SECONDS = 2.0
 async def give_key(stage: Stage) -> Credential:
     """The key that remote workers use, made before anything goes wrong."""
     tables, now = stage.database.tables.people, stage.database.clock()
-    tables.principals[TENANT, OWNER] = Principal(
-        tenant=TENANT,
-        name=OWNER,
-        kind=PrincipalKind.SERVICE,
-        display="",
-        folded=OWNER,
-        created_at=now,
-        created_by="root",
-    )
+    tables.register(TENANT, OWNER, PrincipalKind.SERVICE, now)
     made = await create_key(
         ModelStore(stage.database),
         TENANT,

@@ -65,7 +65,7 @@ class ModelResources:
         return await self._wire.ask("read resource holds", lambda: tables.holds.held(tenant, tables.steps))
 
     async def find_waiting(
-        self, queues: Collection[int], limit: int, run: RunKey | None = None
+        self, queues: Collection[int], limit: int, run: RunKey | None = None, start: int = 0
     ) -> list[ResourceWaiter]:
         def work() -> list[ResourceWaiter]:
             tables = self._database.tables
@@ -76,7 +76,8 @@ class ModelResources:
                 if run in (None, key) and step.queue in queues and _awaits(step) and not tables.is_quarantined(key)
             ]
             found.sort()
-            return [ResourceWaiter(*key, no, tables.runs[key].definition_id) for _, _, _, no, key in found[:limit]]
+            chosen = found[start : start + limit]
+            return [ResourceWaiter(*key, no, tables.runs[key].definition_id) for _, _, _, no, key in chosen]
 
         return await self._wire.ask("find resource waiters", work)
 

@@ -1,14 +1,17 @@
-"""What must be true of resources: no two steps hold what excludes one another, and no pool gives out more than it has.
+"""What must be true of steps that are set aside: of their resources, and of the owners that execute them.
 
-It reads the journals in the order of their commits, and no row of a held resource. `verdict` calls it when a simulation
-has ended.
+No two steps hold what excludes one another, no pool gives out more than it has, and no owner executes two steps that
+are incompatible. It reads the journals in the order of their commits, and no row of a held resource. `verdict` calls it
+when a simulation has ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import Any
 
+from stepkeep.kernel.definition import Incompatible
 from stepkeep.kernel.journal import Hop, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep_lab.simulation.tables import Tables
@@ -38,6 +41,25 @@ def wrong_resources(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
                 yield f"resources: step {hop.no} of run {run_id} was claimed without those that it needs"
             held[run_id, hop.no] = needed or {}
             yield from _conflicts(held)
+
+
+def wrong_executors(tables: Tables, plans: Mapping[int, Plan]) -> Iterator[str]:
+    """Every owner of workers that executed two steps of a run which duties keep apart."""
+    owners = {worker.no: worker.owner for worker in tables.workers.values()}
+    for key, attempts in tables.attempts.items():
+        if key not in tables.runs:
+            continue
+        plan = plans[tables.runs[key].definition_id]
+        done: dict[str, set[str | None]] = {}
+        for attempt in attempts.values():
+            if not plan.is_undo(attempt.no) and (attempt.no < plan.size or plan.is_element(attempt.no)):
+                planned = plan.at(attempt.no)
+                name = planned.name if planned.owner is None else plan.steps[planned.owner].name
+                done.setdefault(name, set()).add(owners.get(attempt.worker))
+        for duty in plan.definition.duties or ():
+            for one, other in combinations(duty.steps if isinstance(duty, Incompatible) else (), 2):
+                for owner in (done.get(one, set()) & done.get(other, set())) - {None}:
+                    yield f"duties: {owner} executed {one} and {other} of run {key[1]}, which are incompatible"
 
 
 def _leave(held: Held, run_id: str, hop: Hop) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stepkeep.definition.compiled_policy import CompiledPolicy
+from stepkeep.evidence.people import history
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.definition import SECOND, BudgetOf
 from stepkeep.kernel.journal import Entry, open_entry
@@ -17,7 +18,6 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Vote
 from stepkeep.operations.live_policies import compiled
-from stepkeep.operations.people_journal import history
 from stepkeep.operations.policies import replay_policy
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.principals import MembershipRow
@@ -57,6 +57,7 @@ class Standing:
         self._attempts_are_counted()
         told = await history(transactor.store, TENANT, None, after=0, limit=1)
         self._must(told["chain"]["is_intact"], f"the journal of people is broken at {told['chain']['broken_at']}")
+        self._must(not told["chain"]["differences"], f"rows of people: {told['chain']['differences']}")
         for tenant, run_id in self._tables.runs:
             verdicts = list(self._judged(tenant, run_id))
             if any(record is not None for _, _, record in verdicts):

@@ -265,7 +265,7 @@ class ModelStore:
 
     parallel_commits = 2
     prefers_optimistic_claims = True
-    migrates_itself = True
+    is_embedded = True
 
     def __init__(self, database: Database, wire: Wire | None = None, url: str = "model:") -> None:
         self.database, self.wire = database, wire or PlainWire()
@@ -274,7 +274,7 @@ class ModelStore:
         self.notifier = ModelNotifier(database, self.wire.notification)
         self._tables = database.tables
         self.people = ModelPeople(database.tables.people, self.wire, self._write_people)
-        self.audit = ModelAudit(database.tables.people.audit, self.wire)
+        self.audit = ModelAudit(database.tables.people.audit, database.tables.people.audit_heads, self.wire)
         self.quotas = ModelQuotas(database.tables.people.quotas, self.wire, self._is_live)
         tables = database.tables
         self.triggers = ModelTriggers(tables.triggers, tables.runs, tables.details, self.wire, self._clock)
@@ -539,6 +539,10 @@ class ModelStore:
     async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
         return await self._read("read", lambda: queries.definitions(self._tables, tenant))
 
+    async def has_other_tenants(self, tenant: str) -> bool:
+        rows = self._tables.definitions
+        return await self._read("read", lambda: any(one.tenant != tenant for one in rows.values()))
+
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
         return await self._read("read", lambda: queries.record(self._tables, (tenant, run_id)))
 
@@ -661,6 +665,9 @@ class ModelStore:
 
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
         return await self._read("read", lambda: queries.counts(self._tables, tenant))
+
+    async def measure_use(self, tenant: str, kind: str, most: int) -> tuple[int, int]:
+        return await self._read("read", lambda: queries.use(self._tables, tenant, kind, most))
 
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         return await self._read("read", lambda: queries.stuck(self._tables)[:limit])

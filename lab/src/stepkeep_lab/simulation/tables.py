@@ -30,6 +30,7 @@ from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.bounds import check_write
 from stepkeep.store.change import (
     IdempotencyKey,
+    KeyPlace,
     NewRun,
     RunKey,
     Spent,
@@ -72,7 +73,7 @@ class Tables:
         self.gates: dict[RunKey, dict[tuple[int, int], Gate]] = {}
         self.votes: dict[RunKey, dict[tuple[int, int, str], Vote]] = {}
         self.adoptions: dict[RunKey, tuple[AdoptionRow, ...]] = {}
-        self.idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
+        self.idempotency: dict[KeyPlace, IdempotencyKey] = {}
         self.business: dict[BusinessKey, str] = {}
         self.mailbox: dict[tuple[str, str, str], MailboxMessage] = {}
         self.workers: dict[int, Worker] = {}
@@ -226,7 +227,7 @@ class Tables:
         run, promise = new.run, new.idempotency
         if (run.tenant, run.id) in self.runs:
             raise Contended(MET)
-        if promise is not None and (promise.tenant, promise.operation, promise.key) in self.idempotency:
+        if promise is not None and promise.place in self.idempotency:
             raise Contended(MET)
         if run.business_key is not None and run.state not in RUN_TERMINAL:
             key = (run.tenant, run.business_key)
@@ -334,6 +335,8 @@ class Tables:
             if (vote.no, vote.activation, vote.person) in mine:
                 raise Contended("a person decides once about a gate")
             mine[vote.no, vote.activation, vote.person] = vote
+        for tenant, run_id, asked in what.requesters:
+            self.details[tenant, run_id] = replace(self.details[tenant, run_id], asked_before=asked)
         self.triggers.write(what)
         self.children.write(what)
         self.slots.write(what)
@@ -373,7 +376,7 @@ class Tables:
         self.adoptions[key] = new.adoptions
         if new.idempotency is not None:
             promise = new.idempotency
-            self.idempotency[promise.tenant, promise.operation, promise.key] = promise
+            self.idempotency[promise.place] = promise
         if run.business_key is not None and run.state not in RUN_TERMINAL:
             self.business[run.tenant, run.business_key] = run.id
 

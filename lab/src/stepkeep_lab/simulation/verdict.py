@@ -16,7 +16,7 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import Completion
-from stepkeep.kernel.gates import CHANGES_REQUESTED, ESCALATED, REMINDED
+from stepkeep.kernel.gates import CHANGES_REQUESTED, ESCALATED, REASSIGNED, REMINDED
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Message, Run, Step
@@ -37,7 +37,7 @@ from stepkeep_lab.simulation.ledger import Ack, Ledger
 from stepkeep_lab.simulation.limits import wrong_slots
 from stepkeep_lab.simulation.migrated import wrong_migrations
 from stepkeep_lab.simulation.paused import wrong_pauses
-from stepkeep_lab.simulation.shared_resources import wrong_resources
+from stepkeep_lab.simulation.shared_resources import wrong_executors, wrong_resources
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.standing import Standing
 from stepkeep_lab.simulation.store import ModelStore
@@ -47,7 +47,12 @@ from stepkeep_lab.simulation.tables import Tables
 decode = msgspec.json.decode
 MACHINES = canonical_machines()
 JUDGED = {name: registry.judged(name) for name in registry.names()}
-GATE_EVENTS = {"escalated": ESCALATED, "reminded": REMINDED, "changes_requested": CHANGES_REQUESTED}
+GATE_EVENTS = {
+    "escalated": ESCALATED,
+    "reassigned": REASSIGNED,
+    "reminded": REMINDED,
+    "changes_requested": CHANGES_REQUESTED,
+}
 """What the outbox has for a hop of a gate."""
 
 ENDS = {
@@ -111,6 +116,8 @@ class Verdict:
         for said in wrong_slots(self._tables):
             self._ledger.violation(said)
         for said in wrong_resources(self._tables, self._plans):
+            self._ledger.violation(said)
+        for said in wrong_executors(self._tables, self._plans):
             self._ledger.violation(said)
         self._tokens_open_one_door()
         self._workers_said_goodbye()
@@ -315,11 +322,14 @@ class Verdict:
             self._must(known == asked, f"run {key[1]} was asked for by {sorted(asked)}, but knows {sorted(known)}")
 
     def _requesters(self, key: tuple[str, str]) -> set[str]:
-        """Everyone who asked for a run, for a run that it repeats or continues, or for its parent."""
+        """Everyone who asked for a run or started it idle, for one that it repeats or continues, or for its parent."""
         details = self._tables.details.get(key)
         if details is None:
             return set()
-        asked, link = {details.created_by}, self._tables.children.link_of(*key)
+        causes = (cause for sealed in self._tables.journal[key].values() for cause in open_entry(sealed.body).causes)
+        # A delayed run is started by the sweep, which is no person.
+        started = {cause.actor for cause in causes if cause.event == "run_started"} - {"sweep"}
+        asked, link = {details.created_by, *started}, self._tables.children.link_of(*key)
         if details.rerun_of is not None:
             asked |= self._requesters((key[0], details.rerun_of))
         if link is None:
@@ -353,13 +363,17 @@ class Verdict:
         self._must(not deadlocks, f"lock order: transactions waited for each other {deadlocks} times")
 
     def _keys_are_kept(self) -> None:
-        """I14: one run and one body for each idempotency key."""
-        made: dict[str, set[tuple[str, bytes]]] = defaultdict(set)
+        """I14: one run and one body for each idempotency key of a caller, and one such key for each run."""
+        made: dict[tuple[str, str], set[tuple[str, bytes]]] = defaultdict(set)
+        keys: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for ack in self._ledger.acks:
             if ack.kind == "start" and ack.about[0] is not None:
                 made[ack.about[0]].add((ack.run_id, ack.about[1]))
+                keys[ack.run_id].add(ack.about[0])
         for key, runs in made.items():
             self._must(len(runs) == 1, f"I14: the key {key} made {len(runs)} runs or took two bodies")
+        for run_id, given in keys.items():
+            self._must(len(given) == 1, f"I14: run {run_id} answers for the keys of {len(given)} callers")
 
     # -- what handlers said and did ----------------------------------------------------------------------------------
     def _outcomes_are_what_handlers_said(self) -> None:

@@ -220,6 +220,7 @@ class Composition:
         ]
         asked += [(queues, limit, (self._tenant, run)) for run in self._runs for limit in (9, 1)]
         found = [await resources.find_waiting(of, limit, run) for of, limit, run in asked]
+        found.append(await resources.find_waiting(queues, 2, None, 1))
         return [[(one.tenant, one.run_id, one.no) for one in some] for some in found], await resources.has_waiting()
 
     async def _of_runs(self, store: Store, runs: Sequence[str]) -> Any:
@@ -366,7 +367,7 @@ async def _read_jobs(store: Store, tenant: str) -> Any:
     return {
         "due": [sorted(await jobs.find_due(9)), await jobs.find_due(1)],
         "jobs": [await jobs.read(tenant, one) for one in JOBS],
-        "by key": [await jobs.find_by_key(tenant, f"key {place}") for place in range(4)],
+        "by key": [await jobs.find_by_key(tenant, f"key {place}", scope) for place in range(4) for scope in ("", "s")],
         "lists": [await jobs.list_all(tenant), await jobs.list_all(tenant, JOBS[2], 1)],
         "counts": await jobs.count_runs(tenant, JOBS[:2]),
         "waiting": [await jobs.find_waiting(tenant, one, limit) for one in JOBS for limit in (9, 1)],
@@ -393,4 +394,5 @@ def _job(tenant: str, place: int, now: int) -> Job:
         digest=bytes(32),
         seq=0,
         lease_until=now - 3 + place,
+        scope=("", "s", "t")[place],
     )

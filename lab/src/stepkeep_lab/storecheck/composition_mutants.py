@@ -406,6 +406,13 @@ JOBS = (
         " and idempotency_key <> ?2",
     ),
     *_on_both(
+        "find_job_by_key",
+        "job-of-another-scope",
+        "an idempotency key of another API key finds its job",
+        " and scope in ('', ?3)",
+        " and (true or scope = ?3)",
+    ),
+    *_on_both(
         "forget_job_runs",
         "young-runs-forgotten",
         "what became of the runs of young jobs is deleted",

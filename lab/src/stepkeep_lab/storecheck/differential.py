@@ -50,6 +50,7 @@ from stepkeep_lab.storecheck.trigger_changes import TriggerChanges, read_trigger
 TENANTS = ("acme", "acne")
 LEASE = 30 * SECOND
 KEYS = ("k1", "k2", "k3")
+SCOPES = ("", "tenant", "a key", "another key")
 BUSINESS = ("order 1", "order 2", "order 3")
 FIRST_HOLDERS = {"people": BUSINESS[0], "letters": BUSINESS[1]}
 MESSAGES = ("m1", "m2", "m3", "m4")
@@ -384,6 +385,7 @@ class Comparison:
             "tenant": self.tenancy.name,
             "input": random.choice((b"{}", b'{"n":2}')),
             "idempotency_key": random.choice((None, *KEYS)),
+            "scope": SCOPES[len(self.tenancy.runs) % len(SCOPES)],
             "business_key": random.choice((None, *BUSINESS)),
             "priority": random.choice((None, None, 0, 3)),
             "start_now": random.random() < 0.9,
@@ -406,6 +408,7 @@ class Comparison:
         run, key = self.run(), self.random.choice((None, *KEYS))
         actor = f"{ACTOR}-{len(self.tenancy.runs) % 3}"
         by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": actor, "idempotency_key": key}
+        by["scope"] = SCOPES[len(self.tenancy.runs) % len(SCOPES)]
         answers = await self.on_both(lambda bench, place: rerun(bench.transactor, bench.starter, run, **by), "rerun")
         self._remember(answers[0])
 
@@ -631,7 +634,9 @@ class Comparison:
         )
         more = More(
             wants=wants[2:],
-            idempotency=tuple((tenant, random.choice(("start", "rerun")), key) for key in KEYS),
+            idempotency=tuple(
+                (tenant, random.choice(("start", "rerun")), key, scope) for key in KEYS for scope in SCOPES
+            ),
             business_keys=((tenant, random.choice(BUSINESS)),),
         )
         proposed, limit, after = random.random() < 0.6, random.choice((1, 2, 5)), random.choice((None, None, 20))

@@ -108,7 +108,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "insert_idempotency_keys",
         "promises-out-of-order",
         "idempotency keys are taken in the order given, and two transactions wait for each other",
-        "order by promised.tenant, promised.operation, promised.key",
+        "order by promised.tenant, promised.operation, promised.key, promised.scope",
         "",
     ),
     # -- the version of a row
@@ -670,8 +670,8 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "insert_idempotency_keys",
         "promise-broken",
         "an idempotency key that was used makes another run",
-        "order by promised.tenant, promised.operation, promised.key",
-        "order by promised.tenant, promised.operation, promised.key on conflict do nothing",
+        "promised.key, promised.scope",
+        "promised.key, promised.scope on conflict do nothing",
     ),
     _on(
         SQLITE,
@@ -720,6 +720,22 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "a key answers for another operation than the one it was used for",
         "idempotency_keys.tenant = wanted.tenant and idempotency_keys.operation = wanted.operation",
         "idempotency_keys.tenant = wanted.tenant",
+    ),
+    _on(
+        POSTGRES,
+        "load_idempotency_keys",
+        "keys-of-any-scope",
+        "a key answers for another API key than the one it was used with",
+        "idempotency_keys.scope = wanted.scope",
+        "true",
+    ),
+    _on(
+        SQLITE,
+        "load_idempotency_keys",
+        "keys-of-any-scope",
+        "a key answers for another API key than the one it was used with",
+        "k.scope = w.value ->> 3",
+        "true",
     ),
     # -- tenants
     _on(
@@ -1112,6 +1128,22 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "every page of a search begins with the newest run",
         "id < ?2",
         "?2 is not null",
+    ),
+    _on(
+        POSTGRES,
+        "has_other_tenants",
+        "tenants-above",
+        "tenants whose names come later are not seen, so that root runs commands beside them",
+        "or exists (select 1 from definitions where tenant > $1)",
+        "",
+    ),
+    _on(
+        SQLITE,
+        "has_other_tenants",
+        "tenants-above",
+        "tenants whose names come later are not seen, so that root runs commands beside them",
+        "or exists (select 1 from definitions where tenant > ?1)",
+        "",
     ),
     # -- sinks and delivery cursors
     *DELIVERY_MUTANTS,

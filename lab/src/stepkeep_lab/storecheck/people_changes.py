@@ -110,6 +110,7 @@ class PeopleChanges:
             created_at=at,
             created_by="root",
             expires_at=random.choice((None, at + 100)),
+            queues=random.choice((None, ("", "bank"))),
         )
 
     def _changed(self, row: Any, at: int) -> Any:
@@ -154,14 +155,17 @@ async def read_people(store: Store, tenants: tuple[str, ...]) -> dict[str, Any]:
             "principals": await people.list_principals(tenant),
             "second page": await people.list_principals(tenant, after="ann", limit=1),
             "delegations": await people.list_delegations(tenant),
+            "all delegations": await people.list_delegations(tenant, ended=True),
+            "all memberships": await people.list_memberships(tenant),
             "keys": keys,
             "key": [await people.find_key(one.id) for one in keys[:2]],
             "sessions": [await people.find_session(f"{tenant}{number:04d}") for number in range(1, SESSIONS)],
+            "sessions of k": await people.list_sessions(tenant, "k"),
             "authorities": await people.read_authorities(together),
         }
         for name in PERSONS:
             found[f"authority of {name}"] = await people.read_authorities([Caller(tenant, name)])
-            found[f"principal {name}"] = await people.find_principal(tenant, name.casefold())
+            found[f"principal {name}"] = await people.find_principal(tenant, name)
             found[f"memberships of {name}"] = await people.read_memberships(tenant, SubjectKind.PERSON, name)
             found[f"delegations of {name}"] = await people.read_delegations(tenant, name)
         for name in GROUPS:

@@ -90,6 +90,7 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         "workers": await store.list_workers(tenant),
         "live workers": await store.list_workers(tenant, live_only=True),
         "mailbox": await store.list_mailbox(tenant),
+        "other tenants": [await store.has_other_tenants(one) for one in (tenant, "", "~")],
         "quarantined": await store.list_quarantined(tenant),
         "quarantines": await store.read_quarantines(tenant),
         "the last quarantine": await store.read_quarantines(tenant, limit=1),

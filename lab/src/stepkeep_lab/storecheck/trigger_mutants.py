@@ -68,8 +68,8 @@ TRIGGER_MUTANTS: tuple[SqlMutant, ...] = (
         "lock_finished",
         "undecided-run-deleted",
         "a run is deleted although a trigger has not decided about its end",
-        "f.state = 'awaiting'",
-        "f.state = 'waiting'",
+        "state = 'awaiting'",
+        "state = 'waiting'",
     ),
     _on(
         POSTGRES,

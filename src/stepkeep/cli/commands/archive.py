@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stepkeep.cli.arguments import ArchiveRoot
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
@@ -28,12 +29,13 @@ def archive(
     to: Annotated[
         str, typer.Option("--to", metavar="DIR", help="Where the named runs go; a declaration names its own folder.")
     ] = ".state/archive",
+    archive_root: ArchiveRoot = Path(),
 ) -> int:
     """Archive ended runs, one folder each: log, everything else, manifest, and the state files of a workstream.
 
     A run that is archived already is left as it is. Exit status 1 if a run could not be archived.
     """
-    swept = asyncio.run(_archive(settings, runs or [], to))
+    swept = asyncio.run(_archive(settings, runs or [], to, archive_root))
     if settings.json:
         answer(
             {
@@ -58,12 +60,12 @@ def archive(
     return FAILED if swept.problems else SUCCEEDED
 
 
-async def _archive(settings: Settings, runs: list[str], to: str) -> Swept:
+async def _archive(settings: Settings, runs: list[str], to: str, root: Path) -> Swept:
     from stepkeep.operations.run_archive import ArchiveSweeper, Swept, archive_run
 
     async with open_engine(settings, operation="log") as engine:
         if not runs:
-            return await ArchiveSweeper(engine.transactor, tenant=engine.tenant, verify=verified).sweep()
+            return await ArchiveSweeper(engine.transactor, tenant=engine.tenant, verify=verified, base=root).sweep()
         chosen = [await find_run(engine, run) for run in runs]
         return Swept(
             bundles=tuple(

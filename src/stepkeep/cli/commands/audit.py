@@ -12,7 +12,7 @@ from stepkeep.cli.arguments import moment_of
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
+from stepkeep.cli.status import FAILED, SUCCEEDED
 
 
 def audit(
@@ -68,7 +68,12 @@ def audit(
             options = [f"--{name}={value}" for name, value in given.items() if value is not None and name != "target"]
             about = [] if target is None else [target]
             say(f"there are more: {settings.command('audit', *about, *options, '--cursor', found['next'])}")
-    return SUCCEEDED
+    chain = found["chain"]
+    if not chain["is_intact"] and not settings.json:
+        from stepkeep.operations.audit import told_of_chain
+
+        say(f"the audit log was changed by hand: {told_of_chain(chain)}")
+    return SUCCEEDED if chain["is_intact"] else FAILED
 
 
 def _row(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -166,6 +166,8 @@ def _lines(found: dict[str, Any], settings: Settings, asked: Asked) -> Iterator[
         said = f"{step['step']} is adopted: " if step["adopted"] else f"{step['step']} runs again: "
         repeat = f"; its effect ({step['effect']}) may happen twice" if step["may_repeat"] else ""
         yield said + step["says"] + repeat
+    if found["reopens"]:
+        yield f"people are asked anew: {', '.join(found['reopens'])}"
     if found["owns_undo"]:
         yield f"a rollback of the new run would also undo {', '.join(found['owns_undo'])}"
     if found["child_of"]:

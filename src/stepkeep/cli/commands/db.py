@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from stepkeep.store.change import RunKey
     from stepkeep.store.records import Maintenance, SchemaStatus
 
+Answered = tuple["SchemaStatus", "list[RunKey]", list[list[str]], list[str]]
+"""The schema, runs that are stuck, names that look alike, and where the record of people is not whole."""
+
 app = typer.Typer(help="Look after the database.", no_args_is_help=True)
 
 
@@ -28,7 +31,10 @@ def migrate(settings: Settings) -> int:
 
 
 def status(settings: Settings) -> int:
-    """Say which migrations the database has, and whether any run is stuck. Exit status 1 when something is amiss."""
+    """Say which migrations the database has, whether any run is stuck, and whether the record of people holds.
+
+    Exit status 1 when something is amiss.
+    """
     return _tell(settings, asyncio.run(_ask(settings, migrating=False)))
 
 
@@ -109,7 +115,9 @@ async def _maintain(settings: Settings) -> Maintenance:
         await store.close()
 
 
-async def _ask(settings: Settings, *, migrating: bool) -> tuple[SchemaStatus, list[RunKey]]:
+async def _ask(settings: Settings, *, migrating: bool) -> Answered:
+    from stepkeep.evidence.people import differences
+    from stepkeep.operations.principals import look_alikes
     from stepkeep.store.connect import connect
 
     store = connect(settings.db)
@@ -120,13 +128,16 @@ async def _ask(settings: Settings, *, migrating: bool) -> tuple[SchemaStatus, li
         found = await (store.migrate() if migrating else store.status())
         store.confine_to(settings.tenant)
         # Promise 6 as a query: what it lists has nothing that could ever move it.
-        return found, [] if found.pending else await store.stuck_runs()
+        if found.pending:
+            return found, [], [], []
+        record = [] if migrating else await differences(store, settings.tenant)
+        return found, await store.stuck_runs(), await look_alikes(store, settings.tenant), record
     finally:
         await store.close()
 
 
-def _tell(settings: Settings, answered: tuple[SchemaStatus, list[RunKey]]) -> int:
-    found, stuck = answered
+def _tell(settings: Settings, answered: Answered) -> int:
+    found, stuck, alike, record = answered
     if settings.json:
         answer(
             {
@@ -137,6 +148,8 @@ def _tell(settings: Settings, answered: tuple[SchemaStatus, list[RunKey]]) -> in
                     "applied": [{"version": version, "name": name} for version, name in found.applied],
                     "pending": [{"version": version, "name": name} for version, name in found.pending],
                     "stuck_runs": [run_id for _, run_id in stuck],
+                    "look_alikes": alike,
+                    "record": record,
                 }
             }
         )
@@ -149,6 +162,10 @@ def _tell(settings: Settings, answered: tuple[SchemaStatus, list[RunKey]]) -> in
             say(f"  {version:04d}_{name}  pending: {settings.command('db', 'migrate')}")
         for _, run_id in stuck:
             say(f"  run {run_id} is unfinished but has no cause to move: this is a defect, please report it")
+        for names in alike:
+            say(f"  {inert_line(' and '.join(names))} look the same and count as one person: disable all but one")
+        for said in record:
+            say(f"  the record was changed by hand: {inert_line(said)}")
         if not found.pending and not stuck:
             say("  every unfinished run has a cause to move")
-    return FAILED if found.pending or stuck else SUCCEEDED
+    return FAILED if found.pending or stuck or record else SUCCEEDED

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import LARGEST, Apps, By, WrittenAs
+from stepkeep.cli.arguments import LARGEST, Apps, By, Elsewhere, WrittenAs
 from stepkeep.cli.printer import answer, console, quiet_stdout, say
 from stepkeep.cli.session import load_definition, load_handlers, open_engine
 from stepkeep.cli.settings import Settings
@@ -49,10 +49,11 @@ def publish(
     ],
     app: Apps = None,
     as_: WrittenAs = None,
+    elsewhere: Elsewhere = False,
 ) -> int:
     """Publish a workflow without starting a run. The same version with other content is refused."""
     with quiet_stdout(settings.json):
-        definition = load_definition(file, load_handlers(app) if app else None, as_)
+        definition = load_definition(file, None if elsewhere else load_handlers(app or []), as_, advises=True)
 
     async def go() -> dict[str, Any]:
         async with open_engine(settings, creates=True) as engine:

@@ -49,7 +49,8 @@ async def _explain(settings: Settings, what: str, step: str | None) -> Explanati
 
     try:
         async with open_engine(settings, operation="explain") as engine:
-            return await diagnosis.explain(engine.transactor, await _resolve(engine, what), step, tenant=engine.tenant)
+            found = await _resolve(engine, what)
+            return await diagnosis.explain(engine.transactor, found, step, tenant=engine.tenant, access=engine.access)
     except StoreUnavailable as problem:
         return unreachable(what, str(problem))
 

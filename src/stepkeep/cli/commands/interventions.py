@@ -1,4 +1,4 @@
-"""`stepkeep request-changes`, `escalate`, `annotate` and `freeze`: what people do to a run besides deciding."""
+"""`stepkeep request-changes`, `escalate`, `reassign`, `annotate`, `freeze`: what people do beside deciding."""
 
 from __future__ import annotations
 
@@ -34,6 +34,28 @@ def escalate(settings: Settings, run: RunId, reason: Why, step: Gate = None, for
         settings,
         run,
         lambda engine, found: engine.interventions.escalate(found, step, reason=reason, for_=for_, by=by),
+    )
+
+
+def reassign(
+    settings: Settings,
+    run: RunId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The gate.", show_default=False)],
+    reason: Why,
+    to: Annotated[
+        list[str] | None, typer.Option("--to", metavar="NAME", help="Who may decide it; may be repeated.")
+    ] = None,
+    fail: Annotated[bool, typer.Option("--fail", help="Fail the gate instead.")] = False,
+    by: By = None,
+) -> int:
+    """Name other approvers for a gate that nobody may decide, or fail it.
+
+    Only a person who did not ask for the run may.
+    """
+    return decided(
+        settings,
+        run,
+        lambda engine, found: engine.interventions.reassign(found, step, to=to or (), fail=fail, reason=reason, by=by),
     )
 
 

@@ -32,6 +32,13 @@ MaxRequests = Annotated[
         "--max-requests-per-min", min=1, max=MOST_QUOTA, metavar="N", help="How many HTTP requests; no limit."
     ),
 ]
+Queues = Annotated[
+    list[str] | None,
+    typer.Option("--queue", metavar="NAME", help='Work on this queue alone, repeated; the default one is "".'),
+]
+Handlers = Annotated[
+    list[str] | None, typer.Option("--handler", metavar="NAME", help="Work on steps of this handler alone, repeated.")
+]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the key to this new file, readable by its owner alone."),
@@ -55,15 +62,22 @@ def create(
     ] = None,
     max_concurrent_runs: MaxRuns = None,
     max_requests_per_min: MaxRequests = None,
+    queue: Queues = None,
+    handler: Handlers = None,
     output: Output = None,
     by: By = None,
 ) -> int:
     """Make a key. It is shown once and kept nowhere: only a hash of its secret is stored."""
     ends = {} if expires is None else _end(expires)
-    quotas: dict[str, Any] = {"max_concurrent_runs": max_concurrent_runs, "max_requests_per_min": max_requests_per_min}
+    given: dict[str, Any] = {
+        "max_concurrent_runs": max_concurrent_runs,
+        "max_requests_per_min": max_requests_per_min,
+        "queues": queue or None,
+        "handlers": handler or None,
+    }
     with _reserved(output) as descriptor:
         found = _kept(
-            ask(settings, lambda engine: engine.keys.create(owner, scopes=scope, by=by, **ends, **quotas)),
+            ask(settings, lambda engine: engine.keys.create(owner, scopes=scope, by=by, **ends, **given)),
             descriptor,
             output,
         )
@@ -79,7 +93,7 @@ def rotate(
     output: Output = None,
     by: By = None,
 ) -> int:
-    """Make a new key with the same owner, scopes and lifetime. The old one ends after the overlap."""
+    """Make a new key with the same owner and scopes. The old one ends after the overlap."""
     with _reserved(output) as descriptor:
         found = _kept(ask(settings, lambda engine: engine.keys.rotate(key, overlap=overlap, by=by)), descriptor, output)
     status = _tell(settings, found)
@@ -89,12 +103,14 @@ def rotate(
 
 
 def revoke(settings: Settings, key: KeyId, by: By = None) -> int:
-    """End a key now: every decision refuses it from this moment on."""
+    """End a key now, with the keys that replaced it and their sessions: every decision refuses them from then on."""
     found = ask(settings, lambda engine: engine.keys.revoke(key, by=by))
     if settings.json:
         answer(found)
     else:
         say(f"key {key} of {found['key']['owner']} is revoked by {found['key']['revoked_by']}")
+        if found["successors"] or found["sessions"]:
+            say(f"with it ended: keys that replaced it: {len(found['successors'])}, sessions: {found['sessions']}")
     return SUCCEEDED
 
 
@@ -109,8 +125,21 @@ def list_(
     else:
         shown = ("id", "owner", "state", "scopes", "created_by", "expires_at")
         rows = [{name: key[name] for name in shown} for key in found["keys"]]
-        table([{**row, "scopes": " ".join(row["scopes"])} for row in rows], "no key was ever made")
+        limits = [_limits(key) for key in found["keys"]]
+        told = [{**row, "scopes": " ".join(row["scopes"])} for row in rows]
+        # A column for limits only where a key has some.
+        table(
+            [{**row, "works on": limit} for row, limit in zip(told, limits, strict=True)] if any(limits) else told,
+            "no key was ever made",
+        )
     return SUCCEEDED
+
+
+def _limits(key: dict[str, Any]) -> str:
+    """The queues and handlers that a key is limited to, in words."""
+    from stepkeep.kernel.authority import WorkLimits
+
+    return str(WorkLimits(queues=key["queues"], handlers=key["handlers"]))
 
 
 def _end(text: str) -> dict[str, Any]:
@@ -157,7 +186,8 @@ def _tell(settings: Settings, found: dict[str, Any]) -> int:
         return SUCCEEDED
     key = found["key"]
     ends = f"; it ends at {key['expires_at']}" if key["expires_at"] else ""
-    say(f"key {key['id']} of {key['owner']} for {', '.join(key['scopes'])}{ends}")
+    only = f" (only {_limits(key)})" if _limits(key) else ""
+    say(f"key {key['id']} of {key['owner']} for {', '.join(key['scopes'])}{only}{ends}")
     if "secret" in found:
         say(found["secret"])
         say("This is the only time it is shown. Use it in STEPKEEP_KEY, or in a file: --key-file FILE.")

@@ -104,16 +104,20 @@ def _page(told: Mapping[str, Any], dry_run: bool) -> Iterator[str]:
             yield f"  {row['runs']:>6}  {row['state']}, version {row['version']}: {word}"
         for row in told["reasons"]:
             yield f"  {row['runs']:>6}  {row['reason']}"
+        for row in told["reopens"]:
+            yield f"  {row['runs']:>6}  {row['step']} opens anew: the steps behind it differ"
         return
     yield f"job {told['job']} migrates {told['runs']} live runs to version {told['to']}; workers carry it out"
 
 
 def _one(told: Mapping[str, Any]) -> Iterator[str]:
-    names = {word: ", ".join(told[word]) or "nothing" for word in ("adopted", "runs", "added", "removed")}
+    names = {word: ", ".join(told[word]) or "nothing" for word in ("adopted", "runs", "reopens", "added", "removed")}
     if told["allowed"]:
         yield f"run {told['run_id']} can go on under version {told['to']}"
         yield f"  adopted: {names['adopted']}"
         yield f"  runs:    {names['runs']}"
+        if told["reopens"]:
+            yield f"  opens anew, because the steps behind it differ: {names['reopens']}"
     else:
         yield f"run {told['run_id']} stays with version {told['from']}:"
         for reason in told["reasons"]:

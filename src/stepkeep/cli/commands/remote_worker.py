@@ -62,7 +62,8 @@ async def serve_remote(
                 devote_process()
                 handlers = ", ".join(spec.name for spec in default_registry) or "none"
                 places = f"{concurrency} places and {min(threads, concurrency)} threads"
-                warn(f"worker of the service {address} serves with {places}; handlers: {handlers}")
+                off = "" if "command" in worker.kinds else "; commands are off (--allow-commands TENANT)"
+                warn(f"worker of the service {address} serves with {places}; handlers: {handlers}{off}")
                 await worker.serve(signals=True)
                 warn(f"worker {worker.id} has drained and stopped")
                 return worker.id

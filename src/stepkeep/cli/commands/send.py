@@ -104,7 +104,7 @@ def _target(first: str, second: str | None, key: str | None, correlation: str | 
 async def _send(
     settings: Settings, name: str, payload: Any, start: str | None, apps: list[str], options: dict[str, Any]
 ) -> dict[str, Any]:
-    handlers = load_handlers(apps) if apps else None
+    handlers = load_handlers(apps) if start is not None else None
     async with open_engine(settings, creates=start is not None) as engine:
         workflow = None if start is None else await _workflow(engine, start, handlers)
         record = await engine.send(name=name, payload=payload, start=workflow, **options)

@@ -136,7 +136,9 @@ async def _view(settings: Settings, run: str, as_: str | None) -> tuple[dict[str
         view = await engine.show(run_id, as_=as_)
         if settings.json or as_ is not None or view["run"]["ended_at"] is not None:
             return view, None
-        return view, await diagnosis.explain(engine.transactor, run_id, None, tenant=engine.tenant)
+        return view, await diagnosis.explain(
+            engine.transactor, run_id, None, tenant=engine.tenant, access=engine.access
+        )
 
 
 def sentence(why: Explanation) -> str:

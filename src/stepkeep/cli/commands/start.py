@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import LARGEST, Apps, By, Input, WrittenAs, label_of, moment_of
+from stepkeep.cli.arguments import LARGEST, Apps, By, Elsewhere, Input, WrittenAs, label_of, moment_of
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.session import (
     find_run,
@@ -66,6 +66,7 @@ def start(
         str | None,
         typer.Option("--webhook-secret", metavar="NAME", help="Name of the workers' secret that signs it."),
     ] = None,
+    elsewhere: Elsewhere = False,
     by: By = None,
 ) -> int:
     """Start a run and return at once; workers do the rest."""
@@ -92,7 +93,7 @@ def start(
         said = asyncio.run(_start_idle(settings, run, by))
     else:
         given = json_value(input, "--input")
-        said = asyncio.run(_start(settings, str(what), as_, version, app or [], given, options))
+        said = asyncio.run(_start(settings, str(what), as_, version, None if elsewhere else app or [], given, options))
     if settings.json:
         answer(said)
     else:
@@ -113,14 +114,14 @@ async def _start(
     what: str,
     as_: str | None,
     version: int | None,
-    apps: list[str],
+    apps: list[str] | None,
     given: Any,
     options: dict[str, Any],
 ) -> dict[str, Any]:
     from stepkeep.operations.diagnosis import unserved_steps
     from stepkeep.operations.retention import require_kept
 
-    handlers = load_handlers(apps) if apps else None
+    handlers = None if apps is None else load_handlers(apps)
     async with open_engine(settings, creates=True) as engine:
         if looks_like_a_file(what):
             if version is not None:

@@ -56,12 +56,18 @@ def quotas(
     name: Name,
     max_concurrent_runs: MaxRuns = None,
     max_requests_per_min: MaxRequests = None,
-    none: Annotated[bool, typer.Option("--none", help="Take all limits away.")] = False,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="NAME=N", help="Another quota, such as max_triggers=50. Repeatable."),
+    ] = None,
+    none: Annotated[
+        bool, typer.Option("--none", help="Take all limits away; those with a default have it again.")
+    ] = False,
     by: By = None,
 ) -> int:
     """Show or change what all API keys of a tenant may use together. What is not named stays as it is."""
     given = {"max_concurrent_runs": max_concurrent_runs, "max_requests_per_min": max_requests_per_min}
-    named = {key: value for key, value in given.items() if value is not None}
+    named = {key: value for key, value in given.items() if value is not None} | dict(map(_limit, limit or ()))
     if named and none:
         raise InvalidInput("--none takes all limits away: give it alone.")
 
@@ -76,10 +82,47 @@ def quotas(
     if settings.json:
         answer(found)
     else:
+        from stepkeep.operations.quotas import DEFAULTS
+
         for quota, value in found["quotas"].items():
-            say(f"{quota}: {'no limit' if value is None else value}")
+            default = getattr(DEFAULTS, quota)
+            unset = "no limit" if default is None else f"{default} (the default)"
+            say(f"{quota}: {unset if value is None else value}")
         if named or none:
             say("It counts within a second, for runs and requests of API keys.")
+    return SUCCEEDED
+
+
+def _limit(text: str) -> tuple[str, int]:
+    name, _, number = text.partition("=")
+    if not number.isascii() or not number.isdigit() or len(number) > 18:
+        raise InvalidInput(f"--limit {text!a} is not NAME=N with a whole number N.")
+    return name, int(number)
+
+
+def signing(
+    settings: Settings,
+    name: Name,
+    secret: Annotated[
+        list[str] | None, typer.Option("--secret", metavar="SECRET", help="The name of a secret, repeated.")
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Release no secret.")] = False,
+    by: By = None,
+) -> int:
+    """Show or change the secrets of the workers that starts may name to sign the webhooks of their runs."""
+    if secret and none:
+        raise InvalidInput("--none releases no secret: give it alone.")
+
+    async def change(engine: AsyncEngine) -> dict[str, Any]:
+        if not secret and not none:
+            return await engine.tenants.signing(name)
+        return await engine.tenants.set_signing(name, secret or (), by=by)
+
+    found = ask(settings, change, creates=True)
+    if settings.json:
+        answer(found)
+    else:
+        say(f"released for signing: {', '.join(found['secrets']) or 'none'}")
     return SUCCEEDED
 
 
@@ -96,4 +139,5 @@ def list_(settings: Settings) -> int:
 app.command("create")(with_settings(create))
 app.command("set")(with_settings(set_))
 app.command("quotas")(with_settings(quotas))
+app.command("signing")(with_settings(signing))
 app.command("list")(with_settings(list_))

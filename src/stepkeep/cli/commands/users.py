@@ -14,6 +14,7 @@ from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.errors import InvalidInput
+from stepkeep.safe_text import inert_line
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
@@ -178,7 +179,10 @@ def history(
         str | None, typer.Argument(metavar="[NAME]", help="Only changes of this user, group or tenant.")
     ] = None,
 ) -> int:
-    """Show every change of people, with its actor, and check the hash chain. Exit status 1 if the chain is broken."""
+    """Show every change of people, with its actor; check the hash chain, and that the tables say the same.
+
+    Exit status 1 if the chain is broken, or a row differs.
+    """
 
     async def every(engine: AsyncEngine) -> dict[str, Any]:
         entries: list[dict[str, Any]] = []
@@ -209,7 +213,9 @@ def history(
             say(f"the chain of {chain['entries']} entries holds")
         else:
             say(f"the chain breaks at entry {chain['broken_at']}: it was changed after it was written")
-    return SUCCEEDED if chain["is_intact"] else FAILED
+        for said in chain["differences"]:
+            say(f"  {inert_line(said)}")
+    return SUCCEEDED if chain["is_intact"] and not chain["differences"] else FAILED
 
 
 def delegate(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Threads, finite
+from stepkeep.cli.arguments import Apps, ArchiveRoot, Capabilities, Concurrency, Threads, finite
 from stepkeep.cli.commands.remote_worker import interrupted_by_signals, require_remote, serve_remote
 from stepkeep.cli.commands.serve import MetricsHost, MetricsPort
 from stepkeep.cli.inert_log import install_log
@@ -67,6 +67,7 @@ def worker(
         str | None,
         typer.Option("--state-dir", metavar="DIR", help="Keep the state files of workstreams in DIR current."),
     ] = None,
+    archive_root: ArchiveRoot = Path(),
     sign_with: Annotated[
         Path | None,
         typer.Option(
@@ -113,6 +114,7 @@ def worker(
                     name,
                     app or [],
                     state_dir,
+                    archive_root,
                     metrics,
                     signing_key,
                 )
@@ -131,6 +133,7 @@ async def _serve(
     name: str,
     apps: list[str],
     state_dir: str | None,
+    archive_root: Path,
     metrics: socket.socket | None,
     signing_key: SigningKey | None,
 ) -> str | None:
@@ -158,13 +161,14 @@ async def _serve(
                 places = f"{concurrency} places and {min(threads, concurrency)} threads"
                 served = ", ".join(name or "(default)" for name in queues) if queues else "all"
                 skills = f"; capabilities: {', '.join(capabilities)}" if capabilities else ""
+                off = "" if "command" in worker.kinds else "; commands are off (--allow-commands TENANT)"
                 warn(
                     f"worker of tenant {engine.tenant} serves with {places}; queues: {served}{skills}; "
-                    f"handlers: {handlers}"
+                    f"handlers: {handlers}{off}"
                 )
                 async with (
                     _state_files(engine, state_dir),
-                    archiving(engine.transactor, tenant=engine.tenant, tell=warn),
+                    archiving(engine.transactor, tenant=engine.tenant, base=archive_root, tell=warn),
                     _signed_heads(engine, signing_key),
                     _metrics(engine, worker, metrics),
                 ):

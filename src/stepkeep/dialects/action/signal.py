@@ -15,7 +15,8 @@ from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition.complaints import complaints
-from stepkeep.dialects.action.written import Block, Name, Text, WholeNumber, Word
+from stepkeep.definition.validators import Word
+from stepkeep.dialects.action.written import Block, Name, Text, WholeNumber
 from stepkeep.errors import InvalidInput
 
 MAX_REFERENCES = 100

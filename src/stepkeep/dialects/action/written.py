@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from stepkeep.definition import bounds, written
 from stepkeep.definition.attempts import SeedAttempts
 from stepkeep.definition.findings import shown
-from stepkeep.definition.validators import given
+from stepkeep.definition.validators import Word, given
 
 TIERS = ("Auto", "Assisted", "HumanApprove", "ManualOnly")
 """From the least to the most strict."""
@@ -84,7 +84,6 @@ def _error_class(value: Any) -> Any:
 
 
 Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=127)]
 Text = Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]
 Reference = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Operation = Annotated[

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from stepkeep.definition import bounds
 from stepkeep.definition.durations import format_duration
-from stepkeep.definition.findings import Finding, Path, did_you_mean
+from stepkeep.definition.findings import LOAD_IT, NOT_EVALUATED, Finding, Path, did_you_mean
 from stepkeep.definition.json_schema import schema_findings
 from stepkeep.definition.registry import Registry
 from stepkeep.definition.template_text import OPENING
@@ -84,7 +84,7 @@ def check_agents(steps: Steps, entries: Compensations, handlers: Registry) -> It
     named += [(path, entry.agent) for path, entry in entries.items()]
     for path, agent in named:
         if handlers.agent(agent) is None:
-            hint = did_you_mean(agent, handlers.agents) or "Load the code that registers it."
+            hint = did_you_mean(agent, handlers.agents) or LOAD_IT
             yield Finding((*path, "agent"), f"There is no agent `{agent}`.", hint)
 
 
@@ -112,4 +112,4 @@ def _retry_policy(policy: RetryPolicyBlock, path: Path) -> Iterator[Finding]:
 def _plain(text: str, path: Path) -> Iterator[Finding]:
     if OPENING in text:
         said = f"`{path[-1]}` is taken as it is written."
-        yield Finding(path, said, "Expressions are not evaluated here; remove `${{ }}`.")
+        yield Finding(path, said, NOT_EVALUATED)

@@ -16,7 +16,7 @@ from stepkeep.definition import bounds
 from stepkeep.definition.attempts import SeedRetries
 from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
 from stepkeep.definition.findings import shown
-from stepkeep.definition.validators import filled, given, within
+from stepkeep.definition.validators import Word, filled, given, within
 from stepkeep.definition.written import JsonSchema
 
 API_VERSION = "ioa.dev/v0.2"
@@ -30,7 +30,6 @@ RESOURCE_NAME_RULE = "lower-case letters, digits and `-`, starting with a letter
 Text = Annotated[str, StringConstraints(min_length=1, max_length=bounds.MAX_TEXT)]
 Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
 AgentName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=127)]
 DurationText = Annotated[str, Field(examples=["30s", "5m", "24h", "1h30m"])]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from stepkeep.definition.checks import check_step
-from stepkeep.definition.findings import Finding, Path, did_you_mean
+from stepkeep.definition.findings import NOT_EVALUATED, Finding, Path, did_you_mean
 from stepkeep.definition.graph import Ancestry
 from stepkeep.definition.references import check_expressions
 from stepkeep.definition.template_text import OPENING
@@ -54,7 +54,7 @@ def check_final_rules(data: Mapping[str, Any]) -> Iterator[Finding]:
             at = ("rule_commands", name, *(("command",) if "command" in _mapping(data, name) else ()), place)
             if OPENING in text:
                 said = "The command of a rule is taken as it is written."
-                yield Finding(at, said, "Expressions are not evaluated here; remove `${{ }}`.")
+                yield Finding(at, said, NOT_EVALUATED)
             elif place == 0 and not text.strip():
                 yield Finding(at, "The program of a rule is empty.", "Write its name.")
 

@@ -17,8 +17,8 @@ from stepkeep.definition import bounds
 from stepkeep.definition.attempts import SeedRetries
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.template_text import OPENING, Embedded, Unclosed, split
-from stepkeep.definition.validators import given
-from stepkeep.definition.written import ArchiveBlock, Block, Name, Text, Word
+from stepkeep.definition.validators import Word, given
+from stepkeep.definition.written import ArchiveBlock, Block, Name, Text
 
 TASK_STATES = Literal["pending", "queued", "running", "validating", "completed", "failed", "retrying", "cancelled"]
 

@@ -11,10 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import Contended, ExpressionError
+from stepkeep.kernel.decision import asked_names, requesters_of
 from stepkeep.kernel.triggers import TriggerSpec
 from stepkeep.operations.transact import MAX_CONFLICT_RETRIES
-from stepkeep.operations.triggers.chain import Event, depth_after, too_deep
-from stepkeep.operations.triggers.firing import MAX_REASON, Firer, spec_of
+from stepkeep.operations.triggers.chain import depth_after, too_deep
+from stepkeep.operations.triggers.firing import MAX_REASON, Event, Firer, spec_of
 from stepkeep.operations.triggers.inputs import holds, input_of
 from stepkeep.operations.triggers.plan import Planned, new_firing, skipped
 from stepkeep.store.triggers import Firing, FiringState, TriggerKey, TriggerRow, Watched
@@ -118,6 +119,7 @@ async def _ended(firer: Firer, row: TriggerRow, spec: TriggerSpec, one: Watched,
         at=record.run.ended_at or now,
         run=source,
         correlation_id=record.details.correlation_id,
+        asked=asked_names(requesters_of(record.details)),
         facts={"workflow": record.details.workflow, "state": one.run_state.value, "error": record.run.error},
     )
     depth = await depth_after(firer, row.tenant, source)
@@ -129,7 +131,7 @@ async def _ended(firer: Firer, row: TriggerRow, spec: TriggerSpec, one: Watched,
         return skipped(firing, str(problem)[:MAX_REASON])
     if said := too_deep(depth):
         return skipped(firing, said)
-    kept = await firer.kept(given, event.correlation_id)
+    kept = await firer.kept(given, event)
     return replace(firing, state=FiringState.WAITING, given=kept, depth=depth)
 
 

@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 
 from stepkeep.errors import ExpressionError, NotFound
+from stepkeep.kernel.decision import asked_names, requesters_of
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.operations import validate
 from stepkeep.operations.triggers import views
-from stepkeep.operations.triggers.chain import Event, depth_after, too_deep
-from stepkeep.operations.triggers.firing import MAX_REASON, Caused, Firer, spec_of
+from stepkeep.operations.triggers.chain import depth_after, too_deep
+from stepkeep.operations.triggers.firing import MAX_REASON, Caused, Event, Firer, spec_of
 from stepkeep.operations.triggers.inputs import holds, input_of
 from stepkeep.operations.triggers.manage import fire_once, record_once
 from stepkeep.sinks.event import OutgoingEvent
@@ -26,6 +27,9 @@ from stepkeep.store.triggers import Firing, TriggerRow
 
 LONGEST_MOMENT = 128
 
+FORGOTTEN = "the run that emitted the event was deleted, and its requesters with it"
+"""Why an event starts nothing: the people who may not approve what it starts are not known."""
+
 
 async def emit(
     firer: Firer,
@@ -33,16 +37,19 @@ async def emit(
     payload: Any,
     *,
     tenant: str,
+    actor: str,
     event_id: str,
     correlation_id: str | None = None,
 ) -> dict[str, Any]:
-    """Take an event from outside: fire every trigger of the tenant that it concerns. One id fires each once."""
+    """Take an event from outside: fire every trigger of the tenant that it concerns. One id fires each once. The person
+    who hands it in asks for the runs that it starts."""
     event = Event(
         id=validate.key("the id of the event", event_id),
         name=validate.key("the name of the event", name, 200),
         payload=payload,
         at=await firer.transactor.store.now(),
         correlation_id=None if correlation_id is None else validate.key("the correlation id", correlation_id),
+        asked=(actor,),
     )
     fired = await fire_for(firer, event, tenant)
     return {
@@ -53,7 +60,9 @@ async def emit(
 
 
 async def consume(firer: Firer, outgoing: OutgoingEvent) -> None:
-    """Take an event that a run emitted. It returns when every trigger that it concerns has fired."""
+    """Take an event that a run emitted. It returns when every trigger that it concerns has fired. The requesters of
+    that run ask for those that it starts."""
+    source = await firer.transactor.store.read_run(outgoing.tenant, outgoing.run_id)
     event = Event(
         id=outgoing.id,
         name=outgoing.type,
@@ -62,6 +71,7 @@ async def consume(firer: Firer, outgoing: OutgoingEvent) -> None:
         run=outgoing.run_id,
         correlation_id=outgoing.correlation_id,
         facts={"workflow": outgoing.workflow},
+        asked=None if source is None else asked_names(requesters_of(source.details)),
     )
     await fire_for(firer, event, outgoing.tenant)
 
@@ -83,8 +93,8 @@ async def _fire(firer: Firer, row: TriggerRow, event: Event) -> Firing | None:
     try:
         if not holds(row, spec, moment, event.shown()):
             return None
-        said = too_deep(depth)
-        given = await firer.kept(input_of(row, spec, moment, event.shown()), event.correlation_id)
+        said = too_deep(depth) or (FORGOTTEN if event.asked is None else "")
+        given = await firer.kept(input_of(row, spec, moment, event.shown()), event)
     except ExpressionError as problem:
         said, given = str(problem)[:MAX_REASON], None
     try:

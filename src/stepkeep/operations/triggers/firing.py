@@ -15,9 +15,11 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import ExpressionError, Refused, StepkeepError, StoreError
+from stepkeep.kernel.decision import asked_json
 from stepkeep.kernel.triggers import TriggerSpec
 from stepkeep.operations import people
 from stepkeep.operations.access import Acting
+from stepkeep.operations.instants import instant
 from stepkeep.operations.publish import find_plan
 from stepkeep.operations.start import StartBatch, Started, Starter, StartRequest
 from stepkeep.operations.transact import Transactor
@@ -45,18 +47,38 @@ def encode_spec(spec: TriggerSpec) -> bytes:
     return _encode_spec(spec)
 
 
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that may fire triggers. `run` is the run that it comes from; `asked` has everyone who caused it;
+    None: that is not known any more."""
+
+    id: str
+    name: str
+    payload: Any
+    at: int
+    run: str | None = None
+    correlation_id: str | None = None
+    facts: dict[str, Any] = {}
+    asked: tuple[str, ...] | None = ()
+
+    def shown(self) -> dict[str, Any]:
+        """What expressions read."""
+        plain = {"id": self.id, "name": self.name, "time": instant(self.at), "run": self.run}
+        return {**plain, "correlation_id": self.correlation_id, **self.facts, "payload": self.payload}
+
+
 class Caused(msgspec.Struct, frozen=True, kw_only=True):
-    """What caused a firing, for its input and its record: the event or the ending, and the person of one by hand."""
+    """What caused a firing, for its input and its record: the event, and the person of one by hand."""
 
     event: dict[str, Any] | None = None
     acting: Acting | None = None
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What a firing that waits keeps for its run."""
+    """What a firing that waits keeps for its run. `asked` has everyone who caused its event or its ending."""
 
     input: msgspec.Raw
     correlation_id: str | None = None
+    asked: tuple[str, ...] = ()
 
 
 _decode_kept = msgspec.json.Decoder(Kept).decode
@@ -132,7 +154,7 @@ class Firer:
         refused: list[Firing] = []
         for fire in planned.starts:
             try:
-                requests.append(await self._request(row, fire, causes(fire.firing)))
+                requests.append(await self._request(row, fire, causes(fire.firing), planned.backfill))
                 fires.append(fire.firing)
             except (Refused, ExpressionError) as problem:
                 refused.append(skipped(fire.firing, str(problem)[:MAX_REASON], FiringState.REFUSED))
@@ -154,7 +176,7 @@ class Firer:
             await self._cancel(planned.row, run_id)
         return bool(planned.cancels)
 
-    async def _request(self, row: TriggerRow, fire: Fire, caused: Caused) -> StartRequest:
+    async def _request(self, row: TriggerRow, fire: Fire, caused: Caused, job: Backfill | None) -> StartRequest:
         plan = await find_plan(self.transactor, row.workflow, row.version, tenant=row.tenant)
         firing = fire.firing
         if firing.given is None:
@@ -162,6 +184,9 @@ class Firer:
         else:
             kept = await self._opened(firing.given)
         acting = caused.acting or Acting(actor=actor_of(row.name), vouched_by=None, key=None)
+        # The persons of the event, of the trigger (who added it by hand or published it) and of the backfill.
+        asked = {*kept.asked, row.created_by}
+        asked |= {job.created_by} if job is not None and firing.backfill == job.id else set()
         request = StartRequest(
             plan=plan,
             tenant=row.tenant,
@@ -171,12 +196,14 @@ class Firer:
             idempotency_key=f"{row.name}:{firing.moment}",
             correlation_id=kept.correlation_id,
             start_delay=fire.delay or None,
+            asked_before=asked_json(asked),
         )
         return await self._starter.reduced(request)
 
-    async def kept(self, given: bytes, correlation_id: str | None) -> bytes:
+    async def kept(self, given: bytes, event: Event) -> bytes:
         """An input that is kept until its run can start, sealed where payloads are."""
-        plain, seal = _encode_spec(Kept(msgspec.Raw(given), correlation_id)), self.transactor.payloads.seal
+        kept = Kept(msgspec.Raw(given), event.correlation_id, event.asked or ())
+        plain, seal = _encode_spec(kept), self.transactor.payloads.seal
         return await asyncio.to_thread(seal.seal, plain) if seal.is_on else plain
 
     async def _opened(self, given: bytes) -> Kept:

@@ -129,12 +129,14 @@ async def add_trigger(firer: Firer, spec: TriggerSpec, workflow: str, *, tenant:
 
 async def listen(firer: Firer, tenant: str, actor: str) -> None:
     """Have the relay hand in the events that triggers are about, and no others: runs that emit none of them cost
-    nothing more."""
-    rows = await firer.transactor.store.triggers.list_of_kind(tenant, TriggerKind.EVENT)
-    topics = sorted({row.topic for row in rows if row.topic is not None})
-    wanted = topics if len(topics) <= MAX_PATTERNS else ["*"]
-    known = {one.name: one for one in await firer.transactor.store.deliveries.list_sinks(tenant)}
-    if wanted and (SINK not in known or sorted(known[SINK].patterns) != wanted):
+    nothing more. Looks again after each change, because another process may have added a trigger meanwhile."""
+    while True:
+        rows = await firer.transactor.store.triggers.list_of_kind(tenant, TriggerKind.EVENT)
+        topics = sorted({row.topic for row in rows if row.topic is not None})
+        wanted = topics if len(topics) <= MAX_PATTERNS else ["*"]
+        known = {one.name: one for one in await firer.transactor.store.deliveries.list_sinks(tenant)}
+        if not wanted or (SINK in known and sorted(known[SINK].patterns) == wanted):
+            return
         chosen: dict[str, Any] = {"on": wanted, "options": {}, "replace": True}
         await add_sink(firer.transactor, SINK, SINK, **chosen, tenant=tenant, actor=actor)
 
@@ -216,7 +218,7 @@ def _renewed(
         spec=encoded,
         removed_at=None,
         created_at=now if was_removed else row.created_at,
-        created_by=actor if was_removed else row.created_by,
+        created_by=actor,
         cursor_at=None if spec.ended is None else row.cursor_at if same else now,
         paused_at=None if was_removed else row.paused_at,
         paused_by=None if was_removed else row.paused_by,

@@ -31,6 +31,9 @@ GRANTS_SLOTS = {"insert": ("slots", "quota_scopes"), "update": ("slots", "quota_
 TAKES_RESOURCES = {"insert": ("resource_holds",), "delete": ("resource_holds",)}
 """What the claim of a step that needs resources writes."""
 
+REQUESTERS = "update (asked_before)"
+"""The right to name the person who started an idle run among its requesters."""
+
 FIRES = {
     "insert": ("runs", "run_details", "idempotency_keys", "business_keys", "triggers", "firings", "backfills"),
     "update": ("triggers", "firings", "backfills"),
@@ -69,13 +72,13 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *GRANTS_SLOTS["insert"],
             *TAKES_RESOURCES["insert"],
             *("workers", "worker_journal", "worker_reports", "attempt_evidence", "queues"),
-            *("sinks", "delivery_actions", "audit"),
+            *("sinks", "delivery_actions", "audit", "audit_heads"),
         ),
         "update": (
             *CHANGES_RUNS["update"],
             *FIRES["update"],
             *GRANTS_SLOTS["update"],
-            *("workers", "worker_reports", "sinks", "jobs", "job_runs"),
+            *("workers", "worker_reports", "sinks", "jobs", "job_runs", "audit_heads"),
         ),
         "delete": (*CHANGES_RUNS["delete"], *GRANTS_SLOTS["delete"], *TAKES_RESOURCES["delete"], "mailbox"),
     },
@@ -85,15 +88,16 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
             *GRANTS_SLOTS["insert"],
-            *("quarantine", "mailbox", "sinks", "delivery_actions", "audit", "quota_runs"),
+            *("quarantine", "mailbox", "sinks", "delivery_actions", "audit", "audit_heads", "quota_runs"),
             *("jobs", "job_runs"),
         ),
         "update": (
             *CHANGES_RUNS["update"],
             *FIRES["update"],
             *GRANTS_SLOTS["update"],
-            *("quarantine", "mailbox", "sinks", "jobs"),
+            *("quarantine", "mailbox", "sinks", "jobs", "audit_heads"),
         ),
+        REQUESTERS: ("run_details",),
         "delete": (*CHANGES_RUNS["delete"], *GRANTS_SLOTS["delete"], "sinks", "deliveries", "quota_runs"),
     },
 }
@@ -106,7 +110,7 @@ RIGHTS[Part.API] = {
             (*RIGHTS[Part.CLIENT].get(right, ()), *RIGHTS[Part.WORKER].get(right, ()), *PEOPLE.get(right, ()))
         )
     )
-    for right in ("insert", "update", "delete")
+    for right in ("insert", "update", REQUESTERS, "delete")
 }
 """The API does what clients and remote workers ask for and changes people, for one tenant in each transaction."""
 

@@ -94,8 +94,8 @@ class Loading:
                 loaded.definitions[definition.id] = definition
         if more.idempotency:
             asked = zip(*more.idempotency, strict=True)
-            for row in await fetch(self.connection, SQL.load_idempotency_keys, *asked):
-                loaded.idempotency[row[0], row[1], row[2]] = columns.idempotency_from(row)
+            promises = map(columns.idempotency_from, await fetch(self.connection, SQL.load_idempotency_keys, *asked))
+            loaded.idempotency.update({one.place: one for one in promises})
         if more.policies:
             found = await fetch(self.connection, SQL.load_policies, more.policies)
             loaded.policies.update(dict.fromkeys(more.policies))

@@ -109,7 +109,7 @@ class PostgresStore(SharedReads):
     sql = SQL
     parallel_commits = 3
     prefers_optimistic_claims = True
-    migrates_itself = False
+    is_embedded = False
 
     def __init__(self, dsn: str) -> None:
         options = read_options(dsn)

@@ -94,6 +94,8 @@ async def _write_rest(connection: Connection, what: Write, clock_offset: int) ->
     for grant in what.granted:
         if len(await fetch(connection, SQL.grant_slot, *grant)) != 1:
             raise Contended("another transaction granted a slot: run the whole transaction again")
+    for asked in what.requesters:
+        await execute(connection, SQL.save_requesters, *asked)
     for tenant in sorted({hold.tenant for hold in what.holds}):
         await execute(connection, SQL.forget_resource_holds, tenant)
     for hold in what.holds:
@@ -226,7 +228,8 @@ async def _insert_runs(
     if promises := [one.idempotency for one in new if one.idempotency is not None]:
         kept = [(one.tenant, one.operation, one.key, one.fingerprint) for one in promises]
         promised = ids([one.run_id for one in promises])
-        await execute(connection, SQL.insert_idempotency_keys, *zip(*kept, strict=True), promised)
+        scopes = [one.scope for one in promises]
+        await execute(connection, SQL.insert_idempotency_keys, *zip(*kept, strict=True), promised, scopes)
     runs = [one.run for one in new]
     live = [run for run in runs if run.business_key is not None and run.state not in RUN_TERMINAL]
     if live:

@@ -178,8 +178,8 @@ def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
         for definition in read_definitions(columns.unchecked_definition, found):
             loaded.definitions[definition.id] = definition
     if more.idempotency:
-        for row in _read(connection, SQL.load_idempotency_keys, more.idempotency):
-            loaded.idempotency[row[0], row[1], row[2]] = columns.idempotency_from(row)
+        promises = map(columns.idempotency_from, _read(connection, SQL.load_idempotency_keys, more.idempotency))
+        loaded.idempotency.update({one.place: one for one in promises})
     if more.policies:
         loaded.policies.update(dict.fromkeys(more.policies))
         loaded.policies.update(
@@ -362,6 +362,8 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
         _write_triggers(connection, what)
     if what.granted and _count(connection, SQL.grant_slot, list(what.granted)) != len(what.granted):
         raise Contended("another transaction granted a slot: run the whole transaction again")
+    if what.requesters:
+        many(SQL.save_requesters, what.requesters)
     if what.holds:
         many(SQL.forget_resource_holds, ((tenant,) for tenant in sorted({hold.tenant for hold in what.holds})))
         many(SQL.insert_resource_hold, map(rows.row_of, what.holds))

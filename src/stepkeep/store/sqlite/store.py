@@ -98,7 +98,7 @@ class SqliteStore(SharedReads):
     sql = SQL
     parallel_commits = 2
     prefers_optimistic_claims = False
-    migrates_itself = True
+    is_embedded = True
 
     def __init__(self, path: str | os.PathLike[str], *, read_us: Callable[[], int] = machine_time_us) -> None:
         self._file = DatabaseFile(path)

@@ -28,7 +28,7 @@ export function createGraph({ name, choose, signal }) {
 		if (!isTouched) fit();
 	});
 	observer.observe(element);
-	signal.addEventListener("abort", () => observer.disconnect(), { once: true });
+	signal.addEventListener("abort", () => observer.disconnect());
 
 	function place() { world.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.k})`); }
 	function fit() {

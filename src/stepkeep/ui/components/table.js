@@ -57,7 +57,7 @@ export function createTable({ name, columns, key, open, card, version, selectabl
 		schedule();
 	});
 	observer.observe(element);
-	signal.addEventListener("abort", () => observer.disconnect(), { once: true });
+	signal.addEventListener("abort", () => observer.disconnect());
 
 	function drop() {
 		for (const one of made.values()) one.element.remove();

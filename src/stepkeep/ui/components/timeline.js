@@ -18,10 +18,10 @@ export function createTimeline({ choose, signal }) {
 	const tools = h("div.row", button("Zoom in", () => zoom(0.5), { kind: "small", icon: "plus", hidden: true }),
 		button("Zoom out", () => zoom(2), { kind: "small", icon: "dash", hidden: true }), button("Show all", reset, { kind: "small", icon: "fit", hidden: true }));
 	const timer = setInterval(() => { if (isLive && !document.hidden && element.isConnected) follow(); }, 1000);
-	signal.addEventListener("abort", () => clearInterval(timer), { once: true });
+	signal.addEventListener("abort", () => clearInterval(timer));
 	const observer = new ResizeObserver(() => draw());
 	observer.observe(box);
-	signal.addEventListener("abort", () => observer.disconnect(), { once: true });
+	signal.addEventListener("abort", () => observer.disconnect());
 
 	function follow() {
 		stop = Math.max(start + 1, now());

@@ -70,7 +70,7 @@ export const keysPage = listed({
 			act: async () => { secret(await post("/api-keys", { owner: owner.value.trim(), scopes: boxes.filter(([, box]) => box.checked).map(([name]) => name) })); again(); } });
 	}, { icon: "plus", kind: "primary" }),
 	draw: ({ keys }, again) => (keys.length ? h("div.card", table("Keys", ["Key", "Owner", "State", "Scopes", "Made", "Ends", ""], keys.map((one) => [h("code", `sk_${inert(one.id)}`), said(one.owner), badge(one.state === "live" ? "active" : one.state, words(one.state)), h("span.chips", one.scopes.map((scope) => h("span.chip", scope))), [ago(one.created_at), " by ", said(one.created_by)], one.expires_at ? countdown(one.expires_at) : "never",
-		one.state === "live" ? h("div.row", button("Replace", () => openDialog({ title: "Replace the key", label: "Replace", body: h("p", "A new secret is shown once."), act: async () => { secret(await post(`/api-keys/${part(one.id)}/rotate`)); again(); } }), SMALL),
+		one.state === "live" ? h("div.row", may("admin") && !one.of_session ? button("Replace", () => openDialog({ title: "Replace the key", label: "Replace", body: h("p", "A new secret is shown once."), act: async () => { secret(await post(`/api-keys/${part(one.id)}/rotate`)); again(); } }), SMALL) : null,
 			button("Revoke", () => confirm("Revoke", `Programs that use sk_${one.id} are refused within a second.`, () => send("DELETE", `/api-keys/${part(one.id)}`, {}), again), { kind: "small danger" })) : null]))) : empty("key", "No keys")),
 });
 

@@ -1,7 +1,7 @@
 /**
  * The runs: a live table with search, filters in the address, saved views, health, and actions on many runs.
  */
-import { ago, badge, button, counted, createReloader, createStore, empty, every, field, follow, get, go, h, href, icon, inert, input, lasted, line, may, moment, openDialog, Problem, problemBox, put, refused, said, select, setQuery, shortId, skeleton, words } from "../kit.js";
+import { ago, badge, button, counted, createReloader, createStore, empty, every, field, follow, get, go, h, href, icon, inert, input, lasted, line, may, moment, openDialog, Problem, problemBox, put, refused, said, select, setQuery, shortId, skeleton, SMALL, words } from "../kit.js";
 import { BULK, bulkDialog } from "../components/bulk.js";
 import { createTable } from "../components/table.js";
 import { startDialog } from "../components/start.js";
@@ -53,7 +53,7 @@ export function runsPage(context) {
 	}
 	function nothing() {
 		const isFiltered = FILTERS.some((name) => filters[name] !== undefined && String(filters[name]).length);
-		if (isFiltered) return empty("search", "No run matches", "Change the filters, or ", button("show all runs", () => change(Object.fromEntries(FILTERS.map((name) => [name, undefined]))), { kind: "small" }));
+		if (isFiltered) return empty("search", "No run matches", "Change the filters, or ", button("show all runs", () => change(Object.fromEntries(FILTERS.map((name) => [name, undefined]))), SMALL));
 		return empty("runs", "No runs yet", "Start one here, or from the command line: ", h("code", "stepkeep run FILE.yaml"), ". It shows up at once.");
 	}
 
@@ -132,7 +132,7 @@ export function runsPage(context) {
 		if (stamp === drawn || !keys.size) return;
 		drawn = stamp;
 		put(bar, h("b", { role: "status" }, text), h("div.row", BULK_ICONS.map(([kind, name]) => may(kind === "rerun" ? "start" : "operate") && button(kind === "rerun" ? "Run again" : BULK[kind][1], () => act(kind), { kind: `small ${kind === "cancel" ? "danger" : ""}`, icon: name })),
-			!isAll && all > keys.size && button(`Select all ${complete ? all.toLocaleString("en") : ""} that match`, () => { isAll = true; showSelection(keys); }, { kind: "small" }), button("Clear", () => table.clear(), { kind: "plain small" })));
+			!isAll && all > keys.size && button(`Select all ${complete ? all.toLocaleString("en") : ""} that match`, () => { isAll = true; showSelection(keys); }, SMALL), button("Clear", () => table.clear(), { kind: "plain small" })));
 	}
 	const act = (kind) => bulkDialog(kind, isAll ? store.get().runs : table.selection(), () => { table.clear(); reloader.ask(); }, isAll ? where() : undefined);
 	/** The filter as a job takes it. */

@@ -26,8 +26,10 @@ from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.states import Category
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
+from stepkeep.own_process import is_private
 from stepkeep.redaction import secrets_of, secrets_of_arguments, without
 from stepkeep.worker.executor import Job, PoolKind
+from stepkeep.worker.identity import Identity, identity_of, passed_on
 from stepkeep.worker.payloads import encode, storable_text
 
 CAPTURE = 32 * 1024
@@ -35,7 +37,6 @@ TERM_SECONDS = 2.0
 PIPE_SECONDS = 1.0
 """How long pipes are read after the program has ended: processes that left its group may keep them open forever."""
 LEAST_MEMORY = 1024 * 1024
-PASSED_ON = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME")
 
 # Another attempt may succeed: memory, descriptors or process table entries were short.
 _SHORTAGES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY})
@@ -46,29 +47,46 @@ _decode = msgspec.json.Decoder().decode
 
 
 class CommandPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What this worker lets commands do. By default: any program, as the worker's own user.
+    """What this worker lets commands do: steps, rules, hooks, sinks and git alike. By default any program runs, as the
+    worker's own user, on an embedded database and in runs that the program itself executes.
 
+    `tenants` names the tenants whose commands run here; workers on PostgreSQL or over HTTP run none without it.
     `programs` lists those that may run, by name or absolute path; `environment` names variables of the worker that are
     passed on besides the usual ones. `private_cwd` gives each attempt an empty directory, removed after it; `user` is
-    the uid they run under; `memory` (bytes) bounds the address space of each process. `enabled` False leaves commands
-    to other workers.
+    the name or uid of the user they run as; `memory` (bytes) bounds the address space of each process. `enabled` False
+    leaves commands to other workers.
     """
 
     enabled: bool = True
+    tenants: tuple[str, ...] | None = None
     programs: tuple[str, ...] | None = None
     environment: tuple[str, ...] = ()
     private_cwd: bool = False
-    user: int | None = None
+    user: int | str | None = None
     memory: int | None = None
 
     def __post_init__(self) -> None:
-        for given in (self.programs, self.environment):
+        for given in (self.tenants, self.programs, self.environment):
             if isinstance(given, str):
                 raise InvalidInput(f"several texts are needed, as in ({given!r},), and not a single one.")
         for program in self.programs or ():
             _located(program)
         if self.memory is not None and self.memory < LEAST_MEMORY:
             raise InvalidInput(f"no command runs with {self.memory} bytes of memory; give {LEAST_MEMORY} or more.")
+        if hidden := [name for name in self.environment if is_private(name)]:
+            said = "Give it to the step that needs it instead: env: {TOKEN: '${{ secret.NAME }}'}."
+            raise InvalidInput(f"{hidden[0]} is not passed on to every command, because it is a secret. {said}")
+        self.identity  # noqa: B018 - refuses a user that does not exist
+
+    @property
+    def identity(self) -> Identity | None:
+        """The user that commands run as, if it is another one than the worker's."""
+        return None if self.user is None else identity_of(self.user)
+
+    def decided(self, tenant: str, *, by_default: bool) -> CommandPolicy:
+        """The same, with `enabled` decided for the commands of this tenant; `by_default` counts without `tenants`."""
+        allowed = by_default if self.tenants is None else tenant in self.tenants
+        return msgspec.structs.replace(self, enabled=self.enabled and allowed)
 
 
 class CommandExecutor:
@@ -77,7 +95,7 @@ class CommandExecutor:
     spec = None
 
     def __init__(self, policy: CommandPolicy) -> None:
-        self._policy = policy
+        self._policy, self._as = policy, policy.identity
         self._programs = None if policy.programs is None else frozenset(map(_located, policy.programs))
 
     def pool(self, planned: PlannedStep) -> PoolKind:
@@ -93,29 +111,30 @@ class CommandExecutor:
         given = encode(inputs, what="the input of the command", limit=MAX_PAYLOAD_BYTES)
         if refusal := self._refusal(command):
             return refusal
-        if not self._policy.private_cwd or command.cwd is not None:
-            return await self._attempt(job, command, given, command.cwd)
-        with tempfile.TemporaryDirectory(prefix="stepkeep-") as private:
-            if self._policy.user is not None:
-                os.chown(private, self._policy.user, -1)
-            return await self._attempt(job, command, given, private)
+        secrets = (*secrets_of(_secret_environment(job, command)), *secrets_of_arguments(command.argv))
+        return await self._in_its_place(command, given, {**command.env, **_about(job)}, secrets)
 
     def may_run(self, program: str) -> bool:
-        """Whether the policy of this worker lets this program run."""
-        return self._policy.enabled and (self._programs is None or _found(program) in self._programs)
+        """Whether this program is among those that may run here."""
+        return self._programs is None or _found(program) in self._programs
 
     async def run_alone(self, command: Command, given: bytes, about: Mapping[str, str]) -> Any:
         """Run a program that belongs to no attempt: its result, or the failure."""
         if refusal := self._refusal(command):
             return refusal
-        passed = {**_passed_on(self._policy.environment), **command.env, **about}
-        return await self._started_and_watched(command, given, command.cwd, passed, ())
+        return await self._in_its_place(command, given, {**command.env, **about}, ())
 
-    async def _attempt(self, job: Job, command: Command, given: bytes, cwd: str | None) -> Any:
-        secrets = (*secrets_of(_secret_environment(job, command)), *secrets_of_arguments(command.argv))
-        return await self._started_and_watched(
-            command, given, cwd, environment(job, command, self._policy.environment), secrets
-        )
+    async def _in_its_place(
+        self, command: Command, given: bytes, variables: dict[str, str], secrets: tuple[str, ...]
+    ) -> Any:
+        """Run a program in its directory. Another user has no business in that of the worker."""
+        passed = {**passed_on(self._as, self._policy.environment), **variables}
+        if command.cwd is not None or not (self._policy.private_cwd or self._as):
+            return await self._started_and_watched(command, given, command.cwd, passed, secrets)
+        with tempfile.TemporaryDirectory(prefix="stepkeep-") as private:
+            if self._as is not None:
+                os.chown(private, self._as.uid, self._as.gid)
+            return await self._started_and_watched(command, given, private, passed, secrets)
 
     async def _started_and_watched(
         self, command: Command, given: bytes, cwd: str | None, variables: dict[str, str], secrets: tuple[str, ...]
@@ -131,7 +150,7 @@ class CommandExecutor:
             cwd=cwd,
             env=variables,
             start_new_session=True,
-            user=self._policy.user,
+            **({} if self._as is None else self._as.options),
         )
         try:
             transport, protocol = await _started(starting)
@@ -145,6 +164,9 @@ class CommandExecutor:
 
     def _refusal(self, command: Command) -> Failed | None:
         program = command.argv[0]
+        if self._as is not None and os.geteuid() != 0:
+            said = f"this worker may not run commands as {self._as.name}: only root can"
+            return Failed(category=Category.GOVERNANCE, error=storable_text(said), final=True)
         if self._programs is None:
             return None
         if _found(program) not in self._programs:
@@ -256,9 +278,8 @@ def _signal(transport: asyncio.SubprocessTransport, which: signal.Signals) -> No
         os.killpg(transport.get_pid(), which)
 
 
-def environment(job: Job, command: Command, further: tuple[str, ...] = ()) -> dict[str, str]:
-    """A short allow-list of the worker's variables, the step's own, and the identity of this attempt."""
-    passed = _passed_on(further)
+def _about(job: Job) -> dict[str, str]:
+    """The identity of an attempt."""
     context = job.make_context()
     about = {
         "STEPKEEP_RUN_ID": context.run_id,
@@ -270,12 +291,7 @@ def environment(job: Job, command: Command, further: tuple[str, ...] = ()) -> di
         about["TRACEPARENT"] = context.trace
     if context.completion_token is not None:
         about["STEPKEEP_COMPLETION_TOKEN"] = context.completion_token
-    return {**passed, **command.env, **about}
-
-
-def _passed_on(further: tuple[str, ...]) -> dict[str, str]:
-    listed = {*PASSED_ON, *further}
-    return {name: value for name, value in os.environ.items() if name in listed or name.startswith("LC_")}
+    return about
 
 
 def _secret_environment(job: Job, command: Command) -> dict[str, str]:

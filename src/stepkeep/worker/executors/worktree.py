@@ -47,7 +47,7 @@ class WorktreeExecutor:
         action, context = executor.name.removeprefix(WORKTREE), job.make_context()
         place = place_of(job.prepared.render(job), context.run_id)
         try:
-            return await ACTIONS[action](place, self._policy.user)
+            return await ACTIONS[action](place, self._policy.identity)
         except GitProblemError as problem:
             last = job.prepared.planned.retry.max_attempts
             if action == "cleanup" and context.attempt >= last:

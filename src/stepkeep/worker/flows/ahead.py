@@ -14,7 +14,7 @@ import msgspec
 
 from stepkeep.kernel.events import SettledCall
 from stepkeep.kernel.outcomes import Completed, Outcome
-from stepkeep.kernel.resources import resources_of
+from stepkeep.kernel.resources import is_set_aside
 from stepkeep.worker.executor import EndedJobs, Job
 from stepkeep.worker.flows.keeper import Kept, end_of
 from stepkeep.worker.flows.replay import Flow
@@ -120,6 +120,6 @@ def _feed(kept: Kept, calls: Calls, monotonic: Callable[[], float], answer: Answ
 def _may_be_resumed(job: Job) -> bool:
     """Whether the report on this flow settles it or suspends it, and its claim needs nothing but a worker."""
     planned, prepared = job.claim.planned, job.prepared
-    if planned.has_rules or prepared.pre is not None or prepared.is_manual or resources_of(planned):
+    if planned.has_rules or prepared.pre is not None or prepared.is_manual or is_set_aside(job.claim.plan, planned):
         return False
     return prepared.output_shape is None and not job.secrets

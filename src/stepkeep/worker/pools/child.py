@@ -28,6 +28,7 @@ import msgspec
 from stepkeep.definition.apps import load_app
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Stopped, TimedOut, Waiting
 from stepkeep.kernel.states import Category
+from stepkeep.own_process import protect_process
 from stepkeep.safe_text import exception_text
 from stepkeep.secret_values import KNOWN
 from stepkeep.worker import results
@@ -159,7 +160,10 @@ def live(descriptor: int) -> None:
     line, pid = Connection(descriptor), os.getpid()
     # A copy must hold no end of the pipe: the worker would wait for it after this process has ended.
     os.register_at_fork(after_in_child=partial(_let_go, descriptor))
-    memory_limit, sys.path[:] = line.recv()
+    memory_limit, sys.path[:], is_protected = line.recv()
+    if is_protected:
+        protect_process()
+    os.environb.update(line.recv())
     if memory_limit is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
     tasks: SimpleQueue[Received] = SimpleQueue()

@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import stepkeep
+from stepkeep import own_process
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped, TimedOut
 from stepkeep.kernel.states import Category
 from stepkeep.safe_text import exception_text
@@ -35,6 +36,8 @@ _START = (
     "import sys; sys.path.append(sys.argv[2]); from stepkeep.worker.pools.child import live; live(int(sys.argv[1]))"
 )
 _OURS = str(Path(stepkeep.__file__).parents[1])
+_AT_START = ("PATH", "PYTHON", "LD_", "DYLD_", "LC_", "LANG", "TZ", "TMPDIR", "HOME")
+"""The variables that an interpreter needs at its start. The others follow when it is closed to other programs."""
 
 
 class Child:
@@ -46,13 +49,16 @@ class Child:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _START, str(theirs.fileno()), _OURS],
                 stdin=subprocess.DEVNULL,
+                env={name: value for name, value in os.environ.items() if name.startswith(_AT_START)},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
             self.line: Connection = Connection(ours.detach())
         self.is_ready = False
         try:
-            self.line.send((memory_limit, [str(Path(path).absolute()) for path in sys.path]))
+            paths = [str(Path(path).absolute()) for path in sys.path]
+            self.line.send((memory_limit, paths, own_process.is_protected))
+            self.line.send(dict(os.environb))
         except OSError:
             self.discard()
             raise

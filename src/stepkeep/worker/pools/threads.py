@@ -7,6 +7,7 @@ as failed.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -53,9 +54,10 @@ class ThreadPool:
         self._jobs: set[Job] = set()
         self._pid = os.getpid()
         self._done: Done = lambda ended: None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self, done: Done) -> None:
-        self._done, self._pid = done, os.getpid()
+        self._done, self._pid, self._loop = done, os.getpid(), asyncio.get_running_loop()
 
     def start(self, jobs: Sequence[Job]) -> None:
         self._jobs.update(jobs)
@@ -72,8 +74,9 @@ class ThreadPool:
     def check(self) -> None:
         """Report jobs of threads that died, and start threads for waiting jobs."""
         for thread in list(self._threads):
-            if thread.ident is not None and not thread.is_alive():
-                self._died(thread, RuntimeError("an unknown cause"))
+            if not thread.is_alive():
+                self._fail_held(thread, "an unknown cause")
+                self._replace(thread, "an unknown cause")
         if self._waiting and len(self._threads) < self._size:
             self._tokens.put(True)
             self._start_thread()
@@ -122,7 +125,10 @@ class ThreadPool:
             for _ in range(DEATHS):
                 # Another exception may already be pending.
                 with suppress(BaseException):
-                    self._died(me, problem)
+                    said = inert_line(exception_text(problem))
+                    self._fail_held(me, said)
+                    if self._loop is not None:
+                        self._loop.call_soon_threadsafe(self._replace, me, said)
                     return
         else:
             self._threads.discard(me)
@@ -142,18 +148,24 @@ class ThreadPool:
             self._jobs.discard(job)
         self._held.pop(me, None)
 
-    def _died(self, me: threading.Thread, problem: BaseException) -> None:
-        said = inert_line(exception_text(problem))
-        job = self._held.get(me)
-        if job is not None:
+    def _fail_held(self, thread: threading.Thread, said: str) -> None:
+        """Report the job of a thread that was ended from outside."""
+        if (job := self._held.get(thread)) is not None:
             error = f"the thread of this attempt was ended from outside by {said}"
-            self._end_one(me, job, Failed(category=Category.UNKNOWN, error=error))
-        if me in self._threads:
-            # Together with the token that this thread may have taken.
+            self._end_one(thread, job, Failed(category=Category.UNKNOWN, error=error))
+
+    def _replace(self, thread: threading.Thread, said: str) -> None:
+        """Start a thread in the place of one that died.
+
+        Called on the worker's loop. The dying thread must neither start a thread nor log: both take locks in Python
+        code, and one more exception at that moment would leave such a lock taken for ever.
+        """
+        if thread in self._threads:
+            # Together with the token that it may have taken.
             self._tokens.put(True)
-            self._threads.discard(me)
+            self._threads.discard(thread)
             self._start_thread()
-            log.error("the thread %s was ended by %s; another one takes its place", me.name, said)
+            log.error("the thread %s was ended by %s; another one takes its place", thread.name, said)
 
     def _outcome(self, job: Job) -> Outcome:
         try:

@@ -6,9 +6,7 @@ run is marked by references under `refs/stepkeep/RUN/`. The executor of worktree
 
 from __future__ import annotations
 
-import asyncio
 import os
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.kernel.states import Category
+from stepkeep.worker.identity import Identity
 from stepkeep.worker.worktrees.git import Git, GitProblemError, locked
 
 MOST_SHOWN = 200
@@ -69,14 +68,14 @@ def place_of(given: Mapping[str, Any], run_id: str) -> Place:
 
 
 # -- create ----------------------------------------------------------------------------------------------------------
-async def create(place: Place, user: int | None) -> dict[str, Any]:
+async def create(place: Place, user: Identity | None) -> dict[str, Any]:
     """A branch from the base and a worktree on it."""
     async with _repository(place, user) as git:
         base = await _required(git, place.base_ref, f"the base branch {place.base}")
         await _create_branch(git, place, base)
         if await git.commit_of(place.mark("ready")) is None:
             await _remove_unfinished(git, place)
-            await _make_room(place)
+            await _make_room(git, place)
             await git("worktree", "add", "--force", "--force", "--quiet", "--", place.path, place.branch)
             await git("update-ref", place.mark("ready"), base)
         elif not _is_folder(place.path):
@@ -103,20 +102,19 @@ async def _remove_unfinished(git: Git, place: Place) -> None:
     """Remove what an interrupted creation left: no task has worked there yet."""
     if _exists(place.path):
         await git("worktree", "remove", "--force", "--force", "--", place.path, accept=(0, 128))
-        await _remove_folder(place.path)
+        await _remove_folder(git, place.path)
     await git("worktree", "prune", "--expire=now")
 
 
-async def _make_room(place: Place) -> None:
-    try:
-        Path(place.path).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        said = f"the folder of worktrees {Path(place.path).parent} cannot be made: {problem.strerror}"
-        raise GitProblemError(said, Category.VALIDATION, final=True) from None
+async def _make_room(git: Git, place: Place) -> None:
+    folder = Path(place.path).parent
+    if (made := await git.run("mkdir", "-p", "--", str(folder))).status:
+        said = f"the folder of worktrees {folder} cannot be made: {made.errors}"
+        raise GitProblemError(said, Category.VALIDATION, final=True)
 
 
 # -- plan ------------------------------------------------------------------------------------------------------------
-async def plan(place: Place, user: int | None) -> dict[str, Any]:
+async def plan(place: Place, user: Identity | None) -> dict[str, Any]:
     """Commit what the tasks left uncommitted, and say what a merge would bring."""
     async with _repository(place, user) as git:
         tree = await _own_tree(git, place)
@@ -163,7 +161,7 @@ async def _merged_tree(git: Git, base: str, head: str) -> tuple[str, list[str]]:
 
 
 # -- merge -----------------------------------------------------------------------------------------------------------
-async def merge(place: Place, user: int | None) -> dict[str, Any]:
+async def merge(place: Place, user: Identity | None) -> dict[str, Any]:
     """Merge the branch into its base. A conflict is a failure that people can settle in the worktree."""
     async with _repository(place, user) as git:
         for _ in range(MERGE_TRIES):
@@ -243,7 +241,7 @@ async def _move_checkout(checkout: Git, place: Place, base: str, commit: str) ->
 
 
 # -- cleanup ---------------------------------------------------------------------------------------------------------
-async def cleanup(place: Place, user: int | None) -> dict[str, Any]:
+async def cleanup(place: Place, user: Identity | None) -> dict[str, Any]:
     """Remove the worktree of a merged run, its branch and its marks. A branch with later commits stays."""
     async with _repository(place, user) as git:
         head, base = await git.commit_of(place.head_ref), await git.commit_of(place.base_ref)
@@ -253,7 +251,7 @@ async def cleanup(place: Place, user: int | None) -> dict[str, Any]:
                 return {"removed": False, "branch": place.branch, "why": "the branch has commits after the merge"}
             removed = await git("worktree", "remove", "--force", "--", place.path, accept=(0, 128))
             if removed.status and _exists(place.path):
-                await _remove_folder(place.path)
+                await _remove_folder(git, place.path)
         await git("worktree", "prune", "--expire=now")
         if head is not None and not later:
             await git("update-ref", "-d", place.head_ref, head)
@@ -262,24 +260,15 @@ async def cleanup(place: Place, user: int | None) -> dict[str, Any]:
         return {"removed": True, "branch": place.branch}
 
 
-async def _remove_folder(path: str) -> None:
+async def _remove_folder(git: Git, path: str) -> None:
     """Remove a folder that git did not remove. A link in its place is removed and not followed."""
-    try:
-        await asyncio.to_thread(_remove, path)
-    except OSError as problem:
-        raise GitProblemError(f"the worktree {path} cannot be removed: {problem.strerror}") from None
-
-
-def _remove(path: str) -> None:
-    if os.path.islink(path):
-        os.unlink(path)
-    elif _exists(path):
-        shutil.rmtree(path)
+    if (removed := await git.run("rm", "-rf", "--", path)).status:
+        raise GitProblemError(f"the worktree {path} cannot be removed: {removed.errors}")
 
 
 # -- the repository --------------------------------------------------------------------------------------------------
 @asynccontextmanager
-async def _repository(place: Place, user: int | None) -> AsyncIterator[Git]:
+async def _repository(place: Place, user: Identity | None) -> AsyncIterator[Git]:
     """git in the repository, under its lock. Refuses a folder that is no repository itself."""
     plain = Git(place.repository, user=user)
     if not _is_folder(place.repository):
@@ -288,6 +277,9 @@ async def _repository(place: Place, user: int | None) -> AsyncIterator[Git]:
     found = await plain("rev-parse", "--path-format=absolute", "--git-common-dir", accept=(0, 128))
     if found.status:
         said = f"{place.repository} cannot be used as a git repository: {found.errors}"
+        raise GitProblemError(said, Category.VALIDATION, final=True)
+    if user is not None and os.stat(found.text).st_uid != user.uid:
+        said = f"the repository {place.repository} does not belong to {user.name}, as whom commands run"
         raise GitProblemError(said, Category.VALIDATION, final=True)
     async with locked(Path(found.text)) as handle:
         yield Git(place.repository, user=user, lock=handle)
@@ -329,6 +321,6 @@ def _few(files: list[str]) -> str:
     return ", ".join(files[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-Action = Callable[[Place, int | None], Awaitable[dict[str, Any]]]
+Action = Callable[[Place, Identity | None], Awaitable[dict[str, Any]]]
 
 ACTIONS: Mapping[str, Action] = {"create": create, "plan": plan, "merge": merge, "cleanup": cleanup}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stepkeep.kernel.states import Category
+from stepkeep.worker.identity import Identity, passed_on
 
 MOST_OUTPUT = 4 * 1024 * 1024
 """Bytes of an answer that are read; a longer one is refused."""
@@ -24,8 +25,6 @@ MOST_ERRORS = 4 * 1024
 LOCK_FILE = "stepkeep.lock"
 LOCK_SECONDS = 120.0
 """How long an action waits for the others on its repository."""
-
-PASSED_ON = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME", "TZ")
 
 # Nothing that the repository or a task configured may run beside git itself, and nothing may go on in the background.
 OPTIONS = (
@@ -71,34 +70,40 @@ class Answer(NamedTuple):
 class Git:
     """git in one directory. `lock` is the descriptor of the lock that the caller holds."""
 
-    def __init__(self, directory: str | Path, *, user: int | None = None, lock: int | None = None) -> None:
-        self.directory, self._user, self._lock = Path(directory), user, lock
+    def __init__(self, directory: str | Path, *, user: Identity | None = None, lock: int | None = None) -> None:
+        self.directory, self._as, self._lock = Path(directory), user, lock
 
     def at(self, directory: str | Path) -> Git:
         """The same in another directory."""
-        return Git(directory, user=self._user, lock=self._lock)
+        return Git(directory, user=self._as, lock=self._lock)
 
     async def __call__(self, *arguments: str, accept: Sequence[int] = (0,), given: str = "") -> Answer:
         """Run git. Raises GitProblemError for an exit status that is not accepted."""
+        answer = await self.run("git", *OPTIONS, "-C", str(self.directory), *arguments, given=given)
+        if answer.status not in accept:
+            raise GitProblemError(f"`git {arguments[0]}` ended with {answer.status}: {answer.errors or answer.text}")
+        return answer
+
+    async def run(self, *argv: str, given: str = "") -> Answer:
+        """Run a program as the user of this git: what it touches must not be chosen for the worker's own user."""
         try:
             process = await asyncio.create_subprocess_exec(
-                "git", *OPTIONS, "-C", str(self.directory), *arguments,
+                *argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env=self._environment(),
                 start_new_session=True,
                 pass_fds=() if self._lock is None else (self._lock,),
-                user=self._user,
+                **({} if self._as is None else self._as.options),
             )  # fmt: skip
         except FileNotFoundError:
-            raise GitProblemError("git is not installed on this worker", Category.VALIDATION, final=True) from None
+            raise GitProblemError(
+                f"{argv[0]} is not installed on this worker", Category.VALIDATION, final=True
+            ) from None
         except OSError as problem:
-            raise GitProblemError(f"git cannot be started: {problem.strerror}", Category.TRANSIENT) from None
-        answer = await _talk(process, given.encode())
-        if answer.status not in accept:
-            raise GitProblemError(f"`git {arguments[0]}` ended with {answer.status}: {answer.errors or answer.text}")
-        return answer
+            raise GitProblemError(f"{argv[0]} cannot be started: {problem.strerror}", Category.TRANSIENT) from None
+        return await _talk(process, given.encode())
 
     async def commit_of(self, name: str) -> str | None:
         """The commit of a full reference name, or None."""
@@ -114,11 +119,10 @@ class Git:
         return () if known.status == 0 else ("-c", "user.name=stepkeep", "-c", "user.email=stepkeep@localhost")
 
     def _environment(self) -> dict[str, str]:
-        passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         # Only this directory: a repository around it is another one.
         ceiling = str(Path(os.path.realpath(self.directory)).parent)
         return {
-            **passed,
+            **passed_on(self._as),
             "LC_ALL": "C",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_OPTIONAL_LOCKS": "0",

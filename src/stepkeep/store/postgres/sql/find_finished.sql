@@ -5,14 +5,20 @@ from runs
 where tenant = $1 and id > $2::uuid and id < $3::uuid and ended_at <= $4::bigint
     and (tenant, id) not in (select tenant, run_id from quarantine where released_at is null)
     and not exists (
-        select 1 from deliveries c
-        where c.tenant = runs.tenant and c.run_id = runs.id and (c.ready_at is not null or c.dead_at is not null)
+        select 1
+        from (select * from deliveries where tenant = runs.tenant and run_id = runs.id offset 0) as c
+        where (c.ready_at is not null or c.dead_at is not null)
             and (
                 c.sink = 'webhook_url' or substr(c.sink, 1, 5) = 'hook:'
                 or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
     and not exists (
-        select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
-        where f.tenant = runs.tenant and f.source = runs.id::text and f.state = 'awaiting' and t.removed_at is null)
+        select 1
+        from (
+            select tenant, trigger_name from firings
+            where tenant = runs.tenant and source = runs.id::text and state = 'awaiting'
+            offset 0) as f
+        join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
+        where t.removed_at is null)
     and not exists (
         select 1 from children c
         where c.tenant = runs.tenant and c.run_id = runs.id and c.todo is not null)

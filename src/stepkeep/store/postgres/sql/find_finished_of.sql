@@ -11,14 +11,20 @@ cross join lateral (
 where details.tenant = $1 and details.workflow = $6 and details.run_id > $2::uuid and details.run_id < $3::uuid
     and (details.tenant, details.run_id) not in (select tenant, run_id from quarantine where released_at is null)
     and not exists (
-        select 1 from deliveries c
-        where c.tenant = details.tenant and c.run_id = details.run_id and (c.ready_at is not null or c.dead_at is not null)
+        select 1
+        from (select * from deliveries where tenant = details.tenant and run_id = details.run_id offset 0) as c
+        where (c.ready_at is not null or c.dead_at is not null)
             and (
                 c.sink = 'webhook_url' or substr(c.sink, 1, 5) = 'hook:'
                 or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
     and not exists (
-        select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
-        where f.tenant = details.tenant and f.source = details.run_id::text and f.state = 'awaiting' and t.removed_at is null)
+        select 1
+        from (
+            select tenant, trigger_name from firings
+            where tenant = details.tenant and source = details.run_id::text and state = 'awaiting'
+            offset 0) as f
+        join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
+        where t.removed_at is null)
     and not exists (
         select 1 from children c
         where c.tenant = details.tenant and c.run_id = details.run_id and c.todo is not null)

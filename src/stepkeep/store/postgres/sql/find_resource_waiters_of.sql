@@ -1,4 +1,4 @@
--- Find ready steps of one run that need resources, in claim order. $1 is JSON: [queue, ...].
+-- Find ready steps of one run that are set aside, in claim order. $1 is JSON: [queue, ...].
 select steps.tenant, steps.run_id::text, steps.no, runs.definition_id
 from steps join runs on runs.tenant = steps.tenant and runs.id = steps.run_id
 where steps.tenant = $2 and steps.run_id = $3::uuid
@@ -7,4 +7,4 @@ where steps.tenant = $2 and steps.run_id = $3::uuid
     and not exists (
         select 1 from quarantine q where q.tenant = steps.tenant and q.run_id = steps.run_id and q.released_at is null)
 order by steps.priority desc, steps.ready_at, steps.no
-limit $4::int
+limit $4::int offset $5::int

@@ -1,7 +1,7 @@
--- Delete the oldest entries of a tenant's audit log, if they are older than a moment.
+-- Delete the oldest entries of a tenant's audit log outside of its chain, if they are older than a moment.
 delete from audit
 using (
-    select tenant, at, id from audit where tenant = $1 and at < $2 order by at, id limit $3
+    select tenant, at, id from audit where tenant = $1 and seq is null and at < $2 order by at, id limit $3
 ) as old
 where audit.tenant = old.tenant and audit.at = old.at and audit.id = old.id
 returning 1

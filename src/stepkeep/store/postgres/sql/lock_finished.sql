@@ -11,14 +11,20 @@ cross join lateral (
             select 1 from adoptions a join runs r on r.tenant = a.tenant and r.id = a.run_id
             where a.tenant = runs.tenant and a.source_run = runs.id and r.ended_at is null)
         and not exists (
-            select 1 from deliveries c
-            where c.tenant = runs.tenant and c.run_id = runs.id and (c.ready_at is not null or c.dead_at is not null)
+            select 1
+            from (select * from deliveries where tenant = runs.tenant and run_id = runs.id offset 0) as c
+            where (c.ready_at is not null or c.dead_at is not null)
                 and (
                     c.sink = 'webhook_url' or substr(c.sink, 1, 5) = 'hook:'
                     or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
         and not exists (
-            select 1 from firings f join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
-            where f.tenant = runs.tenant and f.source = runs.id::text and f.state = 'awaiting' and t.removed_at is null)
+            select 1
+            from (
+                select tenant, trigger_name from firings
+                where tenant = runs.tenant and source = runs.id::text and state = 'awaiting'
+                offset 0) as f
+            join triggers t on t.tenant = f.tenant and t.name = f.trigger_name
+            where t.removed_at is null)
         and not exists (
             with recursive above (id) as (
                 select c.run_id from children c where c.tenant = runs.tenant and c.child_id = runs.id

@@ -1,4 +1,4 @@
--- Find ready steps that need resources, in claim order. ?1 is JSON: [queue, ...].
+-- Find ready steps that are set aside, in claim order. ?1 is JSON: [queue, ...].
 select steps.tenant, steps.run_id, steps.no, runs.definition_id
 from steps join runs on runs.tenant = steps.tenant and runs.id = steps.run_id
 where steps.queue in (select value from json_each(?1))
@@ -6,4 +6,4 @@ where steps.queue in (select value from json_each(?1))
     and not exists (
         select 1 from quarantine q where q.tenant = steps.tenant and q.run_id = steps.run_id and q.released_at is null)
 order by steps.priority desc, steps.ready_at, steps.run_id, steps.no
-limit ?2
+limit ?2 offset ?3

@@ -1,0 +1,44 @@
+"""Runs work of user-given size in a thread, so that the event loop answers other callers meanwhile.
+
+A tenant has one such piece of work under way at a time, and waits for its own only: its queue holds up no other tenant.
+In a service it also rests after each piece, because a thread that computes takes turns with the event loop.
+It bounds nothing; the work itself must be bounded. The service and the operations call it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import ParamSpec, TypeVar
+from weakref import WeakValueDictionary
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_threads = ThreadPoolExecutor(4, "stepkeep-aside")
+_turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
+"""By event loop and tenant."""
+_rests = 0.0
+
+
+async def aside(tenant: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The result of the work, when the tenant has its turn."""
+    loop, context = asyncio.get_running_loop(), copy_context()
+    turn = _turns.setdefault((id(loop), tenant), asyncio.Lock())
+    await turn.acquire()
+    began = loop.time()
+    try:
+        return await loop.run_in_executor(_threads, lambda: context.run(work, *args, **kwargs))
+    finally:
+        if _rests:
+            loop.call_later((loop.time() - began) * _rests, turn.release)
+        else:
+            turn.release()
+
+
+def rest_between(times: float) -> None:
+    """From now on, a tenant's next piece of work begins so many times later as the last one took."""
+    global _rests
+    _rests = times

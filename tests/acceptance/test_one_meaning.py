@@ -1,0 +1,198 @@
+"""A workflow means the same however it is published: from Python, from a file, by the command line, through a service.
+
+What the decorators of its handlers say is part of it, or the publication is refused with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+import stepkeep as sk
+from stepkeep.definition.declared import declare
+from stepkeep.definition.registry import default_registry
+from stepkeep.errors import DefinitionError
+from tests.remote.service import TENANT, make_key, serving
+
+APP = """
+import stepkeep as sk
+
+LEDGER = []
+
+@sk.step("saga.refund", retry=sk.Retry(max_attempts=4, max=None), timeout="20s")
+def refund(charged):
+    LEDGER.append("refund")
+
+@sk.step("saga.charge", undo=refund, retry=sk.Retry(max_attempts=7, on=["transient"]), timeout="10s", queue="money")
+def charge():
+    LEDGER.append("charge")
+    return {"charged": 1}
+
+@sk.step("saga.ship", retry=sk.Retry(max_attempts=1), capabilities=["lorry"])
+def ship():
+    raise RuntimeError("no lorry")
+"""
+SAGA = """
+workflow: saga
+on_failure: compensate
+timeout: 1h
+steps:
+  - {name: pay, uses: saga.charge, with: {}}
+  - {name: ship, uses: saga.ship, with: {}}
+"""
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """The handlers, as a program that imports them has them."""
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "saga.yaml").write_text(SAGA)
+    names: dict[str, Any] = {"__name__": "saga_app"}
+    before = dict(default_registry._handlers)
+    exec(compile(APP, "app.py", "exec"), names)
+    yield names
+    default_registry._handlers.clear()
+    default_registry._handlers.update(before)
+
+
+def in_python() -> sk.Workflow:
+    saga = sk.Workflow("saga", on_failure="compensate", timeout="1h")
+    saga.step("pay", "saga.charge", inputs={})
+    saga.step("ship", "saga.ship", inputs={})
+    return saga
+
+
+def stepkeep(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "stepkeep", *args], cwd=cwd, capture_output=True, text=True, timeout=60
+    )
+
+
+WAYS = ("python", "file", "client", "client-file", "command-line", "http")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_publish_charges_refunds_and_has_one_digest(
+    database_url: str, tmp_path: Path, app: dict[str, Any], way: str
+) -> None:
+    file = tmp_path / "saga.yaml"
+    with serving(database_url, default_registry) as address:
+        key = make_key(database_url, "ann")
+        with (
+            sk.open(database_url, tenant=TENANT, actor="root") as engine,
+            sk.open(address, key=key) as client,
+        ):
+            match way:
+                case "python":
+                    engine.publish(in_python())
+                case "file":
+                    engine.publish(str(file))
+                case "client":
+                    client.publish(in_python())
+                case "client-file":
+                    client.publish(str(file))
+                case "command-line":
+                    given = ("--db", database_url, "--tenant", TENANT, "--app", "app.py")
+                    told = stepkeep("publish", "saga.yaml", *given, cwd=tmp_path)
+                    assert told.returncode == 0, told.stderr
+                case "http":
+                    body = {"definition": SAGA, "handlers": declare(default_registry, SAGA)}
+                    sent = httpx.post(f"{address}/workflows", json=body, headers={"Authorization": f"Bearer {key}"})
+                    assert sent.status_code == 201, sent.text
+            [version] = engine.definitions(name="saga")["definitions"]
+            assert version["digest"] == engine.publish(in_python()).digest
+            engine.start_worker(capabilities=["lorry"])
+            done = engine.wait(engine.start("saga").run_id, seconds=60)
+    assert (done.state, app["LEDGER"]) == ("rolled_back", ["charge", "refund"])
+
+
+def test_a_file_whose_handlers_are_not_known_is_refused_by_every_way_that_has_decorators(
+    database_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "saga.yaml"
+    file.write_text(SAGA)
+    with serving(database_url, default_registry) as address:
+        key = make_key(database_url, "ann")
+        with (
+            sk.open(database_url, tenant=TENANT, actor="root") as engine,
+            sk.open(address, key=key) as client,
+        ):
+            for opened in (engine, client):
+                with pytest.raises(DefinitionError, match=r"There is no handler `saga\.charge`"):
+                    opened.publish(str(file))
+            for command in ("publish", "start"):
+                told = stepkeep(command, "saga.yaml", "--db", database_url, "--tenant", TENANT, cwd=tmp_path)
+                assert told.returncode == 2
+                assert "There is no handler `saga.charge`" in told.stderr
+                assert "--handlers-elsewhere" in told.stderr
+            assert engine.definitions(name="saga")["definitions"] == []
+
+
+def test_a_client_hands_on_the_advice_of_the_service(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    saga = sk.Workflow("nothing-to-undo", on_failure="compensate")
+    saga.step("pay", "saga.elsewhere", inputs={})
+    with (
+        serving(database_url, default_registry) as address,
+        sk.open(address, key=make_key(database_url, "ann")) as client,
+    ):
+        published = client.publish(saga)
+    assert any("has nothing to take back" in problem.message for problem in published.warnings)
+    assert "has nothing to take back" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("handlers", "says"),
+    [
+        ({"saga.charge": {"undo": 7}}, "saga.charge.undo"),
+        ({"saga.charge": {"retry": {"max_attempts": 0}}}, "max_attempts"),
+        ({"saga.charge": {"timeout": "9000d"}}, "timeout"),
+        ({"saga.charge": {"shell": "rm"}}, "shell"),
+        ({"no name!": {}}, "handlers"),
+        ([], "mapping"),
+        ({"saga.charge": {}}, "There is no handler `saga.ship`"),
+    ],
+)
+def test_declared_handlers_are_checked_like_a_definition(database_url: str, handlers: Any, says: str) -> None:
+    with serving(database_url, default_registry) as address:
+        headers = {"Authorization": f"Bearer {make_key(database_url, 'ann')}"}
+        body = {"definition": SAGA, "handlers": handlers}
+        sent = httpx.post(f"{address}/workflows", json=body, headers=headers)
+    assert sent.status_code in (400, 422), sent.text
+    assert says in sent.text
+
+
+def test_an_unchanged_workflow_is_checked_and_published_once(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saga = sk.Workflow("twice")
+    saga.step("pay", "saga.elsewhere", inputs={})
+    with sk.open(database_url) as engine:
+        first = engine.publish(saga)
+        monkeypatch.setattr("stepkeep.definition.python.examine", None)
+        monkeypatch.setattr("stepkeep.engine.publish", None)
+        assert engine.publish(saga) is first
+        assert engine.start(saga).created
+        monkeypatch.undo()
+        saga.step("ship", "saga.elsewhere", inputs={})
+        with pytest.raises(sk.Conflict):
+            engine.publish(saga)
+
+
+def test_the_yaml_of_the_readme_runs_on_the_handlers_that_it_names(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "README.md").read_text().partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "onboarding.yaml").write_text(text)
+    given = ("--app", str(root / "examples" / "handlers.py"), "--db", "sqlite:///readme.db", "--json")
+    begun = stepkeep("run", "onboarding.yaml", *given, "--input", '{"email": "a@example.com"}', cwd=tmp_path)
+    run = json.loads(begun.stdout)["run"]["id"]
+    assert stepkeep("approve", run, "sign-off", "--db", "sqlite:///readme.db", cwd=tmp_path).returncode == 0
+    done = stepkeep("run", "--resume", run, *given, cwd=tmp_path)
+    states = {step["name"]: step["state"] for step in json.loads(done.stdout)["steps"]}
+    assert states == {"create-account": "succeeded", "sign-off": "succeeded", "send-welcome": "succeeded"}

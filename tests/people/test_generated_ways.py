@@ -1,0 +1,53 @@
+"""Ways to get round separation of duties, generated from the tables of `ways`: none works, on both stores and over
+HTTP. Each case ends with a person who has no such duty, and who gets through."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.people.ways.cases import DIMENSIONS, cases, play_of
+from tests.people.ways.play import Case
+from tests.people.world import opened
+from tests.suites import every
+
+SIDE_BY_SIDE = 16
+"""How many cases are played at a time in one tenant."""
+
+SECONDS = 120
+
+
+async def play_all(url: str, face: str, chosen: list[tuple[int, Case]]) -> list[str]:
+    """Play cases in one tenant. Returns what went wrong, a line for each case."""
+    found, places = [], asyncio.Semaphore(SIDE_BY_SIDE)
+    async with opened(url, face) as world:
+
+        async def play(number: int, case: Case) -> None:
+            try:
+                async with places, asyncio.timeout(SECONDS):
+                    await play_of(world, case, number).play()
+            except Exception as problem:  # noqa: BLE001 - each case is told about
+                found.append(f"{case}: {type(problem).__name__} {problem}")
+
+        await asyncio.gather(*(play(*one) for one in chosen))
+        assert len(world.unpublished) * 4 < len(chosen), f"most were not published: {world.unpublished}"
+    return found
+
+
+@every(12)
+@pytest.mark.parametrize("face", ["engine", "http"])
+def test_no_way_round_a_duty_works(database_url: str, face: str, nth: int) -> None:
+    chosen = list(enumerate(cases(face)))[::nth]
+    found = asyncio.run(play_all(database_url, face, chosen))
+    assert not found, f"{len(found)} of {len(chosen)} cases:\n" + "\n".join(sorted(found))
+
+
+@pytest.mark.parametrize("face", ["engine", "http"])
+def test_each_value_of_each_table_occurs_in_many_cases(face: str) -> None:
+    made = cases(face)
+    assert len(made) >= 300
+    for place, values in enumerate(DIMENSIONS):
+        for value in values:
+            many = sum(case[place] == value for case in made)
+            assert many >= 10 or (value == "session" and face == "engine"), (value, many)

@@ -1,0 +1,50 @@
+"""Two names that a reader cannot tell apart are one person; ordinary names that differ are two."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+
+import pytest
+
+from stepkeep.evidence.pack import verifier_source
+from stepkeep.names import fold_name, look_of, same_names
+
+EVERY = [chr(code) for code in range(0x20, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+
+
+UNSEEN = ("\u200b", " ", "\u00a0", "\ufe0f", "\u034f", "\u3164", "\u115f", "\u2800", "\U000e0041", "\u0307")
+LOOKS = ("biII", "bi1l", "bi|l", "BILL", "bíll", "ｂill", "biӏl", "biꓲl", "ʙɪʟʟ", "вill", "𝐛ill")
+
+
+@pytest.mark.parametrize("name", [*LOOKS, *(f"bill{one}" for one in UNSEEN), *(f"b{one}ill" for one in UNSEEN)])
+def test_what_looks_like_bill_is_bill(name: str) -> None:
+    assert same_names([name], ["bill"]) == [name]
+    assert same_names(["bill"], [name]) == ["bill"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *(("ann", "anna"), ("neil", "nell"), ("ian", "lan"), ("ali", "all"), ("bea", "ben"), ("ann1", "ann2")),
+        *(("ann.lee", "ann-lee"), ("か", "が"), ("राम", "रिम"), ("김", "긴"), ("דן", "דו"), ("ann", "")),
+    ],
+)
+def test_ordinary_names_that_differ_are_two_people(one: str, other: str) -> None:
+    assert same_names([one], [other]) == []
+
+
+def test_every_character_looks_like_its_folded_form_and_like_its_small_one() -> None:
+    for letter in EVERY:
+        assert fold_name(fold_name(letter)) == fold_name(letter), ascii(letter)
+        for other in (fold_name(letter), letter.casefold(), unicodedata.normalize("NFKC", letter)):
+            assert same_names([letter], [other]), ascii(letter)
+
+
+def test_the_verifier_of_a_pack_takes_the_same_names_for_one_person() -> None:
+    """Its file holds the rule itself and imports nothing of the product."""
+    source = verifier_source().decode()
+    assert "stepkeep.names" not in source
+    space: dict[str, object] = {"__name__": "verify"}
+    exec(compile(source, "verify.py", "exec"), space)
+    assert all(space["look_of"](letter) == look_of(letter) for letter in EVERY[::97])  # type: ignore[operator]
