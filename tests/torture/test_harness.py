@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import cast
@@ -171,7 +172,8 @@ def test_a_cut_before_commit_leaves_nothing_and_one_after_it_leaves_everything(
     async def scene() -> None:
         direct = await asyncpg.connect(postgres_dsn)
         await direct.execute("create table kept (it int)")
-        async with proxy(socket_of(postgres_dsn)[1], random.Random(1)) as (line, port):
+        cuts: Counter[str] = Counter()
+        async with proxy(socket_of(postgres_dsn)[1], random.Random(1), cuts) as (line, port):
             database = postgres_dsn.split("?")[0].rsplit("/", 1)[1]
             cut_off = await asyncpg.connect(f"postgresql://postgres@127.0.0.1:{port}/{database}?sslmode=disable")
             line.rate = 1.0
@@ -179,7 +181,7 @@ def test_a_cut_before_commit_leaves_nothing_and_one_after_it_leaves_everything(
             await cut_off.execute("insert into kept values (1)")
             with pytest.raises((asyncpg.PostgresConnectionError, ConnectionError)):
                 await cut_off.execute("commit")
-            assert line.cuts == {cut: 1}
+            assert cuts == {cut: 1}
         assert await direct.fetchval("select count(*) from kept") == kept
         await direct.close()
 

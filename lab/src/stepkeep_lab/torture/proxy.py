@@ -69,12 +69,11 @@ class Frames:
 
 
 class Proxy:
-    """Cuts a share of all commits while `rate` is above nothing."""
+    """Cuts a share of all commits while `rate` is above nothing, and counts each cut under its name."""
 
-    def __init__(self, upstream: str, rng: random.Random) -> None:
-        self._upstream, self._rng = upstream, rng
+    def __init__(self, upstream: str, rng: random.Random, cuts: Counter[str]) -> None:
+        self._upstream, self._rng, self._cuts = upstream, rng, cuts
         self.rate = 0.0
-        self.cuts: Counter[Cut] = Counter()
         self.commits = 0
         self._lines: set[asyncio.Task[None]] = set()
 
@@ -137,7 +136,7 @@ class Proxy:
             answer = await up_reader.read(4096)
             if not any(said in answer for said in DONE):
                 return
-        self.cuts[cut] += 1
+        self._cuts[str(cut)] += 1
         if cut is Cut.SILENT:
             await asyncio.sleep(3600)
 
@@ -152,9 +151,9 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @asynccontextmanager
-async def proxy(upstream: str, rng: random.Random) -> AsyncIterator[tuple[Proxy, int]]:
+async def proxy(upstream: str, rng: random.Random, cuts: Counter[str]) -> AsyncIterator[tuple[Proxy, int]]:
     """A proxy on a port of the loopback interface; yields it and the port."""
-    made = Proxy(upstream, rng)
+    made = Proxy(upstream, rng, cuts)
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     try:
         yield made, int(server.sockets[0].getsockname()[1])

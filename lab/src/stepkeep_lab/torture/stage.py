@@ -32,6 +32,8 @@ from stepkeep_lab.torture.process import ACTOR, TENANT, Task, opened
 from stepkeep_lab.torture.workflows import kinds
 
 RECOVERY_SECONDS = 90.0
+STRIKE_SECONDS = 120.0
+"""How long a scenario waits for a fault that must strike, on a machine that is slow or busy."""
 
 
 class NotRun(Exception):
@@ -70,6 +72,7 @@ class Stage:
         self.extra_keys: set[str] = set()
         self._loads: list[Load] = []
         self._reckoned = False
+        self._needed: dict[str, int] = {}
 
     async def prepare(self) -> None:
         """Publish every workflow, so that workers know their queues from the start."""
@@ -139,19 +142,29 @@ class Stage:
         """From here on the scenario's time counts."""
         self._began = time.monotonic()
 
-    def goes_on(self, *, reached: bool, share: float = 1.0) -> bool:
-        """Whether time is left, or the campaign is thorough and what it wants is not `reached` yet."""
-        return time.monotonic() < self._began + share * self.seconds or (self.thorough and not reached)
+    def goes_on(self, *, reached: bool = True, share: float = 1.0) -> bool:
+        """Whether time is left, a needed fault is to strike yet, or a thorough campaign has not `reached` its goal."""
+        took = time.monotonic() - self._began
+        if took < share * self.seconds or (self.thorough and not reached):
+            return True
+        return took < STRIKE_SECONDS and any(self._struck(what) < least for what, least in self._needed.items())
 
     # -- the account -------------------------------------------------------------------------------------------------
     def must(self, holds: bool, said: str) -> None:
         if not holds:
             self.findings.append(said)
 
+    def needs(self, what: str, at_least: int = 1) -> None:
+        """`goes_on` waits for this fault, and `reckon` asks whether it struck."""
+        self._needed[what] = at_least
+
     def must_have_hit(self, what: str, at_least: int = 1) -> None:
         """The vacuity guard: a fault that did not strike proves nothing."""
-        found = self.counts[what] + self.tally.read()[what]
+        found = self._struck(what)
         self.must(found >= at_least, f"the fault did not strike: {what} {found} times, at least {at_least} are needed")
+
+    def _struck(self, what: str) -> int:
+        return self.counts[what] + self.tally.read()[what]
 
     def measure(self, what: str, seconds: Sequence[float]) -> float:
         """Note the middle, the 99th percentile and the worst of some latencies; returns the 99th percentile."""
@@ -190,6 +203,8 @@ class Stage:
         if self._reckoned:
             return
         self._reckoned = True
+        for what, at_least in self._needed.items():
+            self.must_have_hit(what, at_least)
         await self.fleet.end_all()
         began = time.monotonic()
         self.url = self.direct
