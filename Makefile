@@ -15,6 +15,9 @@ PYTHON ?=
 # What to hand to pytest, for example: make test PYTEST_ARGS='-k retry'
 PYTEST_ARGS ?=
 
+# What to hand to the proof, for example: make proof PROOF_ARGS='--minutes 60'
+PROOF_ARGS ?=
+
 # What to hand to the benchmark, for example: make bench BENCH_ARGS='--quick --json'
 BENCH_ARGS ?=
 
@@ -40,8 +43,8 @@ test: lint ## run the checks and the tests: about ten minutes on two quiet cores
 suite: $(DEV)
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=10 $(PYTEST_ARGS)
 
-proof: $(DEV) ## run the long checks that docs/proof.md lists, with their durations
-	$(BIN)/python -m pytest -n auto --dist worksteal -m proof --durations=25 $(PYTEST_ARGS)
+proof: $(DEV) ## run the long checks that docs/proof.md lists, part by part; what passed on this code is not run again
+	$(BIN)/stepkeep lab proof $(PROOF_ARGS)
 
 check: lint types ## lint, formatting, types and import contracts
 

@@ -59,7 +59,7 @@ class CallQueues:
 
     async def _resolve_anew(self, outcome: R, asked: Sequence[NewStep]) -> R:
         await self._read()
-        wanted = {spec for call in asked for spec in (call.template.queue, call.template.undo_queue)}
+        wanted = dict.fromkeys(spec for call in asked for spec in (call.template.queue, call.template.undo_queue))
         missing = [spec for spec in wanted if spec is not None and spec not in self._known]
         for spec in missing:
             await self._store.add_queue(self._tenant, spec)

@@ -18,8 +18,10 @@ from stepkeep_lab.cli.lab_campaign import campaign, commit
 from stepkeep_lab.cli.lab_check import check
 from stepkeep_lab.cli.lab_forgeries import forgeries, packs
 from stepkeep_lab.cli.lab_fuzz import fuzz
+from stepkeep_lab.cli.lab_golden import golden
 from stepkeep_lab.cli.lab_misdeeds import misdeeds
 from stepkeep_lab.cli.lab_neighbour import neighbour
+from stepkeep_lab.cli.lab_proof import proof
 from stepkeep_lab.cli.lab_stores import stores
 from stepkeep_lab.cli.lab_torture import torture
 from stepkeep_lab.cli.lab_views import views
@@ -125,6 +127,8 @@ app.command("neighbour")(with_settings(neighbour))
 app.command("forgeries")(with_settings(forgeries))
 app.command("packs")(with_settings(packs))
 app.command("ablation")(with_settings(ablation))
+app.command("proof")(with_settings(proof))
+app.add_typer(golden, name="golden")
 
 
 class _progress:  # noqa: N801 - reads as a verb where it is used

@@ -150,7 +150,7 @@ def run_campaign(
     end = None if seeds is None else campaign.first + seeds
     if _is_enough(campaign, end, runs):
         return campaign
-    for part in _spread(partial(_play_all, dict(changes or {})), _batches(campaign.following, end), jobs):
+    for part in spread(partial(_play_all, dict(changes or {})), _batches(campaign.following, end), jobs):
         campaign.join(part)
         campaign.seconds = spent + time.monotonic() - began
         told(campaign)
@@ -174,14 +174,14 @@ def _batches(first: int, end: int | None) -> Iterator[range]:
 
 def _play_all(changes: dict[str, Any], seeds: Sequence[int]) -> Campaign:
     part = Campaign(first=seeds[0], following=seeds[0])
-    with _swept_at_the_end():
+    with swept_at_the_end():
         for seed in seeds:
             part.take(run_seed(with_changes(draw(seed), changes)))
     return part
 
 
 @contextmanager
-def _swept_at_the_end() -> Iterator[None]:
+def swept_at_the_end() -> Iterator[None]:
     """Each seed leaves a world behind that is one heap of cycles; it is cheaper to sweep once than all the time."""
     gc.disable()
     try:
@@ -211,7 +211,7 @@ def hunt(
 ) -> list[Score]:
     """Plant each bug in turn and play seeds until it shows."""
     scores = []
-    for score in _spread(partial(_catch, most), chosen(names), jobs):
+    for score in spread(partial(_catch, most), chosen(names), jobs):
         scores.append(score)
         told(score)
     return scores
@@ -228,7 +228,7 @@ def chosen(names: Sequence[str]) -> list[str]:
 
 def _catch(most: int, name: str) -> Score:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    with planted(mutant), _swept_at_the_end():
+    with planted(mutant), swept_at_the_end():
         for seed in range(most):
             result = run_seed(draw(seed))
             if not result.ok:
@@ -236,7 +236,7 @@ def _catch(most: int, name: str) -> Score:
     return Score(name=name, what=mutant.what, seeds=None)
 
 
-def _spread(work: Callable[[T], R], parts: Iterable[T], jobs: int) -> Iterator[R]:
+def spread(work: Callable[[T], R], parts: Iterable[T], jobs: int) -> Iterator[R]:
     """The results in order, made here or by this many processes, which are kept busy but not far ahead."""
     if jobs <= 1:
         yield from map(work, parts)

@@ -93,8 +93,10 @@ After = Callable[[Transactor, Sequence[str]], Awaitable[None]]
 """Called with the run ids at the end of a seed, before the verdict."""
 
 
-def run_seed(scenario: Scenario, *, after: After | None = None) -> Result:
-    """Play a scenario and tell what came of it."""
+def run_seed(
+    scenario: Scenario, *, after: After | None = None, observe: Callable[[Stage], None] = lambda stage: None
+) -> Result:
+    """Play a scenario and tell what came of it; `observe` is given the stage when all is over."""
     with _determined(scenario.seed), _complaints() as complaints:
         stage = Stage(scenario)
         drama = _Simulation(stage, after)
@@ -108,6 +110,7 @@ def run_seed(scenario: Scenario, *, after: After | None = None) -> Result:
             stage.loop.close()
         for said in (*complaints, *stage.loop.unheard):
             stage.ledger.violation(f"a process complained: {said}")
+        observe(stage)
         return drama.result()
 
 
