@@ -28,7 +28,7 @@ DOCS := $(VENV)/.docs-installed
 # The tests start Python several hundred times; without bytecode each start compiles every module it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test proof check lint types suite format bench docs pins clean
+.PHONY: help demo test proof check lint types programs suite format bench docs pins clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,11 +39,15 @@ demo: $(RUNTIME) ## install what is needed and run the guided demo
 test: lint ## run the checks and the tests: about ten minutes on two quiet cores
 	@$(MAKE) --no-print-directory -j2 types suite
 
+programs: $(DEV) ## install what the tests use beside Python: a browser, brokers, npm packages
+	$(BIN)/python -m tests.system_programs
+	$(BIN)/python -m tests.npm_packages
+
 # mypy takes 20 seconds of one core, so it runs beside the tests.
-suite: $(DEV)
+suite: programs
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=10 $(PYTEST_ARGS)
 
-proof: $(DEV) ## run the long checks that docs/proof.md lists, part by part; what passed on this code is not run again
+proof: programs ## run the long checks that docs/proof.md lists, part by part; what passed on this code is not run again
 	$(BIN)/stepkeep lab proof $(PROOF_ARGS)
 
 check: lint types ## lint, formatting, types and import contracts

@@ -1,36 +1,31 @@
-"""Finds npm packages that tests need: in a folder named by `STEPKEEP_TEST_NODE_MODULES`, in a cache, then by npm.
+"""npm packages that tests need, in pinned versions. `make test` installs them first; a test only looks for them.
 
-Versions are pinned here. Without a package a test is skipped with a loud line; where `CI=true` it fails, so that a
-machine without it does not pass for one that tested it.
+`python -m tests.npm_packages` installs what is missing into a cache, and says so. Without a package a test is skipped
+with a loud line; where `CI=true` it fails, so that a machine without it does not pass for one that tested it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import subprocess
+import sys
 import tempfile
-from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests.system_programs import find
+
 VERSIONS = {"axe-core": "4.14.0", "typescript": "7.0.2"}
-INSTALL_SECONDS = 120
 CACHE = Path(tempfile.gettempdir()) / "stepkeep-test-npm"
 
 
-@cache
 def need_package(name: str) -> Path:
     """The folder of a package."""
-    version = VERSIONS[name]
-    folder = Path(os.environ.get("STEPKEEP_TEST_NODE_MODULES") or CACHE / f"{name}-{version}" / "node_modules") / name
-    why = "" if (folder / "package.json").exists() else _install(name, version)
-    if (folder / "package.json").exists():
+    if (folder := _folder(name) / name).joinpath("package.json").exists():
         return folder
     said = (
-        f"NOT TESTED: there is no npm package {name} {version} here ({why}). Install npm, "
+        f"NOT TESTED: there is no npm package {name} {VERSIONS[name]} here. `make programs` installs it with npm, "
         "or set STEPKEEP_TEST_NODE_MODULES to a node_modules folder that has it."
     )
     if os.environ.get("CI") == "true":
@@ -38,20 +33,26 @@ def need_package(name: str) -> Path:
     pytest.skip(said)
 
 
-def _install(name: str, version: str) -> str:
-    """Install a package in the cache, one test process at a time; says why it did not work."""
-    npm = shutil.which("npm")
-    if npm is None:
-        return "npm is not on PATH"
-    CACHE.mkdir(exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        place = CACHE / f"{name}-{version}"
-        if (place / "node_modules" / name / "package.json").exists():
-            return ""
-        command = [npm, "install", "--no-save", "--ignore-scripts", "--prefix", str(place), f"{name}@{version}"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
-        except subprocess.TimeoutExpired:
-            return f"npm took more than {INSTALL_SECONDS} s"
-        return done.stderr.strip()[-300:]
+def _folder(name: str) -> Path:
+    return Path(os.environ.get("STEPKEEP_TEST_NODE_MODULES") or CACHE / f"{name}-{VERSIONS[name]}" / "node_modules")
+
+
+def install() -> None:
+    """Install the packages that are missing."""
+    for name, version in VERSIONS.items():
+        if (_folder(name) / name / "package.json").exists():
+            continue
+        if (npm := find("npm")) is None:
+            sys.stdout.write(f"not installed, because there is no npm: {name}\n")
+            continue
+        sys.stdout.write(f"installing for the tests: {name} {version} (npm)\n")
+        sys.stdout.flush()
+        place = ["--prefix", str(_folder(name).parent)]
+        command = [npm, "install", "--no-save", "--ignore-scripts", *place, f"{name}@{version}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.stdout.write(f"npm install {name} failed: {done.stderr.strip()[-500:]}\n")
+
+
+if __name__ == "__main__":
+    install()

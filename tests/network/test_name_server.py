@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parent / "name_server.py"
 
 
 def test_a_name_that_turns_inward_between_two_questions_never_leads_to_the_canary(tmp_path: Path) -> None:
-    unshare = need_program("unshare", "util-linux")
+    unshare = need_program("unshare")
     argv = [unshare, "--map-root-user", "--mount", "--net", sys.executable, str(SCRIPT), str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr[-2000:]

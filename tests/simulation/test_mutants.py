@@ -78,6 +78,22 @@ def test_a_bug_that_no_longer_fits_says_so() -> None:
         pass
 
 
+@pytest.mark.parametrize("name", ["fence-stays", "no-fence"])
+def test_a_bug_is_planted_in_a_function_that_has_moved_to_another_module(name: str) -> None:
+    [edit] = next(mutant for mutant in MUTANTS if mutant.name == name).edits
+    function = inspect.unwrap(getattr(execution, edit.where.partition(":")[2]))
+    before = function.__code__
+    with planted(Mutant("moved", "nothing", (edit._replace(where=edit.where.replace("execution", "of_old")),))):
+        assert function.__code__ != before
+    assert function.__code__ == before
+
+
+def test_a_bug_of_a_function_that_is_nowhere_is_refused() -> None:
+    bug = Mutant("x", "nothing", (Edit("kernel.retry:nothing_of_this_name", "some text", ""),))
+    with pytest.raises(Misfit, match="no other module has it"), planted(bug):
+        pass
+
+
 def test_an_unknown_bug_is_refused() -> None:
     with pytest.raises(ValueError, match="no planted bug nonsense"):
         hunt(["nonsense"])

@@ -60,11 +60,11 @@ def running(broker: Broker) -> Iterator[Broker]:
 def redis_server(folder: Path, password: str) -> Broker:
     port = free_port()
     written = f"--bind 127.0.0.1 --port {port} --dir {folder} --appendonly yes --appendfsync always --save".split()
-    argv = [need_program("redis-server", "redis-server"), *written, "", "--requirepass", password]
+    argv = [need_program("redis-server"), *written, "", "--requirepass", password]
     return Broker(argv, port, folder / "redis.log")
 
 
 def nats_server(folder: Path, password: str) -> Broker:
     port = free_port()
-    argv = [need_program("nats-server", "nats-server"), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder)]
+    argv = [need_program("nats-server"), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder)]
     return Broker([*argv, "--user", "stepkeep", "--pass", password], port, folder / "nats.log")

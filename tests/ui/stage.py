@@ -311,7 +311,7 @@ class Reader:
 @cache
 def chromium() -> str:
     """The browser of this machine."""
-    return need_program("chromium", "chromium")
+    return need_program("chromium")
 
 
 def launch(playwright: Playwright) -> Browser:

@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 def test_the_type_checker_finds_nothing_in_the_modules() -> None:
     compiler = need_package("typescript") / "bin" / "tsc"
     done = subprocess.run(
-        [need_program("node", "nodejs"), str(compiler), "--project", str(HERE / "tsconfig.json")],
+        [need_program("node"), str(compiler), "--project", str(HERE / "tsconfig.json")],
         capture_output=True,
         text=True,
         timeout=300,
@@ -33,7 +33,7 @@ def test_the_type_checker_finds_a_name_that_is_not_there(tmp_path: Path) -> None
     (tmp_path / "tsconfig.json").write_text(settings + '"include": ["*.js"]}')
     compiler = need_package("typescript") / "bin" / "tsc"
     done = subprocess.run(
-        [need_program("node", "nodejs"), str(compiler), "--project", str(tmp_path / "tsconfig.json")],
+        [need_program("node"), str(compiler), "--project", str(tmp_path / "tsconfig.json")],
         capture_output=True,
         text=True,
         timeout=300,

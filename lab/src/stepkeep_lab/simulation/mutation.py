@@ -6,18 +6,26 @@ Files are never changed. A planted bug whose text is not found exactly once is a
 from __future__ import annotations
 import __future__
 
+import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import walk_packages
 from types import FunctionType
 from typing import Any, NamedTuple
 
 
 class Edit(NamedTuple):
-    """One replacement. `where` is `module:function` or `module:Class.method`, below `stepkeep`."""
+    """One replacement. `where` is `module:function` or `module:Class.method`, below `stepkeep`.
+
+    A function that has moved to another module is found by its name and by the text that is replaced.
+    """
 
     where: str
     old: str
@@ -41,22 +49,61 @@ def planted(mutant: Mutant) -> Iterator[None]:
     """Let the engine have this bug for a while."""
     with ExitStack() as stack:
         for where in dict.fromkeys(edit.where for edit in mutant.edits):
-            function = _find(where)
+            edits = [edit for edit in mutant.edits if edit.where == where]
+            function = _find(where, edits)
             stack.callback(setattr, function, "__code__", function.__code__)
-            function.__code__ = _mutated(function, [edit for edit in mutant.edits if edit.where == where])
+            function.__code__ = _mutated(function, edits)
         yield
 
 
-def _find(where: str) -> FunctionType:
+def _find(where: str, edits: Sequence[Edit]) -> FunctionType:
     module, _, path = where.partition(":")
     package = "stepkeep_lab" if module.startswith("simulation.") else "stepkeep"
-    found: Any = import_module(f"{package}.{module}")
+    home = f"{package}.{module}"
+    if path not in _functions(home):
+        homes = [one for one in _modules(package) if _fits(_functions(one).get(path, ""), edits)]
+        if len(homes) != 1:
+            raise Misfit(f"{home} has no {path} with this text, and {', '.join(homes) or 'no other module'} has it")
+        [home] = homes
+    found: Any = import_module(home)
     for name in path.split("."):
         found = inspect.getattr_static(found, name)
     function = found.__func__ if isinstance(found, staticmethod | classmethod) else inspect.unwrap(found)
     if not isinstance(function, FunctionType):
         raise Misfit(f"{where} is no function")
     return function
+
+
+@cache
+def _modules(package: str) -> tuple[str, ...]:
+    found = find_spec(package)
+    assert found is not None
+    return tuple(one.name for one in walk_packages(found.submodule_search_locations, f"{package}."))
+
+
+@cache
+def _functions(module: str) -> dict[str, str]:
+    """The sources of a module's functions and methods by their dotted names. Nothing is imported."""
+    try:
+        found = find_spec(module)
+    except ModuleNotFoundError:
+        return {}
+    if found is None or found.origin is None:
+        return {}
+    text = Path(found.origin).read_text(encoding="utf-8")
+    return dict(_named(text.splitlines(keepends=True), ast.parse(text).body, ""))
+
+
+def _named(lines: list[str], body: list[ast.stmt], above: str) -> Iterator[tuple[str, str]]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{above}{node.name}", textwrap.dedent("".join(lines[node.lineno - 1 : node.end_lineno]))
+        if isinstance(node, ast.ClassDef):
+            yield from _named(lines, node.body, f"{above}{node.name}.")
+
+
+def _fits(source: str, edits: Sequence[Edit]) -> bool:
+    return all(source.count(edit.old) == 1 for edit in edits)
 
 
 def _mutated(function: FunctionType, edits: list[Edit]) -> Any:
