@@ -1,16 +1,17 @@
 """The two suites. `make test` deselects what is marked `proof`; `make proof` selects it.
 
 A check that takes long has two parameters: a short one for `make test` and a long one, made here, for `make proof`.
-A test that runs on both stores runs on one of them with `make test`, drawn by its name, and on the other with
-`make proof`. The contract of the stores (`tests/store`) runs on both with `make test`.
+A test of both stores runs on both with `make test`. One that takes more than a second (`slow_tests.txt`) runs on
+PostgreSQL there, and on SQLite with `make proof`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,18 +75,24 @@ STORES = {"sqlite": "sqlite", "postgres": "postgres", "on_store": "sqlite", "on_
 STORE_IN_NAME = re.compile(rf"(?<=[\[-])({'|'.join(STORES)})(?=[\]-])")
 
 
-def halve(items: Sequence[pytest.Item]) -> None:
-    """Mark as `proof` one of the two forms of each test that would run on both stores.
+SLOW = frozenset(Path(__file__).with_name("slow_tests.txt").read_text(encoding="utf-8").split())
+"""Tests that take more than a second on a store, or have a crowd of forms. `python -m tests.suites LOG` finds them in
+what `pytest -m "" --durations=0` printed."""
+
+
+def halve(items: Sequence[pytest.Item], slow: Collection[str] = SLOW) -> None:
+    """Mark as `proof` the form on SQLite of each slow test that would run on both stores.
 
     A test that was asked for by its full name with one store has no second form here, and runs.
     """
     forms: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
     for item in items:
-        if (store := store_of(item)) and not item.get_closest_marker("proof"):
+        is_slow = item.nodeid.partition("[")[0] in slow
+        if is_slow and (store := store_of(item)) and not item.get_closest_marker("proof"):
             forms[_without_store(item)][store] = item
-    for name, of_stores in forms.items():
+    for of_stores in forms.values():
         if len(of_stores) == len(set(STORES.values())):
-            of_stores[_left_for_proof(name)].add_marker(pytest.mark.proof)
+            of_stores["sqlite"].add_marker(pytest.mark.proof)
 
 
 def store_of(item: pytest.Item) -> str | None:
@@ -104,6 +111,12 @@ def _parameters(item: pytest.Item) -> dict[str, object]:
     return dict(callspec.params) if callspec is not None else {}
 
 
-def _left_for_proof(name: str) -> str:
-    stores = sorted(set(STORES.values()))
-    return stores[hashlib.sha256(name.encode()).digest()[0] % len(stores)]
+def _slow(log: str) -> Iterator[str]:
+    """The names of tests of both stores that took more than a second, from a log of pytest with their durations."""
+    for seconds, name in re.findall(r"^(\d+\.\d+)s call +(\S+)\[(?=.*(?:sqlite|postgres))", log, re.MULTILINE):
+        if float(seconds) > 1:
+            yield name
+
+
+if __name__ == "__main__":
+    sys.stdout.write("".join(f"{name}\n" for name in sorted(set(_slow(Path(sys.argv[1]).read_text(encoding="utf-8"))))))

@@ -1,4 +1,4 @@
-"""`make test` runs a test of both stores on one of them, and `make proof` on the other."""
+"""`make test` runs a test of both stores on both, and a slow one on PostgreSQL alone, which `make proof` completes."""
 
 from __future__ import annotations
 
@@ -11,40 +11,39 @@ def ran(pytester: pytest.Pytester, *options: str) -> set[str]:
     passed, skipped, failed = pytester.inline_run(*options).listoutcomes()
     assert not skipped
     assert not failed
-    return {report.nodeid for report in passed}
+    return {report.nodeid.partition("::")[2] for report in passed}
 
 
-def test_a_test_of_both_stores_runs_on_one_of_them(pytester: pytest.Pytester) -> None:
-    """Each store gets some of the tests, and the long form has what the short one leaves out."""
+def test_a_slow_test_of_both_stores_runs_on_one_of_them(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""
         import pytest
         from tests.suites import halve
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_collection_modifyitems(items):
-            halve(items)
+            halve(items, {"test_stores.py::test_slow", "test_stores.py::test_slow_of_one"})
     """)
     pytester.makeini("[pytest]\nmarkers = proof: long")
     pytester.makepyfile(
         test_stores="""
             import pytest
 
-            @pytest.mark.parametrize("store", ["sqlite", "postgres"])
-            @pytest.mark.parametrize("number", range(20))
-            def test_of_both(store, number):
+            both = pytest.mark.parametrize("store", ["sqlite", "postgres"])
+
+            @both
+            def test_quick(store):
+                pass
+
+            @both
+            def test_slow(store):
                 pass
 
             @pytest.mark.parametrize("store", ["sqlite"])
-            def test_of_one(store):
+            def test_slow_of_one(store):
                 pass
         """
     )
-    short, long = (ran(pytester, "-m", which) for which in ("not proof", "proof"))
-    assert len(short | long) == 41
-    assert not short & long
-    assert "test_stores.py::test_of_one[sqlite]" in short
-    assert {int(name.partition("[")[2].partition("-")[0]) for name in long} == set(range(20))
-    for names in (short, long):
-        assert {name.rpartition("-")[2] for name in names if "both" in name} == {"sqlite]", "postgres]"}
-    asked = max(long)
-    assert ran(pytester, "-m", "not proof", asked) == {asked}
+    quick = {"test_quick[sqlite]", "test_quick[postgres]"}
+    assert ran(pytester, "-m", "not proof") == quick | {"test_slow[postgres]", "test_slow_of_one[sqlite]"}
+    assert ran(pytester, "-m", "proof") == {"test_slow[sqlite]"}
+    assert ran(pytester, "-m", "not proof", "test_stores.py::test_slow[sqlite]") == {"test_slow[sqlite]"}
