@@ -63,9 +63,10 @@ def subject_of_run(run_id: str, plan: Plan, correlation_id: str | None) -> Subje
     )
 
 
-def subject_of_worker(worker: Worker, dialect: str) -> Subject:
+def subject_of_worker(worker: Worker, dialect: str, *, live: bool = False) -> Subject:
     """A worker as the subject of a log; workers belong to no dialect, so every dialect may check it."""
-    return Subject(kind="worker", id=worker.id, written_in=dialect, facts={"capacity": worker.capacity})
+    facts = {"capacity": worker.capacity, **({"live": True} if live else {})}
+    return Subject(kind="worker", id=worker.id, written_in=dialect, facts=facts)
 
 
 class DialectScribe:
@@ -83,10 +84,12 @@ class DialectScribe:
         self.shown: str | None = None
         """The current state of the run (or worker) in the dialect."""
 
-    def opening(self, tenant: str, plan: Plan, at: int) -> Line:
-        """The first line: the definition that the run was created from. It is chained, and its number is 0."""
+    def opening(self, tenant: str, plan: Plan, at: int, *, live: bool = False) -> Line:
+        """The first line: the definition that the run was created from. It is chained, and its number is 0. `live`
+        says that lines are added while the run goes on: it is closed when the run has ended."""
         said = {} if self._subject.correlation_id is None else {"correlation_id": self._subject.correlation_id}
-        line = opening_line(tenant, self._subject.id, said, plan, at, dialect=self._judged.name, line=0)
+        more = {"live": True} if live else {}
+        line = opening_line(tenant, self._subject.id, said, plan, at, dialect=self._judged.name, line=0, **more)
         return self._chained(line)
 
     def lines(self, move: Move) -> list[Line]:

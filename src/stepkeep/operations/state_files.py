@@ -1,8 +1,7 @@
 """The state files of seed 004, as documents: `current.json`, the DAG, the execution plan and the checkpoint of a
 workstream.
 
-Pure: it shapes what `describe_run_as` gives. It reads no store and writes no file. `state_export` writes the documents,
-and `state_check` compares files with them.
+Pure: it shapes what `describe_run_as` gives. It reads no store and writes no file. `state_export` writes the documents.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import msgspec
 from stepkeep.operations.lines import timestamp
 
 CURRENT, TRANSITIONS, CHECKPOINTS = "current.json", "transitions.jsonl", "checkpoints"
-ENDED = ("completed", "failed", "cancelled")
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,17 +90,4 @@ def current_of(all_shown: Iterable[Shown], now: int) -> dict[str, Any]:
         "workstreams": workstreams,
         "tasks": tasks,
         "indices": {"by_workstream": by_workstream, "by_status": dict(by_status), "by_worker": dict(by_worker)},
-    }
-
-
-def resumption_of(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """What a worker would go on with after this checkpoint. Tasks are atomic: one that was running runs again if its
-    worker is lost."""
-    left = [] if checkpoint["status"] in ENDED else [*checkpoint["running_tasks"], *checkpoint["pending_tasks"]]
-    return {
-        "workstream_id": checkpoint["workstream_id"],
-        "run_id": checkpoint["run_id"],
-        "status": checkpoint["status"],
-        "done": len(checkpoint["completed_tasks"]),
-        "would_resume": left,
     }
