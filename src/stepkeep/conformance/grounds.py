@@ -84,7 +84,7 @@ def grounds_of_run(line: Line, run: Reenactment) -> tuple[str | None, ...]:
         return (None,)
     if line.trigger in ENDS_WAIT:
         return (_ended_by(line.trigger), *((None,) if run.stopped_at is not None else ()))
-    return (None, *ENDS_OF_WAITS)
+    return (None, *ENDS_OF_WAITS, *(("first_claim",) if line.trigger == "claimed" else ()))
 
 
 def _is_no_step(run: Reenactment, name: str) -> bool:

@@ -164,7 +164,9 @@ class Product:
                 told, ground = now.feed(seen), grounds.feed(seen)
                 onward = Way(seen, way)
                 if told is not None and told != before.shown:
-                    if (arrow := (before.shown, told, seen.trigger, ground)) not in self.told:
+                    # An arrow that follows the step's is written with the hop of the step: its claim.
+                    because = "claimed" if ground in self.view.follows else seen.trigger
+                    if (arrow := (before.shown, told, because, ground)) not in self.told:
                         self.told[arrow] = tuple(onward)
                     now.shown = told
                 if seen.kind == "run":

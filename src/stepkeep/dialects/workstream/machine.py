@@ -103,6 +103,8 @@ RUN = MachineView(
         "rolled_back": "failed",
         "cancelled":   "cancelled",
     },
+    # ready → executing has the guard that a task transitioned to `running`.
+    follows=frozenset({"first_claim"}),
     extensions=(
         Extension("ready",      "executing", "A live policy held or denied a task before a worker started one; in other formats also a gate that opened, or a step that was settled."),
         Extension("executing",  "validating", "In other formats only: every task has ended, and some were left out."),
