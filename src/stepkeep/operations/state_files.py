@@ -61,11 +61,15 @@ def checkpoint_of(shown: Shown) -> dict[str, Any]:
         "pending_tasks": [*by_status["pending"], *by_status["queued"], *by_status["retrying"]],
         "running_tasks": [*by_status["running"], *by_status["validating"]],
         "resources_held": {
-            task["task_id"]: task["state"]["assigned_worker"]
-            for task in shown.body["tasks"]
-            if task["state"]["assigned_worker"] is not None
+            task["task_id"]: worker for task in shown.body["tasks"] if (worker := holder_of(task)) is not None
         },
     }
+
+
+def holder_of(task: dict[str, Any]) -> str | None:
+    """The worker that holds a task: the one that it is assigned to, or the one that evaluates its rules."""
+    worker: str | None = task["state"]["assigned_worker"] or task["state"]["validated_by"]
+    return worker
 
 
 def current_of(all_shown: Iterable[Shown], now: int) -> dict[str, Any]:
@@ -83,8 +87,8 @@ def current_of(all_shown: Iterable[Shown], now: int) -> dict[str, Any]:
             tasks[key] = task
             by_workstream[shown.workstream].append(key)
             by_status[task["status"] or "pending"].append(key)
-            if task["state"]["assigned_worker"] is not None:
-                by_worker[task["state"]["assigned_worker"]].append(key)
+            if (worker := holder_of(task)) is not None:
+                by_worker[worker].append(key)
     return {
         "timestamp": timestamp(now),
         "workstreams": workstreams,
