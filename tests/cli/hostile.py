@@ -326,7 +326,6 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("outbox", "history"): [[]],
         ("archive",): [[HOSTILE], ["--to", f"{FILE}/x", HOSTILE]],
         ("state", "export"): [[f"{FILE}/x"], ["state", HOSTILE]],
-        ("state", "check"): [[HOSTILE], ["state"], [f"{FILE}/x"]],
         ("mailbox", "drop"): [[HOSTILE], ["order-h", "--id", HOSTILE], ["order-h"]],
         ("pause",): [
             [gates[2], "--reason", HOSTILE],

@@ -116,9 +116,12 @@ def test_validating_to_completed_sets_completed_at_and_lets_the_worker_go(url: s
         assert (checked["status"], checked["state"]["assigned_worker"], checked["state"]["completed_at"]) == (
             "validating", None, None,
         )  # fmt: skip
+        assert floor.bench.registered is not None
+        assert checked["state"]["validated_by"] == floor.bench.registered.id, "its rules are in the hands of a worker"
         await floor.report("test", HOLDS)
         line = arrow(await floor.log(), "test", "validating", "completed")
         done = await floor.shown("test")
+        assert done["state"]["validated_by"] is None
         assert done["state"]["completed_at"] == line["timestamp"]
         assert line["metadata"]["duration_seconds"] >= 0
         assert (await floor.shown("ship"))["status"] == "queued"

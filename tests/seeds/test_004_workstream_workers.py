@@ -425,6 +425,36 @@ def test_workers_and_tasks_are_exported_as_one_log_on_which_capacity_is_judged(d
     on_floor(database_url, act)
 
 
+def test_a_worker_is_busy_no_later_than_its_task_runs_and_the_workstream_executes_after_that(database_url: str) -> None:
+    """Guards of idle → busy and of ready → executing; the log holds without our own metadata, too."""
+
+    async def act(floor: Floor) -> None:
+        await floor.start(workstream(task("one"), task("two", "one")))
+
+        async def ended() -> bool:
+            found = await floor.store.read_run(TENANT, floor.run_id)
+            return found is not None and found.run.state in RUN_TERMINAL
+
+        worker = Worker(floor.transactor, Registry(), settings=QUICK, tenant=TENANT)
+        await worker.run_until(ended)
+        together = export_together(floor.transactor, [floor.run_id], tenant=TENANT, dialect="workstream")
+        lines = [line async for line in together if line["event_type"].endswith("_state_transition")]
+        order = [(line["event_type"].partition("_")[0], line["to_state"]) for line in lines]
+        assert order.index(("worker", "busy")) < order.index(("task", "running"))
+        assert order.index(("task", "running")) + 1 == order.index(("workstream", "executing"))
+        plain = [
+            {**line, "metadata": {key: line["metadata"][key] for key in SEEDS_OWN if key in line["metadata"]}}
+            for line in lines
+        ]
+        assert judged(plain, sealed=False) == []
+
+    on_floor(database_url, act)
+
+
+SEEDS_OWN = ("duration_seconds", "retry_count")
+"""The metadata of the seed's event schema."""
+
+
 def test_workers_and_runs_out_of_the_order_of_time_are_noted(url: str) -> None:
     async def act(floor: Floor) -> None:
         await floor.start(workstream(task("build")))

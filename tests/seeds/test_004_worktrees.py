@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.databases import migrated_file
-from tests.seeds.workstream import judged, task, workstream
+from tests.seeds.workstream import arrow, judged, task, workstream
 from tests.suites import in_proof
 from tests.worker.bed import QUICK, TENANT, Bed, bed_on
 from tests.worker.repositories import calls, change_main, commit, files_of, git, killer, make_repository, refs_of
@@ -105,6 +105,8 @@ def test_a_conflict_holds_the_merge_until_a_person_has_settled_it(database_url: 
             return is_exhausted(await step_of(bed, run_id, plan, "merge"))
 
         await work(bed, held, "go")
+        shown = await describe_run_as(bed.transactor, run_id, "workstream", tenant=TENANT)
+        assert shown["workstream"]["status"] == "validating", "a conflict leaves it there"
         planned = await bed.output(run_id, plan.numbers["merge_plan"])
         assert planned["conflicts"] == ["join.txt"]
         step = await step_of(bed, run_id, plan, "merge")
@@ -151,7 +153,8 @@ def test_a_failed_workstream_keeps_its_worktree_and_main_does_not_move(database_
         assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.FAILED
         await is_legal(bed, run_id)
         shown = await describe_run_as(bed.transactor, run_id, "workstream", tenant=TENANT)
-        assert {one["task_id"]: one["status"] for one in shown["tasks"]}["merge"] == "cancelled"
+        assert {one["name"]: one["state"] for one in shown["workstream"]["final_steps"]}["merge"] == "skipped"
+        assert shown["workstream"]["status"] == "failed"
         [kept] = (tmp_path / "shop.git.worktrees").iterdir()
         assert kept.name == f"ws-001-{run_id}"
         assert (kept / "part8.txt").read_text() == "part8"
@@ -215,6 +218,8 @@ def test_final_rules_run_in_the_worktree_before_the_merge(tmp_path: Path) -> Non
         assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.FAILED
         assert "no_part" in (await step_of(bed, run_id, plan, "merge_plan")).error
         await is_legal(bed, run_id)
+        lines = [line async for line in export_run(bed.transactor, run_id, tenant=TENANT, dialect="workstream")]
+        assert arrow(lines, None, "validating", "failed")["trigger"] == "validation_failed"
 
     on(migrated_file(tmp_path / "test.db"), body)
     assert files_of(repository) == {"README": "first"}

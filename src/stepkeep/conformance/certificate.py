@@ -28,7 +28,7 @@ from stepkeep.conformance.schema import HEAD
 from stepkeep.conformance.tree import TreeVerdict
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.dialect import Judged
-from stepkeep.dialects.grounds import Seen, fact_of
+from stepkeep.dialects.grounds import FINAL, Seen, fact_of
 
 EVENTS = {"run_state_transition": "run", "step_state_transition": "step"}
 """The lines of the canonical log that a projection reads."""
@@ -296,6 +296,9 @@ def _projected(judged: Judged, canonical: Sequence[Doc], moves: Sequence[Doc]) -
     projection = judged.projection()
     state, phases = "", dict[str, str]()
     for line in canonical:
+        for step in line["metadata"].get("definition", {}).get("steps", ()):
+            if (step.get("executor") or {}).get("name") in judged.final:
+                phases[step["name"]] = FINAL
         kind = EVENTS.get(str(line.get("event_type")))
         if kind is None:
             continue

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from stepkeep.conformance.contract import OPERATED
 from stepkeep.conformance.history import MOVING, QUIET, WAITING
 from stepkeep.conformance.machines import Machines
-from stepkeep.dialects.projection import Seen
+from stepkeep.dialects.grounds import FINAL, Seen
 
 IN_FLIGHT = ("running", "validating", "awaiting_children")
 FINISHING = ("stopping", "compensating")
@@ -47,9 +47,10 @@ Hop = tuple[Seen, Situation]
 
 
 class Conduct:
-    """The model for runs of `size` main steps under the given tables."""
+    """The model for runs of `size` main steps under the given tables. With `finishes`, the last of them is final."""
 
-    def __init__(self, machines: Machines, size: int = 2) -> None:
+    def __init__(self, machines: Machines, size: int = 2, *, finishes: bool = False) -> None:
+        self._last = size - 1 if finishes else None
         self._arrows = {name: _by_source(machines[name][0]) for name in ("run", "step")}
         self._run_ended, self._ended = frozenset(machines["run"][1]), frozenset(machines["step"][1])
         self.start = Situation(None, (None,) * size)
@@ -65,8 +66,10 @@ class Conduct:
                 yield Seen("run", RUN, now.run, trigger, target), after
         for place, state in enumerate(now.steps):
             for trigger, target in self._step_hops(now, "main", state):
+                if place == self._last and state == "pending" and self._opens_early(now, target):
+                    continue
                 steps = (*now.steps[:place], target, *now.steps[place + 1 :])
-                seen = Seen("step", NAMES[place], state, trigger, target)
+                seen = Seen("step", NAMES[place], state, trigger, target, FINAL if place == self._last else "main")
                 tried = now.tried or trigger == "claimed" or target == "succeeded"
                 yield seen, now._replace(steps=steps, cancelling=_cancelling(now, trigger), tried=tried)
         for trigger, target in self._step_hops(now, "undo", now.hook):
@@ -75,6 +78,10 @@ class Conduct:
         for trigger, target in self._step_hops(now, "check", now.check):
             seen = Seen("step", CHECK, now.check, trigger, target, "check")
             yield seen, now._replace(check=target, cancelling=_cancelling(now, trigger))
+
+    def _opens_early(self, now: Situation, target: str) -> bool:
+        """Whether a final step would begin before every other step has succeeded."""
+        return target not in ("skipped", "cancelled") and set(now.steps[: self._last]) != {"succeeded"}
 
     # -- what the steps allow their run ------------------------------------------------------------------------------
     def _run_may(self, now: Situation, trigger: str) -> bool:

@@ -172,6 +172,7 @@ class CaseRule(msgspec.Struct, frozen=True):
 
 class Executor(msgspec.Struct, frozen=True):
     kind: str
+    name: str = ""
 
 
 CHILD = "child"

@@ -37,6 +37,7 @@ from stepkeep.conformance.schema import (
     text_or_null,
     timestamp_of,
     whole,
+    yes,
 )
 
 SUFFIX = "_state_transition"
@@ -44,10 +45,6 @@ SUFFIX = "_state_transition"
 
 def _names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _yes(value: Any) -> bool:
-    return value is True
 
 
 def _chain(value: Any) -> bool:
@@ -67,13 +64,13 @@ _MOVE: dict[str, Predicate] = {"hop": whole, "because": text, "event": text, "ac
 _MAY: dict[str, Predicate] = {
     "correlation_id": text,
     "detail": an_object,
-    "extension": _yes,
+    "extension": yes,
     "ground": text,
     "of": text,
     "category": category,
     "error": any_text,
 }
-_RUN: dict[str, Predicate] = {"workflow": text, "version": whole, "steps": whole, "capacity": whole}
+_RUN: dict[str, Predicate] = {"workflow": text, "version": whole, "steps": whole, "capacity": whole, "live": yes}
 _STEP: dict[str, Predicate] = {
     "kind": text,
     "order": whole,
@@ -105,7 +102,7 @@ _PLAIN = Shape(
         "attempt": counted,
         "run_id": text,
         "step": text,
-        "extension": _yes,
+        "extension": yes,
     },
 )
 

@@ -76,15 +76,21 @@ def grounds_of_run(line: Line, run: Reenactment) -> tuple[str | None, ...]:
     if line.trigger == "step_failed":
         return ("compensate",) if _policy_of(run, line.of) == "compensate" else (None,)
     if line.of is None and line.trigger in ("steps_settled", "rules_passed"):
-        states = {step.state for step in run.steps.values() if step.phase == "main"}
-        return ("some_left_out",) if states & {"skipped", "cancelled"} else ("all_succeeded",)
+        return _settled(run)
     if line.of is None or _is_no_step(run, line.of):
         return (None,)
+    if run.is_final(line.of):
+        return ("first_claim",) if line.trigger == "claimed" else _settled(run)
     if line.trigger in BEGINS_WAIT:
         return (None,)
     if line.trigger in ENDS_WAIT:
         return (_ended_by(line.trigger), *((None,) if run.stopped_at is not None else ()))
-    return (None, *ENDS_OF_WAITS)
+    return (None, *ENDS_OF_WAITS, *(("first_claim",) if line.trigger == "claimed" else ()))
+
+
+def _settled(run: Reenactment) -> tuple[str | None, ...]:
+    states = {step.state for step in run.steps.values() if step.phase == "main"}
+    return ("some_left_out",) if states & {"skipped", "cancelled"} else ("all_succeeded",)
 
 
 def _is_no_step(run: Reenactment, name: str) -> bool:

@@ -35,7 +35,8 @@ Problem = tuple[Code, str]
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
     """The first line of a run's log. `definition` is the parsed document, `document` its bytes.
 
-    `written` is the whole line; `hashed` is the text that its hash `seal` is over, where it is known already.
+    `written` is the whole line; `hashed` is the text that its hash `seal` is over, where it is known already. `live`:
+    lines are added while the run goes on.
     """
 
     owner: str
@@ -50,6 +51,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     seal: str = ""
     hashed: bytes = b""
     journal: str = "run"
+    live: bool = False
 
 
 class OpeningReading(msgspec.Struct, frozen=True):
@@ -72,7 +74,9 @@ def read_quickly(raw: bytes, dialect: str | None = None) -> Opening | None:
     own = (None, None, True) if dialect is None else (dialect, 0, False)
     said = found.entity_id, found.timestamp, told.written_in, told.dialect, told.line, told.hash is None
     implied = told.run_id, timestamp_of(told.at), definition.get("dialect"), *own
-    if said != implied or told.format not in FORMATS or (dialect is None and told.correlation_id is None):
+    if said != implied or told.format not in FORMATS:
+        return None
+    if dialect is None and (told.correlation_id is None or told.live):
         return None
     opening = Opening(
         owner=told.run_id,
@@ -85,6 +89,7 @@ def read_quickly(raw: bytes, dialect: str | None = None) -> Opening | None:
         document=document,
         written=raw,
         seal=told.hash or "",
+        live=told.live,
     )
     if dialect is None:
         return opening
@@ -134,6 +139,7 @@ def read_opening(written: bytes | str, document: dict[str, Any], dialect: str | 
         document=document_bytes,
         written=written,
         seal=metadata.get("hash", ""),
+        live="live" in metadata,
     )
     found = hashlib.sha256(document_bytes).hexdigest()
     problems = [(Code.CONTRADICTION, said) for said in _contradictions(document, opening, dialect)]

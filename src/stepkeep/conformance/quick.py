@@ -147,6 +147,7 @@ class Definition(Fields, kw_only=True):
     at: Moment
     dialect: Text | None = None
     line: Whole | None = None
+    live: bool = False
     written_in: Text
     digest: Digest
     definition: Raw

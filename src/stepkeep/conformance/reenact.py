@@ -130,7 +130,9 @@ class Reenactment:
 
     def __init__(self, contract: Contract, steps: Mapping[int, Step], *, derives: bool = False) -> None:
         self.contract, self.steps, self._derives = contract.for_run(), steps, derives
-        self.is_stop_unseen = self.are_hooks_unseen = False
+        self.is_stop_unseen = self.are_hooks_unseen = self.may_fail_unseen = False
+        self.final: frozenset[int] = frozenset()
+        """Steps that the dialect tells in the state of the run. No line shows them, and they may fail the run."""
         self.unmet = {no: place.needs for no, place in contract.places.items() if place.phase == "main"}
         self.to_open: dict[int, int | None] = {}
         self.to_skip: dict[int, int] = {}
@@ -733,6 +735,9 @@ class Reenactment:
             self.steps[no].seen_at = at or 0
         for step in adopted:
             self._tell_dependents(self.contract.places[step.no], step, step.state, at or 0)
+
+    def is_final(self, name: str | None) -> bool:
+        return self.contract.numbers.get(name or "", -1) in self.final
 
     def stop_unseen(self) -> None:
         """The run stops for a reason that its log does not show."""

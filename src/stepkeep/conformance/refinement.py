@@ -79,7 +79,8 @@ def refine(judged: Judged, machines: Machines, *, size: int = 2) -> Refinement:
 def explore(judged: Judged, machines: Machines, size: int = 2) -> dict[str, Product]:
     """What the engine shows in every machine of a dialect; the lists of extensions play no part in it."""
     run = Product(judged.run, machines["run"])
-    run.explore_run(judged.run_view(judged.run), Conduct(machines, size))
+    for finishes in (False, True) if judged.final else (False,):
+        run.explore_run(judged.run_view(judged.run), Conduct(machines, size, finishes=finishes))
     products = {"run": run}
     views = [("step", judged.step)] + ([("worker", judged.worker)] if judged.worker is not None else [])
     for name, view in views:
@@ -164,7 +165,9 @@ class Product:
                 told, ground = now.feed(seen), grounds.feed(seen)
                 onward = Way(seen, way)
                 if told is not None and told != before.shown:
-                    if (arrow := (before.shown, told, seen.trigger, ground)) not in self.told:
+                    # An arrow that follows the step's is written with the hop of the step: its claim.
+                    because = "claimed" if ground in self.view.follows else seen.trigger
+                    if (arrow := (before.shown, told, because, ground)) not in self.told:
                         self.told[arrow] = tuple(onward)
                     now.shown = told
                 if seen.kind == "run":
@@ -176,7 +179,7 @@ class Product:
             if len(met) > MOST_SITUATIONS:
                 self.endless = True
                 break
-        self.explored = len(met)
+        self.explored += len(met)
 
     def _note_end(self, canonical: str, shown: str | None, way: Iterable[str]) -> None:
         if canonical in self.terminal and shown not in self.view.terminal and canonical not in self.unended:

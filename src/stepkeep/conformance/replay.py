@@ -82,12 +82,19 @@ def replay_lines(
             if ledger.take(reading.line, say):
                 del ledgers[owner]
                 closed.add(owner)
-    for (_, name), ledger in ledgers.items() if sealed else ():
-        findings.add(ledger.last_line, Code.INCOMPLETE, name, "the journal ends here without its closing line")
+    unclosed = [(name, ledger) for (_, name), ledger in ledgers.items() if sealed]
+    for name, ledger in unclosed:
+        if not ledger.goes_on:
+            findings.add(ledger.last_line, Code.INCOMPLETE, name, "the journal ends here without its closing line")
+    going_on = sum(ledger.goes_on for _, ledger in unclosed)
     if number == 0:
         findings.add(0, Code.EMPTY, None, "there is not a single line, so there is nothing to verify")
     kept = tuple(sorted(findings.kept, key=lambda finding: finding.line))
-    notes = (*((undefined_note(undefined),) if undefined else ()), *spanning.notes)
+    notes = (
+        *((undefined_note(undefined),) if undefined else ()),
+        *((f"this is a live log: {going_on} of its journals go on",) if going_on else ()),
+        *spanning.notes,
+    )
     return Report(kept, len(ledgers) + len(closed), number, findings.omitted, notes)
 
 
@@ -134,6 +141,7 @@ class Ledger:
         self._oath = Oath(one for one in judged.invariants if not (sealed and one.spans))
         self._digests: Digests | None = None
         self.last_line = 0
+        self._is_live = self._has_ended = False
         self.opening: Opening | None = None
         self.retelling: Retelling | None = None
         self._common: tuple[object, ...] | None = None
@@ -164,6 +172,11 @@ class Ledger:
         self._hold_to_oath(line, say)
         return line.kind == "head"
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the log says that it is live, and what it tells of has not ended: then it has no closing line yet."""
+        return self._is_live and not self._has_ended
+
     def open(self, opening: Opening, say: Say, *, first: bool) -> None:
         """Follow the line with the definition, which must be the first one."""
         if not first:
@@ -173,7 +186,7 @@ class Ledger:
         if not has_hash(b"", opening):
             say(Code.HASH, "the line with the definition does not have the hash it says: it was changed")
         self.opening, self._chain, self._before = opening, chain, chain
-        self._written_in, self._at = opening.written_in, opening.at
+        self._written_in, self._at, self._is_live = opening.written_in, opening.at, opening.live
         self._common = (opening.tenant, opening.correlation_id)
 
     def damage(self) -> None:
@@ -226,6 +239,9 @@ class Ledger:
         before = self._states.get(key, UNKNOWN if self._lost else None)
         self._check_continuity(arrows.view, line, before, say)
         self._states[key] = line.target
+        if key == line.owner:
+            self._is_live |= line.raw["metadata"].get("live") is True
+            self._has_ended = line.target in arrows.view.terminal
 
     def _check_continuity(self, view: MachineView, line: DialectLine, before: str | None, say: Say) -> None:
         if before in (UNKNOWN, line.source):

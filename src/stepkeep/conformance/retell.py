@@ -162,6 +162,7 @@ class Retelling:
         self.run = Reenactment(contract, self.steps, derives=True)
         self.contract = self.run.contract
         self._causes = Causes(judged.run, is_checked=bool(contract.document.rules))
+        self.run.final = frozenset(no for no, place in self.contract.places.items() if _is_final(place, judged))
         self.shown: dict[int, str] = {}
         self.state = "idle"
         self.settled = 0
@@ -204,6 +205,8 @@ class Retelling:
         self.run.must_cancel = False
         if self.state in RUN_ENDED:
             return
+        for no in self.run.final:
+            self.run.to_skip.pop(no, None)
         for no in [*self.run.to_skip, *(no for no in self.run.to_open if self._opens_visibly(no))]:
             name = self.contract.places[no].name
             say(Code.DEPENDENCY, f"step {quoted(name)} must move on before this line: what it depends on has ended")
@@ -214,7 +217,7 @@ class Retelling:
         place = self.contract.places[no]
         if place.phase != "main" or (place.rule is not None and place.rule.condition is not None):
             return False
-        if place.is_length_open:
+        if place.is_length_open or no in self.run.final:
             return False
         row = next((row for row in STEP_ROWS["pending"] if row[1] == place.opens_by), None)
         if row is None or no not in self.shown:
@@ -491,6 +494,13 @@ class Retelling:
             check_ground(self.run, line, metadata.get("ground"), say)
         elif trigger in ENDINGS and self._is_own(line):
             self._end(line, metadata.get("ground"), say)
+        elif self.run.is_final(line.of):
+            self.run.may_fail_unseen = True
+
+    @property
+    def _size(self) -> int:
+        """How many steps of the definition the dialect shows."""
+        return self.contract.size - len(self.run.final)
 
     def _is_own(self, line: Line) -> bool:
         """Whether a line about the run was caused by the run's own hop, not by one of a step."""
@@ -556,7 +566,9 @@ class Retelling:
 
     def _is_missing(self, place: Place) -> bool:
         step = self.steps.get(place.no)
-        return (step is None or step.state not in ENDED) if place.phase == "main" else False
+        if place.phase != "main" or place.no in self.run.final:
+            return False
+        return step is None or step.state not in ENDED
 
     # -- fields that only dialect lines have -------------------------------------------------------------------------
     def _check_shape(self, told: DialectLine, hop: Line, place: Place, said: Mapping[str, Any], say: Say) -> None:
@@ -584,7 +596,7 @@ class Retelling:
     def _check_run_shape(self, told: DialectLine, line: Line, said: Mapping[str, Any], say: Say) -> None:
         document = self.contract.document
         if told.source is None:
-            facts = {"workflow": document.name, "version": document.version, "steps": self.contract.size}
+            facts = {"workflow": document.name, "version": document.version, "steps": self._size}
             for name, follows in facts.items():
                 if said.get(name) != follows:
                     say(Code.CONTRADICTION, f"the run: {wrong_field(name, said.get(name), follows, 'the definition')}")
@@ -606,8 +618,8 @@ class Retelling:
         if told.raw["severity"] != "info":
             say(Code.CONTRADICTION, f"severity is {quoted(told.raw['severity'])}, expected 'info': a closing line")
         planned = sum(step.phase == "main" and no < self.contract.size for no, step in self.steps.items())
-        if planned != self.contract.size:
-            said_so = f"{planned} of {self.contract.size} steps of the definition are in this log"
+        if planned != self._size:
+            said_so = f"{planned} of {self._size} steps of the definition are in this log"
             say(Code.DEFINITION, f"steps are missing: {said_so}")
 
 
@@ -641,6 +653,12 @@ def _leaves(line: Line) -> str | None:
         return "awaiting_approval"
     reports = line.trigger in ("failed", "failed_tolerated") and line.event == "step_reported"
     return "running" if reports else None
+
+
+def _is_final(place: Place, judged: Judged) -> bool:
+    """Whether the dialect tells this step in the state of the run."""
+    executor = None if place.rule is None or place.phase != "main" else place.rule.executor
+    return executor is not None and executor.kind == "python" and executor.name in judged.final
 
 
 FACTS = ("kind", "order", "depends_on", "max_attempts", "on_failure", "completion")

@@ -151,6 +151,10 @@ def nothing(value: Any) -> bool:
     return value is None
 
 
+def yes(value: Any) -> bool:
+    return value is True
+
+
 def zero(value: Any) -> bool:
     return type(value) is int and value == 0
 
@@ -168,7 +172,7 @@ _DEFINITION: dict[str, Predicate] = {
 OPENING_LINE = Shape(_DEFINITION | {"correlation_id": text}, {})
 DIALECT_OPENING = Shape(
     _DEFINITION | {"dialect": text, "line": zero, "hash": digest},
-    {"correlation_id": text},
+    {"correlation_id": text, "live": yes},
 )
 """The first line of a run's log, in canonical names and in a dialect."""
 

@@ -42,7 +42,8 @@ class Default(NamedTuple):
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the judge needs of a dialect. `run_view` creates the fold that shows the run; `undo` is the
-    machine of its compensations, where the seed has any."""
+    machine of its compensations, where the seed has any. `final` names the handlers of steps that the dialect adds for
+    the end of a run: they are told in the state of the run, and not as steps."""
 
     name: str
     seed: str
@@ -52,6 +53,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     worker: MachineView | None = None
     undo: MachineView | None = None
     run_view: Callable[[MachineView], RunView] = RunView
+    final: frozenset[str] = frozenset()
     invariants: tuple[Invariant, ...] = ()
     defaults: tuple[Default, ...] = ()
 

@@ -44,8 +44,13 @@ RULES_PASSED_AFTER = {
 """Why the rules of a step hold that no worker checked."""
 
 
+FINAL = "final"
+"""The phase of a step that a dialect adds for the end of a run. It opens when every other step has settled."""
+
+
 class Seen(NamedTuple):
-    """A canonical hop: `kind` is run, step or worker, `name` is the step's (or entity's) name.
+    """A canonical hop: `kind` is run, step or worker, `name` is the step's (or entity's) name. `phase` is main, undo,
+    check or final.
 
     `fact` is what the hops cannot tell: `first_claim`, `compensate`, `owner_stopped`, or the ground of a `failed` step.
     """
@@ -106,6 +111,8 @@ class RunGrounds:
     def feed(self, seen: Seen) -> str:
         """The ground on which the run is shown in another state after this hop, of the run or of a step."""
         if seen.kind != "run":
+            if seen.phase == FINAL:
+                return self._settled
             return self._after_step(seen) if seen.phase == "main" else seen.trigger
         if seen.trigger in STOPS:
             self.stop = seen.trigger
@@ -113,10 +120,14 @@ class RunGrounds:
                 self.stop = (self.failure or seen.trigger) + ("+compensate" if seen.fact else "")
             self.wait_ended_by, self.failure, self.left_out = "", "", False
         if seen.trigger in SETTLED:
-            return "some_left_out" if self.left_out else "all_succeeded"
+            return self._settled
         if seen.trigger in UNDOING and self.stop in WITHOUT_UNDO:
             self.stop += "+compensate"
         return (self.stop if seen.trigger in STOPPED else seen.fact) or seen.trigger
+
+    @property
+    def _settled(self) -> str:
+        return "some_left_out" if self.left_out else "all_succeeded"
 
     def _after_step(self, seen: Seen) -> str:
         if seen.target in WAITING:

@@ -63,7 +63,8 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     reason. `shows` maps canonical states to shown ones; a missing canonical state is a stutter. `sticky` lists shown
     states that are not left for an earlier one: from `running`, a retry's `pending` is a stutter in dialects that say
     so. `quiet` names canonical triggers whose hop shows nothing. `repeats` names triggers that are shown even if the
-    state stays the same, for a seed with an arrow from a state to itself.
+    state stays the same, for a seed with an arrow from a state to itself. `follows` names grounds on which a run's
+    arrow is written after the line of the step that caused it, where the seed's guard asks for that.
     """
 
     noun: str
@@ -77,6 +78,7 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     sticky: Mapping[str, frozenset[str]] = {}
     quiet: frozenset[str] = frozenset()
     repeats: frozenset[str] = frozenset()
+    follows: frozenset[str] = frozenset()
 
     def legal(self, source: str | None, target: str) -> bool:
         """Whether the seed itself has this arrow."""

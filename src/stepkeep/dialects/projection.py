@@ -56,19 +56,26 @@ class Projection:
         self._run, self._views = run, {"main": step, "undo": undo, "worker": worker}
         self._grounds = Grounds()
         self._shown: dict[str, str] = {}
+        self._late: list[Shown] = []
 
     def feed(self, seen: Seen) -> list[Shown]:
-        """The arrows that this hop shows: none, the step's, the run's, or both (the step's first)."""
+        """The arrows that this hop shows: none, the step's, the run's, or both (the step's first).
+
+        A run's arrow that follows that of a step is shown with the next hop, which is the step's.
+        """
         shown = []
         ground, run_ground = self._grounds.feed(seen)
         view = None if seen.kind == "run" else self._views.get(seen.phase if seen.kind == "step" else "worker")
         if view is not None:
             shown += self._follow(view, seen, ground)
+        shown += self._late
+        self._late = []
         before, after = self._run.shown, self._run.feed(seen)
         if after is not None and after != before:
             self._run.shown = after
             name = seen.name if seen.kind == "run" else ""
-            shown.append(arrow("run", self._run.view, name, before, after, seen.trigger, run_ground))
+            told = arrow("run", self._run.view, name, before, after, seen.trigger, run_ground)
+            (self._late if run_ground in self._run.view.follows else shown).append(told)
         return shown
 
     def _follow(self, view: MachineView, seen: Seen, ground: str) -> list[Shown]:

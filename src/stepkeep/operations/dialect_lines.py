@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from stepkeep.dialects.dialect import Judged
-from stepkeep.dialects.grounds import Seen, fact_of
+from stepkeep.dialects.grounds import FINAL, Seen, fact_of
 from stepkeep.dialects.machine import MachineView
 from stepkeep.dialects.projection import Shown
+from stepkeep.kernel.definition import Handler
 from stepkeep.kernel.journal import RUN_ENTITY, Hop
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Worker
@@ -50,9 +51,6 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     def name(self, no: int) -> str:
         return self.id if self.plan is None else self.plan.at(no).name
 
-    def phase(self, no: int) -> str:
-        return str(Phase.MAIN if self.plan is None else self.plan.at(no).phase)
-
 
 def subject_of_run(run_id: str, plan: Plan, correlation_id: str | None) -> Subject:
     """A run as the subject of a log."""
@@ -63,9 +61,10 @@ def subject_of_run(run_id: str, plan: Plan, correlation_id: str | None) -> Subje
     )
 
 
-def subject_of_worker(worker: Worker, dialect: str) -> Subject:
+def subject_of_worker(worker: Worker, dialect: str, *, live: bool = False) -> Subject:
     """A worker as the subject of a log; workers belong to no dialect, so every dialect may check it."""
-    return Subject(kind="worker", id=worker.id, written_in=dialect, facts={"capacity": worker.capacity})
+    facts = {"capacity": worker.capacity, **({"live": True} if live else {})}
+    return Subject(kind="worker", id=worker.id, written_in=dialect, facts=facts)
 
 
 class DialectScribe:
@@ -83,10 +82,12 @@ class DialectScribe:
         self.shown: str | None = None
         """The current state of the run (or worker) in the dialect."""
 
-    def opening(self, tenant: str, plan: Plan, at: int) -> Line:
-        """The first line: the definition that the run was created from. It is chained, and its number is 0."""
+    def opening(self, tenant: str, plan: Plan, at: int, *, live: bool = False) -> Line:
+        """The first line: the definition that the run was created from. It is chained, and its number is 0. `live`
+        says that lines are added while the run goes on: it is closed when the run has ended."""
         said = {} if self._subject.correlation_id is None else {"correlation_id": self._subject.correlation_id}
-        line = opening_line(tenant, self._subject.id, said, plan, at, dialect=self._judged.name, line=0)
+        more = {"live": True} if live else {}
+        line = opening_line(tenant, self._subject.id, said, plan, at, dialect=self._judged.name, line=0, **more)
         return self._chained(line)
 
     def lines(self, move: Move) -> list[Line]:
@@ -119,7 +120,17 @@ class DialectScribe:
         )
         if hop.no == RUN_ENTITY:
             return Seen(subject.kind, subject.id, hop.source, hop.trigger, hop.target, fact=fact)
-        return Seen("step", subject.name(hop.no), hop.source, hop.trigger, hop.target, subject.phase(hop.no), fact)
+        return Seen("step", subject.name(hop.no), hop.source, hop.trigger, hop.target, self._phase(hop.no), fact)
+
+    def _phase(self, no: int) -> str:
+        planned = None if self._subject.plan is None else self._subject.plan.at(no)
+        if planned is None:
+            return str(Phase.MAIN)
+        return FINAL if self._is_final(planned) else str(planned.phase)
+
+    def _is_final(self, planned: PlannedStep) -> bool:
+        named = planned.executor.name if isinstance(planned.executor, Handler) else ""
+        return planned.phase is Phase.MAIN and named in self._judged.final
 
     def _line(self, move: Move, hop: Hop, shown: Shown) -> Line:
         entity = self._subject.id if shown.kind not in STEPS else f"{self._subject.id}/{shown.name}"
@@ -193,7 +204,9 @@ class DialectScribe:
         """What the first line of an entity says about it, so that a log can be checked on its own."""
         subject = self._subject
         if shown.kind not in STEPS:
-            return dict(subject.facts) if shown.source is None else {}
+            hidden = 0 if subject.plan is None else sum(map(self._is_final, subject.plan.steps))
+            less = {"steps": subject.facts["steps"] - hidden} if hidden else {}
+            return {**subject.facts, **less} if shown.source is None else {}
         about: dict[str, Any] = {"step": shown.name, "no": hop.no}
         if shown.source is None and self._plan is not None:
             about |= step_facts(self._plan.at(hop.no))

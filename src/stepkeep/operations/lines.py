@@ -19,6 +19,7 @@ from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, SealedEntry, 
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.kernel.tables import StepTrigger, WorkerTrigger
+from stepkeep.safe_text import inert_json
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FORMAT = "stepkeep-log/2"
@@ -32,6 +33,12 @@ WORKER_TROUBLE = frozenset({WorkerTrigger.HEARTBEATS_MISSED, WorkerTrigger.GIVEN
 _encode = msgspec.json.Encoder().encode
 encode_line = _encode
 """A line as compact JSON without its newline; the same line always gives the same bytes."""
+
+
+def written_line(line: Mapping[str, Any]) -> bytes:
+    """A line as it stands in a file, which people look at on terminals. JSON's own escapes leave the values as they
+    are, and the chain is made over values."""
+    return inert_json(_encode(line).decode()).encode() + b"\n"
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):

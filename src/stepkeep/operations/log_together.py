@@ -110,7 +110,7 @@ async def _merged(journals: Iterable[Journal], problems: Problems) -> AsyncItera
             lines = waiting.pop()[1]()
             if (first := await _next(lines, problems, is_first=True)) is not None:
                 count += 1
-                heapq.heappush(heads, (*_place(first), count, first, lines))
+                heapq.heappush(heads, (*place_of(first), count, first, lines))
         if not heads:
             continue
         _, _, number, line, lines = heads[0]
@@ -118,8 +118,9 @@ async def _merged(journals: Iterable[Journal], problems: Problems) -> AsyncItera
         if (following := await _next(lines, problems)) is None:
             heapq.heappop(heads)
         else:
-            heapq.heapreplace(heads, (*_place(following), number, following, lines))
+            heapq.heapreplace(heads, (*place_of(following), number, following, lines))
 
 
-def _place(line: Line) -> tuple[int, bool]:
+def place_of(line: Line) -> tuple[int, bool]:
+    """The order of lines of several journals: by time; of the same time, a claim comes last."""
     return line["metadata"]["at"], line["to_state"] == "running"

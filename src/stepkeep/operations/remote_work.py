@@ -39,7 +39,7 @@ from stepkeep.operations.plans import plan_of
 from stepkeep.operations.proposed_steps import Proposed, read_proposed
 from stepkeep.operations.recorded_calls import CallPage
 from stepkeep.operations.services import encode_service, read_service
-from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.transact import Claim, Transactor, first_claimed_at
 from stepkeep.operations.work_state import Held, WorkState
 from stepkeep.store.change import Lease, Renewed, RunKey, StoredDefinition
 from stepkeep.store.protocol import RUNS_STOPPED, Notification
@@ -195,6 +195,8 @@ class RemoteWork:
             return await self._claim_until(row, wanted, until, is_gone)
 
         found: list[Claim] = await self._state.once(self._request(row, request), self._monotonic(), work)
+        if found and row.state is WorkerState.IDLE:
+            self._state.note_worker(await workers.mark_busy(self._store, row, first_claimed_at(found)))
         return found
 
     async def renew(self, worker_id: str, leases: Sequence[Lease]) -> list[Renewed]:

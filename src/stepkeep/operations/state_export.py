@@ -1,32 +1,31 @@
 """Writes the state files of seed 004 into a folder and keeps them current: `stepkeep state export`.
 
-The database stays the state; the files are a copy of it. A file is written under a temporary name, synced and renamed.
-`current.json` is the last of them, and only then lines are appended to `transitions.jsonl`, as in the seed.
-The command line and a worker with `--state-dir` call it.
+The database stays the state; the files are a copy of it. `transitions.jsonl` is appended first (`state_log`). Every
+other file is written under a temporary name, synced and renamed, `current.json` last. The command line and a worker
+with `--state-dir` call it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput, NotFound, StoreError, Unreadable
 from stepkeep.operations import validate
-from stepkeep.operations.archive import sync_folder, write_whole
-from stepkeep.operations.lines import encode_line
+from stepkeep.operations.archive import write_whole
+from stepkeep.operations.lines import written_line
 from stepkeep.operations.log import lines_of
 from stepkeep.operations.log_together import export_together
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.projected import describe_whole_as
 from stepkeep.operations.state_files import CHECKPOINTS, CURRENT, TRANSITIONS, Shown, current_of, documents_of
+from stepkeep.operations.state_log import CURSOR, DIALECT, TransitionLog, explained
 from stepkeep.operations.state_records import (
     BACKUPS,
     INTERVENTIONS,
@@ -38,28 +37,27 @@ from stepkeep.operations.state_records import (
 )
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import read_snapshot, view_of
-from stepkeep.safe_text import inert_json
+from stepkeep.store.notifications import within
 from stepkeep.store.records import RunFilter, RunRecord
 
 log = logging.getLogger("stepkeep.state")
 
-DIALECT = "workstream"
 MOST_WORKSTREAMS = 1_000
 INTERVAL = 1.0
 """Seconds between two looks, as the seed's `state_update_interval`."""
 
-NAMES_SECONDS = 10.0
-"""How long a list of published workstreams is used."""
+HELD_BACK = 500_000
+"""Microseconds for which a follower leaves transitions to the next look, so that workers and runs are in the order of
+time."""
+
+LATE_TRIES, LATE_SECONDS = 40, 0.05
+"""How often the last look waits for entries that an older transaction may still precede."""
 
 MOST_BACKUPS = 100
 """How many copies of `current.json` are kept."""
 
-HEAD = "journal_head"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-
-Journals = dict[str, dict[str, Any]]
-"""The last line of each journal in a file, by the id of its run or worker."""
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,17 +70,58 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateFolder:
-    """A folder of state files, of the newest run of each workstream or of given runs."""
+    """A folder of state files, of the newest run of each workstream or of given runs.
+
+    Without given runs, `transitions.jsonl` has every run and worker of the tenant; otherwise these runs with their
+    workers.
+    """
 
     def __init__(self, transactor: Transactor, folder: Path, *, tenant: str, run_ids: Sequence[str] = ()) -> None:
         self._transactor, self._folder, self._tenant = transactor, folder, tenant
         self._run_ids = tuple(validate.run_id(one) for one in run_ids)
         self._shown: dict[str, Shown] = {}
-        self._names: list[str] = []
-        self._names_read_at = float("-inf")
+        self._log = TransitionLog(transactor, folder, tenant=tenant)
+        self._has_names = False
+        self._stopping = asyncio.Event()
+
+    def prepare(self) -> None:
+        """Make sure that the folder can be used."""
+        with explained(self._folder):
+            (self._folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+        if self._run_ids and (self._folder / CURSOR).exists():
+            raise InvalidInput(f"{self._folder} has the transitions of all runs; choose another folder for some runs.")
 
     async def write(self) -> Exported:
         """Bring the files up to date."""
+        await asyncio.to_thread(self.prepare)
+        lines = 0 if self._run_ids else await self._log.append()
+        done = await self._write_files(lines)
+        for _ in range(LATE_TRIES):
+            if self._run_ids or not any(self._log.is_behind(one.run_id, one.seq) for one in self._shown.values()):
+                break
+            await asyncio.sleep(LATE_SECONDS)
+            done = replace(done, lines=done.lines + await self._log.append())
+        return done
+
+    async def follow(self, interval: float = INTERVAL) -> AsyncIterator[Exported]:
+        """Keep the files current until `stop`, and tell each look that changed something. An outage is waited out."""
+        while not self._stopping.is_set():
+            try:
+                await asyncio.to_thread(self.prepare)
+                upto = await self._transactor.store.now() - HELD_BACK
+                lines = 0 if self._run_ids else await self._log.append(upto=upto, is_stopping=self._stopping.is_set)
+                done = await self._write_files(lines)
+                if done.files or done.lines:
+                    yield done
+            except (StoreError, Unreadable, InvalidInput) as problem:
+                log.warning("the state files in %s stay as they were: %s", self._folder, problem)
+            await within(interval, self._stopping)
+
+    def stop(self) -> None:
+        """End `follow` after what it writes now."""
+        self._stopping.set()
+
+    async def _write_files(self, lines: int) -> Exported:
         shown = await self._look()
         now = await self._transactor.store.now()
         files: dict[str, bytes] = {}
@@ -90,26 +129,14 @@ class StateFolder:
             files |= {name: _pretty(body) for name, body in documents_of(one).items()} | one.logs
         if interventions := [each for one in shown for each in one.interventions]:
             files[INTERVENTIONS] = interventions_file(interventions)
-        workers = [line async for line in self._new_lines([one.run_id for one in shown])]
+        if self._run_ids:
+            told = [line async for line in self._lines_of(one.run_id for one in shown)]
+            files[TRANSITIONS], lines = b"".join(told), len(told)
         metrics = metrics_of([one.body for one in shown], now)
-        written = await asyncio.to_thread(self._write, files, current_of(shown, now), metrics, workers)
+        written = await asyncio.to_thread(self._write, files, current_of(shown, now), metrics)
         return Exported(
-            folder=str(self._folder),
-            workstreams=tuple(one.workstream for one in shown),
-            files=written,
-            lines=len(workers),
+            folder=str(self._folder), workstreams=tuple(one.workstream for one in shown), files=written, lines=lines
         )
-
-    async def follow(self, interval: float = INTERVAL) -> AsyncIterator[Exported]:
-        """Keep the files current, and tell each pass that changed something. An outage is waited out."""
-        while True:
-            try:
-                done = await self.write()
-                if done.files or done.lines:
-                    yield done
-            except (StoreError, Unreadable, InvalidInput) as problem:
-                log.warning("the state files in %s stay as they were: %s", self._folder, problem)
-            await asyncio.sleep(interval)
 
     async def _look(self) -> list[Shown]:
         """The chosen runs; one whose journal has not grown is not read again."""
@@ -136,7 +163,12 @@ class StateFolder:
                 if record is None:
                     raise NotFound(f"there is no run {run_id}")
             return [record for record in some if record is not None]
-        names = await self._workstreams()
+        if not self._has_names:
+            # The others are met in the journal, when they have a run.
+            published = await store.list_definitions(self._tenant)
+            self._log.names |= {one.name for one in published if one.dialect == DIALECT}
+            self._has_names = True
+        names = sorted(self._log.names)
         if len(names) > MOST_WORKSTREAMS:
             raise InvalidInput(f"{len(names)} workstreams are published, more than {MOST_WORKSTREAMS}; name runs.")
         newest = []
@@ -144,37 +176,17 @@ class StateFolder:
             newest += await store.list_runs(RunFilter(tenant=self._tenant, workflow=name, limit=1), [])
         return newest
 
-    async def _workstreams(self) -> list[str]:
-        """The names of published workstreams, read again after a while."""
-        if time.monotonic() - self._names_read_at >= NAMES_SECONDS:
-            published = await self._transactor.store.list_definitions(self._tenant)
-            self._names = sorted({one.name for one in published if _is_workstream(one.document)})
-            self._names_read_at = time.monotonic()
-        return self._names
-
     async def _read(self, run_id: str) -> Shown:
         return await read_shown(self._transactor, run_id, tenant=self._tenant)
 
-    async def _new_lines(self, run_ids: list[str]) -> AsyncIterator[dict[str, Any]]:
-        """The lines that the file lacks. A closing line is written when its run or worker has ended."""
-        if not run_ids:
-            return
-        known = await asyncio.to_thread(read_journals, self._folder / TRANSITIONS)
-        together = export_together(self._transactor, run_ids, tenant=self._tenant, dialect=DIALECT)
-        async for line in together:
-            last = known.get(journal_of(line))
-            if last is not None and line["metadata"]["line"] <= last["metadata"]["line"]:
-                continue
-            if line["event_type"] == HEAD and line["metadata"]["canonical"] not in TERMINAL:
-                continue
-            yield line
+    async def _lines_of(self, run_ids: Iterable[str]) -> AsyncIterator[bytes]:
+        """The transitions of given runs and their workers, with the closing lines of this moment."""
+        async for line in export_together(self._transactor, run_ids, tenant=self._tenant, dialect=DIALECT):
+            yield written_line(line)
 
     # -- the disk ----------------------------------------------------------------------------------------------------
-    def _write(
-        self, files: dict[str, bytes], current: dict[str, Any], metrics: dict[str, Any], lines: list[dict[str, Any]]
-    ) -> int:
-        with _explained(self._folder):
-            (self._folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    def _write(self, files: dict[str, bytes], current: dict[str, Any], metrics: dict[str, Any]) -> int:
+        with explained(self._folder):
             changed = {name: body for name, body in files.items() if not _has(self._folder / name, body)}
             for name, body in changed.items():
                 (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -185,12 +197,7 @@ class StateFolder:
                 _back_up(place)
                 write_whole(self._folder / METRICS, _pretty(metrics))
                 write_whole(place, _pretty(current))
-            if lines:
-                _append(self._folder / TRANSITIONS, lines)
         return len(changed) + is_new
-
-
-TERMINAL = frozenset({"succeeded", "failed", "cancelled", "rolled_back", "shutdown"})
 
 
 async def read_shown(transactor: Transactor, run_id: str, *, tenant: str) -> Shown:
@@ -210,34 +217,6 @@ async def read_shown(transactor: Transactor, run_id: str, *, tenant: str) -> Sho
     )
 
 
-def journal_of(line: dict[str, Any]) -> str:
-    """The run or the worker whose journal a line is from."""
-    said = line["metadata"]
-    return str(said.get("run_id") or said.get("worker_id"))
-
-
-def read_journals(path: Path) -> Journals:
-    """The last line of each journal in a file. The end of a line that was never completed is cut off."""
-    with _explained(path.parent):
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            return {}
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            with path.open("r+b") as file:
-                file.truncate(len(whole))
-    found: Journals = {}
-    for number, text in enumerate(whole.splitlines(), 1):
-        try:
-            line = _decode(text)
-            found[journal_of(line)] = line
-        except (msgspec.DecodeError, KeyError, TypeError):
-            said = f"line {number} of {path} is no transition. Move the file away, and the next export writes it again."
-            raise InvalidInput(said) from None
-    return found
-
-
 def _back_up(current: Path) -> None:
     """Keep the last copies of `current.json`, by the time at which each was written."""
     if not current.exists():
@@ -248,21 +227,6 @@ def _back_up(current: Path) -> None:
     write_whole(folder / f"current_{stamp or 'unreadable'}.json", current.read_bytes())
     for old in sorted(folder.glob("current_*.json"))[:-MOST_BACKUPS]:
         old.unlink(missing_ok=True)
-
-
-def _append(path: Path, lines: list[dict[str, Any]]) -> None:
-    is_new = not path.exists()
-    with path.open("ab") as file:
-        for line in lines:
-            file.write(inert_json(encode_line(line).decode()).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    if is_new:
-        sync_folder(path.parent)
-
-
-def _is_workstream(document: bytes) -> bool:
-    return bool(_decode(document).get("dialect") == DIALECT)
 
 
 def _pretty(body: dict[str, Any]) -> bytes:
@@ -287,12 +251,3 @@ def _readable(path: Path) -> dict[str, Any]:
 def _but_time(current: dict[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = _decode(_encode(current))
     return {name: value for name, value in plain.items() if name != "timestamp"}
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Explain an error of the disk."""
-    try:
-        yield
-    except OSError as error:
-        raise InvalidInput(f"the state files in {folder} cannot be used: {error.strerror}.") from error

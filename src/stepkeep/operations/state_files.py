@@ -1,8 +1,7 @@
 """The state files of seed 004, as documents: `current.json`, the DAG, the execution plan and the checkpoint of a
 workstream.
 
-Pure: it shapes what `describe_run_as` gives. It reads no store and writes no file. `state_export` writes the documents,
-and `state_check` compares files with them.
+Pure: it shapes what `describe_run_as` gives. It reads no store and writes no file. `state_export` writes the documents.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import msgspec
 from stepkeep.operations.lines import timestamp
 
 CURRENT, TRANSITIONS, CHECKPOINTS = "current.json", "transitions.jsonl", "checkpoints"
-ENDED = ("completed", "failed", "cancelled")
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +61,15 @@ def checkpoint_of(shown: Shown) -> dict[str, Any]:
         "pending_tasks": [*by_status["pending"], *by_status["queued"], *by_status["retrying"]],
         "running_tasks": [*by_status["running"], *by_status["validating"]],
         "resources_held": {
-            task["task_id"]: task["state"]["assigned_worker"]
-            for task in shown.body["tasks"]
-            if task["state"]["assigned_worker"] is not None
+            task["task_id"]: worker for task in shown.body["tasks"] if (worker := holder_of(task)) is not None
         },
     }
+
+
+def holder_of(task: dict[str, Any]) -> str | None:
+    """The worker that holds a task: the one that it is assigned to, or the one that evaluates its rules."""
+    worker: str | None = task["state"]["assigned_worker"] or task["state"]["validated_by"]
+    return worker
 
 
 def current_of(all_shown: Iterable[Shown], now: int) -> dict[str, Any]:
@@ -85,24 +87,11 @@ def current_of(all_shown: Iterable[Shown], now: int) -> dict[str, Any]:
             tasks[key] = task
             by_workstream[shown.workstream].append(key)
             by_status[task["status"] or "pending"].append(key)
-            if task["state"]["assigned_worker"] is not None:
-                by_worker[task["state"]["assigned_worker"]].append(key)
+            if (worker := holder_of(task)) is not None:
+                by_worker[worker].append(key)
     return {
         "timestamp": timestamp(now),
         "workstreams": workstreams,
         "tasks": tasks,
         "indices": {"by_workstream": by_workstream, "by_status": dict(by_status), "by_worker": dict(by_worker)},
-    }
-
-
-def resumption_of(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """What a worker would go on with after this checkpoint. Tasks are atomic: one that was running runs again if its
-    worker is lost."""
-    left = [] if checkpoint["status"] in ENDED else [*checkpoint["running_tasks"], *checkpoint["pending_tasks"]]
-    return {
-        "workstream_id": checkpoint["workstream_id"],
-        "run_id": checkpoint["run_id"],
-        "status": checkpoint["status"],
-        "done": len(checkpoint["completed_tasks"]),
-        "would_resume": left,
     }

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.operations.lines import timestamp
+from stepkeep.operations.state_files import holder_of
 
 LOGS, BACKUPS, METRICS, INTERVENTIONS = "logs", "backups", "metrics.json", "interventions.log"
 
@@ -85,8 +86,8 @@ def metrics_of(bodies: Iterable[Mapping[str, Any]], now: int) -> dict[str, Any]:
         for task in body["tasks"]:
             tasks[task["status"] or "pending"] += 1
             retries += task["state"]["retry_count"]
-            if task["state"]["assigned_worker"] is not None:
-                workers[task["state"]["assigned_worker"]] += 1
+            if (worker := holder_of(task)) is not None:
+                workers[worker] += 1
     return {
         "timestamp": timestamp(now),
         "workstreams": dict(sorted(streams.items())),

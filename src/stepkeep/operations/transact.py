@@ -73,6 +73,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     run_due_at: int | None = None
 
 
+def first_claimed_at(claims: Iterable[Claim]) -> int | None:
+    """When the first of these was claimed."""
+    return min((claim.claimed_at for claim in claims), default=None)
+
+
 class UnconfirmedClaims(StoreUnavailable):
     """The connection failed during a commit that claimed steps: this worker may hold them or not.
 

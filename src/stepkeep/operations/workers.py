@@ -73,8 +73,15 @@ async def beat(store: Store, worker: Worker) -> Worker:
     return row
 
 
-async def mark_busy(store: Store, worker: Worker) -> Worker:
-    return await _move(store, worker, T.TASK_ASSIGNED) if worker.state is WorkerState.IDLE else worker
+async def mark_busy(store: Store, worker: Worker, since: int | None = None) -> Worker:
+    """Mark a worker that has claimed. `since` is the time of its first claim: from then on it was busy."""
+    if worker.state is not WorkerState.IDLE:
+        return worker
+    if since is not None:
+        # Time does not run backwards in a journal: it may have been marked as idle after the claim.
+        before = await store.deliveries.read_worker_entries(worker.tenant, worker.id, worker.seq - 1, 1)
+        since = max(since, *(entry.at for entry in before), 0)
+    return await _move(store, worker, T.TASK_ASSIGNED, at=since)
 
 
 async def mark_idle(store: Store, worker: Worker) -> Worker:
@@ -130,11 +137,14 @@ def _verdict(worker: Worker, now: int) -> T | None:
     return None
 
 
-async def _move(store: Store, worker: Worker, trigger: T, *, actor: str | None = None, **changes: Any) -> Worker:
-    """Make one hop. If another process changed the row first, return that row."""
-    moved, entry = move_worker(worker, (trigger,), now=await store.now(), actor=actor or worker.id, **changes)
+async def _move(
+    store: Store, worker: Worker, trigger: T, *, actor: str | None = None, at: int | None = None, **changes: Any
+) -> Worker:
+    """Make one hop, now or at a time before. If another process changed the row first, return that row."""
+    now = await store.now() if at is None else at
+    moved, entry = move_worker(worker, (trigger,), now=now, actor=actor or worker.id, **changes)
     if trigger is not T.HEARTBEATS_MISSED and trigger is not T.GIVEN_UP:
-        moved = replace(moved, heard_at=entry.at)
+        moved = replace(moved, heard_at=max(moved.heard_at, entry.at))
     written = await store.change_workers([WorkerChange(was=worker.seq, worker=moved, entry=entry)])
     if written[0]:
         return moved

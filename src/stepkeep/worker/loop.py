@@ -38,7 +38,7 @@ from stepkeep.operations.pauses import read_pauses
 from stepkeep.operations.services import Service
 from stepkeep.operations.slots import SlotSweep
 from stepkeep.operations.start import StartedHere
-from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.transact import Claim, Transactor, first_claimed_at
 from stepkeep.operations.triggers.events import consume
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.operations.workers import retire_silent
@@ -303,7 +303,7 @@ class Worker:
             self._outage.met(problem)
             self.wake()
         if self.held:
-            self._shared.spawn(self._mark_busy())
+            self._shared.spawn(self._mark_busy(begun.claims))
 
     async def rest(self) -> bool:
         """Execute no run until the next `engage`. Returns whether there can be one: if not, stop the worker."""
@@ -569,7 +569,7 @@ class Worker:
             # Steps of one run become ready by its own reports, which claim them, or with a notification.
             poller.pace.rest()
         if claims and not was_busy:
-            await self._membership.mark(busy=True)
+            await self._membership.mark(busy=True, since=first_claimed_at(claims))
         if not claims and poller.in_doubt and self._queue_news_age > NEWS:
             # A notification came for no queue that this worker knows.
             self._queues_read_at = float("-inf")
@@ -708,9 +708,9 @@ class Worker:
         if self._transactor.has_database:
             await retire_silent(self._transactor.store, actor="sweep")
 
-    async def _mark_busy(self) -> None:
+    async def _mark_busy(self, claims: Sequence[Claim]) -> None:
         try:
-            await self._membership.mark(busy=True)
+            await self._membership.mark(busy=True, since=first_claimed_at(claims))
         except StoreError as problem:
             self._outage.met(problem)
 

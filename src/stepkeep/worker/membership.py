@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import WorkerState
@@ -82,8 +83,9 @@ class Membership:
         """Publish what this worker serves and how much it holds."""
         await self._store.report_worker(self._tenant, self.row.no, encode_service(offer))
 
-    async def mark(self, busy: bool) -> None:
-        await self._hop(workers.mark_busy if busy else workers.mark_idle)
+    async def mark(self, busy: bool, since: int | None = None) -> None:
+        """Mark the worker as busy (since its first claim) or idle."""
+        await self._hop(partial(workers.mark_busy, since=since) if busy else workers.mark_idle)
 
     async def drain(self) -> None:
         await self._hop(workers.drain)

@@ -134,10 +134,9 @@ async def write_log(
     engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: str | None = None, *, workers: bool = False
 ) -> int:
     """Write the logs of these runs (none named: of all), or one log with their workers; returns how many lines."""
-    from stepkeep.operations.lines import encode_line
+    from stepkeep.operations.lines import written_line
     from stepkeep.operations.log import export_all, export_run
     from stepkeep.operations.log_together import export_together
-    from stepkeep.safe_text import inert_json
     from stepkeep.store.records import RunFilter
 
     count = 0
@@ -146,9 +145,7 @@ async def write_log(
         journals = [export_together(engine.transactor, runs or None, tenant=engine.tenant, dialect=as_)]
     for journal in journals or [export_all(engine.transactor, RunFilter(tenant=engine.tenant), dialect=as_)]:
         async for line in journal:
-            # Logs are looked at on terminals. JSON's own escapes leave the values as they are, and the chain is made
-            # over values.
-            file.write(inert_json(encode_line(line).decode()).encode() + b"\n")
+            file.write(written_line(line))
             count += 1
     file.flush()
     return count

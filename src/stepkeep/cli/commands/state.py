@@ -1,4 +1,4 @@
-"""`stepkeep state`: write workstreams as the state files of seed 004, keep them current, and check such files."""
+"""`stepkeep state`: write workstreams as the state files of seed 004, and keep them current."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from stepkeep.cli.arguments import finite
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings, with_settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.cli.status import SUCCEEDED
 from stepkeep.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from stepkeep.operations.state_check import Checked
     from stepkeep.operations.state_export import Exported
 
-app = typer.Typer(help="Write and check the state files of workstreams.", no_args_is_help=True)
+app = typer.Typer(help="Write the state files of workstreams.", no_args_is_help=True)
 
 Folder = Annotated[str, typer.Argument(metavar="DIR", help="The folder of state files, such as .state.")]
 
@@ -39,7 +38,8 @@ def export(
 ) -> int:
     """Write current.json, dag_WS.json, execution_plan_WS.json, checkpoints/WS_latest.json and transitions.jsonl.
 
-    Files are replaced as a whole; lines are only appended. The database stays the state.
+    transitions.jsonl has every transition of all workstreams and workers; lines are only appended. With RUN, it has
+    these runs. All other files are replaced as a whole. The database stays the state.
     """
     if follow and settings.json:
         raise InvalidInput("--follow tells line by line, not as one object: leave --json away.")
@@ -60,38 +60,10 @@ def export(
         )
     elif done is not None:
         _tell(done)
-        if done.workstreams:
-            say(f"check them with: {settings.command('state', 'check', folder)}")
     return SUCCEEDED
 
 
-def check(settings: Settings, folder: Folder) -> int:
-    """Compare state files with the database. Exit status 1 if one has drifted, is damaged or is missing.
-
-    A file that is only older than the database is told as stale. Checkpoints tell what would be resumed.
-    """
-    found = asyncio.run(_check(settings, folder))
-    if settings.json:
-        answer(
-            {
-                "ok": found.ok,
-                "findings": [{"code": one.code, "file": one.file, "message": one.message} for one in found.findings],
-                "resumptions": list(found.resumptions),
-            }
-        )
-        return SUCCEEDED if found.ok else FAILED
-    for one in found.findings:
-        say(f"{folder}/{one.file}: {one.code}: {one.message}")
-    for each in found.resumptions:
-        left = ", ".join(each["would_resume"]) or "nothing"
-        say(f"{each['workstream_id']}: {each['status']}, {each['done']} tasks completed; would resume: {left}")
-    verdict = "agree" if found.ok else "do not agree"
-    say(f"{folder}: the files {verdict} with the database")
-    return SUCCEEDED if found.ok else FAILED
-
-
 app.command("export")(with_settings(export))
-app.command("check")(with_settings(check))
 
 
 async def _export(settings: Settings, folder: str, runs: list[str], follow: bool, interval: float) -> Exported | None:
@@ -105,13 +77,6 @@ async def _export(settings: Settings, folder: str, runs: list[str], follow: bool
         async for done in files.follow(interval):
             _tell(done)
         return None
-
-
-async def _check(settings: Settings, folder: str) -> Checked:
-    from stepkeep.operations.state_check import check_state
-
-    async with open_engine(settings, operation="log") as engine:
-        return await check_state(engine.transactor, Path(folder), tenant=engine.tenant)
 
 
 def _tell(done: Exported) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -173,11 +174,19 @@ async def _serve(
                     _metrics(engine, worker, metrics),
                 ):
                     await worker.serve(signals=True)
+                    _heed_no_more_signals()
                 warn(f"worker {worker.id} has drained and stopped")
                 return worker.id
         except asyncio.CancelledError:
             warn("stopped before it served: nothing was claimed")
             return None
+
+
+def _heed_no_more_signals() -> None:
+    """A signal after the drain ends nothing: it would cut off the last archives and state files."""
+    loop = asyncio.get_running_loop()
+    for which in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(which, warn, "already stopping: archives and state files are written")
 
 
 @asynccontextmanager
@@ -189,7 +198,7 @@ async def _state_files(engine: AsyncEngine, folder: str | None) -> AsyncIterator
     from stepkeep.operations.state_export import StateFolder
 
     files = StateFolder(engine.transactor, Path(folder), tenant=engine.tenant)
-    await files.write()
+    files.prepare()
 
     async def keep() -> None:
         async for _ in files.follow():
@@ -199,9 +208,12 @@ async def _state_files(engine: AsyncEngine, folder: str | None) -> AsyncIterator
     try:
         yield
     finally:
-        keeping.cancel()
+        files.stop()
         await asyncio.gather(keeping, return_exceptions=True)
-        await files.write()
+        try:
+            await files.write()
+        except StepkeepError as problem:
+            warn(f"the state files in {folder} are not complete, which the next export makes up for: {problem}")
 
 
 @asynccontextmanager

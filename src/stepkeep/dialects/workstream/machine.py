@@ -10,7 +10,9 @@ engine.
 from __future__ import annotations
 
 from stepkeep.dialects.dialect import Default, Judged
+from stepkeep.dialects.grounds import FINAL, Seen
 from stepkeep.dialects.machine import ANY, Arrow, Extension, Forbidden, MachineView
+from stepkeep.dialects.projection import RunView
 from stepkeep.dialects.workstream.derivation import TASK_ENDED, WORKSTREAM_ENDED
 from stepkeep.dialects.workstream.invariants import INVARIANTS
 
@@ -19,6 +21,9 @@ MONOTONIC = "004 Task invariant 2: terminal states cannot transition to non-term
 
 CRITICAL = ("step_failed*", "rejected*", "deadline_passed*", "operator_failed*")
 """Grounds on which a task that aborts the workstream has failed."""
+
+FINAL_STEPS = frozenset(f"stepkeep.worktree.{verb}" for verb in ("plan", "merge", "cleanup"))
+"""The handlers of what a repository adds after the tasks: they are the final validation, and no tasks of the file."""
 
 # fmt: off
 STEP = MachineView(
@@ -86,7 +91,7 @@ RUN = MachineView(
         Arrow("executing",  "validating", "all_tasks_completed",  f"{STREAMS}, executing → validating", ("all_succeeded",)),
         Arrow("executing",  "failed",     "critical_task_failed", f"{STREAMS}, executing → failed", CRITICAL),
         Arrow("validating", "completed",  "validation_passed",    f"{STREAMS}, validating → completed"),
-        Arrow("validating", "failed",     "validation_failed",    f"{STREAMS}, validating → failed", ("rules_failed",)),
+        Arrow("validating", "failed",     "validation_failed",    f"{STREAMS}, validating → failed", ("rules_failed", "step_failed")),
         Arrow("planned",    "cancelled",  "user_cancelled",       f"{STREAMS}, planned → cancelled"),
         Arrow("ready",      "cancelled",  "user_cancelled",       f"{STREAMS}, ready → cancelled"),
         Arrow("executing",  "cancelled",  "user_cancelled",       f"{STREAMS}, executing → cancelled"),
@@ -103,6 +108,10 @@ RUN = MachineView(
         "rolled_back": "failed",
         "cancelled":   "cancelled",
     },
+    # A conflict holds the merge, and the workstream stays in its final validation.
+    sticky={"validating": frozenset({"executing"})},
+    # ready → executing has the guard that a task transitioned to `running`.
+    follows=frozenset({"first_claim"}),
     extensions=(
         Extension("ready",      "executing", "A live policy held or denied a task before a worker started one; in other formats also a gate that opened, or a step that was settled."),
         Extension("executing",  "validating", "In other formats only: every task has ended, and some were left out."),
@@ -163,6 +172,18 @@ DEFAULTS = (
 )
 # fmt: on
 
+
+class WorkstreamView(RunView):
+    """A workstream enters `validating` when the first step of its repository after the tasks opens: the merge plan, the
+    merge and the clean-up belong to the final validation. One that adopted all its tasks begins with the claim of such a
+    step; there is one arrow for a hop, so that it enters `validating` with the next one."""
+
+    def feed(self, seen: Seen) -> str | None:
+        shown = super().feed(seen)
+        begins = seen.phase == FINAL and seen.target not in ("pending", "running", "skipped", "cancelled")
+        return "validating" if begins and shown == "executing" else shown
+
+
 JUDGED = Judged(
     name="workstream",
     seed="004",
@@ -170,6 +191,8 @@ JUDGED = Judged(
     run=RUN,
     step=STEP,
     worker=WORKER,
+    run_view=WorkstreamView,
+    final=FINAL_STEPS,
     invariants=INVARIANTS,
     defaults=DEFAULTS,
 )

@@ -12,6 +12,7 @@ from typing import Any
 from stepkeep.definition.rule_words import VERSION
 from stepkeep.dialects.dialect import DomainEvent, Teller
 from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, derive_workstream_state
+from stepkeep.dialects.workstream.machine import FINAL_STEPS
 from stepkeep.dialects.workstream.planning import blocked_by, execution_plan, topological_order
 
 Line = Mapping[str, Any]
@@ -30,21 +31,22 @@ class Words:
     """Runs in the seed's shapes."""
 
     def run(self, canonical: Plain, lines: list[dict[str, Any]]) -> dict[str, Any]:
-        definition, run = canonical["definition"], canonical["run"]
-        histories = {step["name"]: History() for step in definition["steps"]}
+        definition = canonical["definition"]
+        written = [step for step in definition["steps"] if not is_final(step)]
+        histories = {step["name"]: History() for step in written}
         stream = History()
         for line in lines:
             name = line["metadata"].get("step")
             (stream if name is None else histories[name]).hear(line)
-        errors = {step["name"]: step["error"] for step in canonical["steps"]}
-        needs = {step["name"]: [edge["step"] for edge in step["depends_on"]] for step in definition["steps"]}
+        steps = {step["name"]: step for step in canonical["steps"]}
+        needs = {step["name"]: [edge["step"] for edge in step["depends_on"]] for step in written}
         blocks = blocked_by(needs)
         tasks = [
-            _task(definition, step, histories[step["name"]], blocks.get(step["name"], []), errors.get(step["name"]))
-            for step in sorted(definition["steps"], key=lambda step: (step["order"], step["name"]))
+            _task(definition, step, histories[step["name"]], blocks.get(step["name"], []), steps.get(step["name"], {}))
+            for step in sorted(written, key=lambda step: (step["order"], step["name"]))
         ]
         return {
-            "workstream": _workstream(definition, run, stream, tasks, histories),
+            "workstream": _workstream(canonical, stream, tasks, histories),
             "tasks": tasks,
             "dag": _dag(definition, stream, tasks, needs),
             "execution_plan": _plan(definition, tasks, needs, histories),
@@ -115,11 +117,16 @@ def _why(said: Plain) -> str | None:
     return WHY[said["because"]].format(of=said.get("of")) if said["because"] in WHY else said.get("error")
 
 
+def is_final(step: Plain) -> bool:
+    """Whether a step is one of the final validation, and no task of the file."""
+    return (step["executor"] or {}).get("name") in FINAL_STEPS
+
+
 def is_critical(step: Plain) -> bool:
     return step["on_failure"] in ("abort", "compensate")
 
 
-def _task(definition: Plain, step: Plain, history: History, blocks: list[str], error: str | None) -> dict[str, Any]:
+def _task(definition: Plain, step: Plain, history: History, blocks: list[str], now: Plain) -> dict[str, Any]:
     written = _about(definition, step["name"])
     carried = ("context_requirements", "resource_requirements", "schema_version", "schema_url")
     asked = [word for word in step["capabilities"] if not word.startswith(VERSION)]
@@ -146,8 +153,10 @@ def _task(definition: Plain, step: Plain, history: History, blocks: list[str], e
             "started_at": history.moments.get("running"),
             "completed_at": history.ended_at,
             "assigned_worker": history.worker,
+            # Its rules are evaluated under a lease: the task is in the hands of this worker, and not assigned to it.
+            "validated_by": now.get("worker") if history.status == "validating" else None,
             "retry_count": history.retry_count,
-            "last_error": error,
+            "last_error": now.get("error"),
             "reason": history.reason,
         },
     }
@@ -180,9 +189,13 @@ def _view(task: Mapping[str, Any], history: History) -> TaskView:
 
 
 def _workstream(
-    definition: Plain, run: Plain, stream: History, tasks: list[dict[str, Any]], histories: Mapping[str, History]
+    canonical: Plain, stream: History, tasks: list[dict[str, Any]], histories: Mapping[str, History]
 ) -> dict[str, Any]:
+    definition, run = canonical["definition"], canonical["run"]
     written = definition["about"].get("workstream", {})
+    final = {step["name"]: step for step in definition["steps"] if is_final(step)}
+    steps = {step["name"]: step for step in canonical["steps"]}
+    rules = [*definition["rules"], *(rule for step in final.values() for rule in step["rules"])]
     views = [_view(task, histories[task["task_id"]]) for task in tasks]
     timeout = definition["timeout"]
     return {
@@ -194,7 +207,10 @@ def _workstream(
         "status": stream.status,
         "derived_status": derive_workstream_state(views, user_cancelled=stream.status == "cancelled"),
         "max_duration_seconds": None if timeout is None else timeout / SECOND,
-        "validation_rules": {"post_execution": _rules(definition["rules"])},
+        "validation_rules": {"post_execution": _rules(rules)},
+        "final_steps": [
+            {"name": name, "state": steps[name]["state"], "last_error": steps[name]["error"]} for name in final
+        ],
         "tasks": [task["task_id"] for task in tasks],
         "state": {
             "created_at": stream.moments.get("created"),

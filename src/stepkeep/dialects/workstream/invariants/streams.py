@@ -125,7 +125,10 @@ def consistent(stream: Stream, line: Line) -> Iterator[str]:
     # The derived state depends on which kinds of tasks exist, not on how many, so no line needs a scan of all.
     derived = derive_workstream_state(+stream.kinds)
     held = stream.began_early and (derived, stream.state) == ("ready", "executing")
-    if not held and not agrees(derived, stream.state) and not _was_paused(stream, line):
+    # Tasks that an earlier workstream completed do not begin the final validation of this one.
+    begins = derived == "validating" and stream.state in ("ready", "executing")
+    adopted = begins and all(task.adopted for task in +stream.kinds)
+    if not held and not adopted and not agrees(derived, stream.state) and not _was_paused(stream, line):
         yield f"the workstream is {stream.state}, but its tasks make it {derived}"
 
 
