@@ -448,6 +448,7 @@ def _operator(wanted: str) -> Guard:
         if hop.line.source == "awaiting_approval" and not hop.step.is_exhausted:
             yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it waits for an approval"
         yield from _by_person(hop, wanted)
+        yield from _before_deadline(hop)
 
     return guard
 
@@ -469,6 +470,12 @@ def _at_once(hop: Hop) -> Iterator[Problem]:
     if hop.line.event == "step_reported" and hop.step.moved_in not in (None, hop.line.seq):
         ends = "time_came" if hop.line.trigger == "retry_due" else "message_arrived"
         yield Code.CAUSE, wrong_field("event", hop.line.event, ends, "its pause or wait began in an earlier entry")
+
+
+def _heard(hop: Hop) -> Iterator[Problem]:
+    yield from _at_once(hop)
+    yield from _not_asleep(hop)
+    yield from _before_deadline(hop)
 
 
 def _retry_due(hop: Hop) -> Iterator[Problem]:
@@ -586,11 +593,18 @@ def _sent_back(hop: Hop) -> Iterator[Problem]:
 def _manual(wanted: str) -> Guard:
     def guard(hop: Hop) -> Iterator[Problem]:
         yield from _detail(hop, "outcome", wanted)
-        due_at = hop.step.due_at
-        if hop.step.is_timer_known and due_at is not None and hop.line.at >= due_at:
-            yield Code.TIMER, f"it is completed at {hop.line.at}, but its deadline passed at {due_at}"
+        yield from _before_deadline(hop)
 
     return guard
+
+
+def _before_deadline(hop: Hop) -> Iterator[Problem]:
+    """A message, an outcome or a decision counts only before the deadline of what it ends. A wait that opens takes what
+    came before."""
+    due_at = hop.step.due_at
+    is_open = hop.step.is_timer_known and hop.step.moved_in != hop.line.seq
+    if is_open and due_at is not None and hop.line.at >= due_at and hop.line.source in DEADLINED:
+        yield Code.TIMER, f"{quoted(hop.line.trigger)} comes at {hop.line.at}, but its deadline passed at {due_at}"
 
 
 def _reissued(hop: Hop) -> Iterator[Problem]:
@@ -598,6 +612,7 @@ def _reissued(hop: Hop) -> Iterator[Problem]:
     if not isinstance(reason, str) or not reason.strip():
         yield Code.CAUSE, wrong_field("detail.reason", reason, "a text", "a new token has one")
     yield from _detail(hop, "step", hop.place.name)
+    yield from _before_deadline(hop)
 
 
 def _detail(hop: Hop, name: str, wanted: str) -> Iterator[Problem]:
@@ -705,6 +720,9 @@ def _after(at: int, duration_us: int | None) -> int | None:
 # -- tables ----------------------------------------------------------------------------------------------------------
 GATE_TIMERS = frozenset({"gate_opened", "held", "escalated", "reminded"})
 """Triggers after which the terms of a gate say when it is due."""
+
+DEADLINED = frozenset({"awaiting_event", "awaiting_completion"})
+"""States whose timer is a deadline; that of an open gate may be a reminder."""
 
 OPEN_DUE = frozenset({"claimed", "completed", "waited"})
 """Triggers whose due time a worker or a handler chooses; their guards check its bounds."""
@@ -844,12 +862,12 @@ GUARDS: Mapping[str, Guard] = {
     "completion_requested": _is_manual,
     "retry_scheduled": _retried,
     "retry_due": _retry_due,
-    "message_arrived": _at_once,
+    "message_arrived": _heard,
     "lease_lost": _lost,
     "failed": _failed,
     "failed_tolerated": _failed,
     "slept": _slept,
-    "wait_satisfied": _not_asleep,
+    "wait_satisfied": _heard,
     "held_exhausted": _held,
     "operator_retried": _operator("retried"),
     "operator_skipped": _operator("skipped"),
