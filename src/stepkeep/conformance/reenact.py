@@ -186,7 +186,7 @@ class Reenactment:
         self._note_holds()
         self._note_start(line, say)
         self._check_asked(line, say)
-        self._check_in_time(line, say)
+        self.check_in_time(line, say)
         begins = BEGINNINGS.get(line.event)
         if line.about != "note" and (
             (line.about, line.trigger) in FOLLOWING
@@ -210,7 +210,7 @@ class Reenactment:
         if line.event == "child_ended":
             self.people.carry(str(self.asked.get("step")), self.asked.get("persons"))
 
-    def _check_in_time(self, line: Line, say: Say) -> None:
+    def check_in_time(self, line: Line, say: Say) -> None:
         """Nothing goes on with a run whose timeout has passed: the first event after it ends the run. A timer of a step
         may be swept before that of its run."""
         limit, is_stopped = self._limit_at, self.cause is not None
