@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.logs import log_of
-from tests.kernel.driver import World, gate, sequence, wait, work
+from tests.kernel.driver import TOKEN, World, gate, sequence, wait, work
 
 from stepkeep.conformance.contract import Contract, read_contract
 from stepkeep.conformance.verify import verify_lines
@@ -17,6 +17,7 @@ from stepkeep.kernel.definition import (
     SECOND,
     Approval,
     Budget,
+    Completion,
     Level,
     OnDeadline,
     OnExceeded,
@@ -24,6 +25,7 @@ from stepkeep.kernel.definition import (
     PolicyRule,
     Retry,
 )
+from stepkeep.kernel.events import ManualOutcome
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.payloads import Reference
@@ -57,6 +59,65 @@ def judge_world(world: World) -> None:
     assert isinstance(contract, Contract)
     report = verify_lines(log_of(world), MACHINES, contract=contract)
     assert report.ok, report.findings
+
+
+# -- before a completion -----------------------------------------------------------------------------------------------
+def by_hand(**settings: Any) -> World:
+    """A step that waits for a person who completes it."""
+    world = World(*sequence(work("m", completion=Completion.MANUAL), work("z")), **settings)
+    if world.state("m") is S.AWAITING_APPROVAL:
+        world.approve("m")
+    world.claim("m")
+    world.report("m", Completed(token=TOKEN))
+    return world
+
+
+@pytest.mark.parametrize("outcome", list(ManualOutcome))
+@pytest.mark.parametrize(("effect", "word"), [(DENY, "denied"), (HOLD, "held")])
+def test_a_policy_is_asked_before_a_completion_is_accepted(
+    effect: PolicyEffect, word: str, outcome: ManualOutcome
+) -> None:
+    """003 §3.3: "SoD/policy checks must run before accepting the signal transition"."""
+    world = by_hand()
+    world.live = live(rule(effect, reason="not today"))
+    with pytest.raises(NotAllowed, match=f"is not accepted: {word} by the rule r of policy revision 3: not today"):
+        world.complete("m", outcome)
+    assert world.state("m") is S.AWAITING_COMPLETION
+    world.live = live(rule(ALLOW), revision=4)
+    world.complete("m", outcome)
+    assert world.state("m") is not S.AWAITING_COMPLETION
+    assert verdicts(world, "m")[-1] == {"effect": "allow", "rule": "r", "by": "tenant", "revision": 4}
+    judge_world(world)
+
+
+def test_a_completion_passes_a_hold_that_people_have_approved_before() -> None:
+    world = by_hand(live=live(rule(HOLD)))
+    world.complete("m")
+    assert verdicts(world, "m")[-1]["permitted"] is True
+    judge_world(world)
+
+
+def test_a_spent_budget_does_not_refuse_a_completion() -> None:
+    """It begins no work, and the person has done theirs."""
+    world = World(work("m", completion=Completion.MANUAL), budget=Budget(limits={"usd": 1.0}))
+    world.claim("m")
+    world.report("m", Completed(token=TOKEN, cost=b'{"usd": 2}'))
+    world.complete("m")
+    assert (world.state("m"), verdicts(world, "m")[-1]["rule"]) == (S.SUCCEEDED, "budget:usd")
+    judge_world(world)
+
+
+def test_a_completion_against_a_verdict_is_found() -> None:
+    world = by_hand(live=live(rule(ALLOW)))
+    world.complete("m")
+    contract = read_contract(world.plan.document)
+    assert isinstance(contract, Contract)
+    forged = [
+        line.replace(b'"effect":"allow"', b'"effect":"deny"') if b"completion_signalled" in line else line
+        for line in log_of(world)
+    ]
+    found = verify_lines(forged, MACHINES, contract=contract).findings
+    assert any("its completion is accepted, but the policy says 'deny'" in str(one) for one in found)
 
 
 # -- deny --------------------------------------------------------------------------------------------------------------

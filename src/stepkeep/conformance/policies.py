@@ -27,6 +27,12 @@ JUDGED = frozenset((*DENIALS, *GOES_ON, "held"))
 """Hops before which the policies are asked."""
 
 
+SIGNALS = frozenset(
+    {"completion_succeeded", "completion_failed", "completion_failed_tolerated", "completion_cancelled"}
+)
+"""Hops by which a person completes a step; a policy that does not allow the step refuses them."""
+
+
 def verdict_in(detail: Mapping[str, Any], step: str | None) -> Verdict | None:
     """The verdict on a step in the detail of a cause."""
     found = detail.get("policy")
@@ -65,6 +71,8 @@ def check_pin(detail: Mapping[str, Any], pinned: object) -> Iterator[Problem]:
 
 def check_verdict(line: Line, step: Step, place: Place, verdict: Verdict | None) -> Iterator[Problem]:
     """Every contradiction between a hop and the verdict before it."""
+    if line.trigger in SIGNALS and verdict is not None:
+        yield from _accepted(step, place, verdict)
     if line.trigger not in JUDGED or place.phase != "main":
         return
     if verdict is None:
@@ -81,6 +89,16 @@ def check_verdict(line: Line, step: Step, place: Place, verdict: Verdict | None)
         yield Code.POLICY, f"trigger is {quoted(line.trigger)}, expected {' or '.join(expected)}: {said}"
     if line.trigger in DENIALS and line.error != denial(verdict):
         yield Code.CONTRADICTION, f"metadata.error is {quoted(line.error)}, expected {quoted(denial(verdict))}"
+
+
+def _accepted(step: Step, place: Place, verdict: Verdict) -> Iterator[Problem]:
+    """Journals of earlier versions have no verdict on a completion."""
+    yield from _rule(place, verdict)
+    rule, effect = verdict.get("rule"), verdict.get("effect")
+    is_permitted = effect == "hold" and verdict.get("permitted") is True
+    is_permitted = is_permitted and (step.is_permit_unseen or step.permit == permit_of(verdict))
+    if effect != "allow" and not str(rule).startswith("budget:") and not is_permitted:
+        yield Code.POLICY, f"its completion is accepted, but the policy says {quoted(effect)} (rule {quoted(rule)})"
 
 
 def _unjudged(line: Line, place: Place) -> Iterator[Problem]:

@@ -27,6 +27,7 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.execution import pass_rules
 from stepkeep.kernel.failure import COMPLETION, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
+from stepkeep.kernel.judging import judged_signal, record_verdict
 from stepkeep.kernel.persons import record_of
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Note, Step
@@ -45,8 +46,11 @@ def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
         return _completed_before(step, name, event)
     _check_deadline(draft, step, name)
     voice = check_duties(draft, step, Caller(event.tenant, event.actor, event.key), event.on_behalf_of or event.actor)
+    verdict = judged_signal(draft, step)
     record = _completion_record(draft, event, voice)
     draft.requested("completion_signalled", event, {"step": name, "outcome": event.outcome, **_proof(event, voice)})
+    if verdict is not None:
+        record_verdict(draft, name, verdict)
     note = replace(note, record=json_text(record))
     settle(draft, _complete(draft, step, note, event))
     return Accepted({"step": name, **record})
