@@ -27,6 +27,10 @@ JUDGED = frozenset((*DENIALS, *GOES_ON, "held"))
 """Hops before which the policies are asked."""
 
 
+UNPINNED = ("parent", "agent")
+"""Whose verdicts no policy of the tenant gives."""
+BLOCKING = frozenset({"ioa"})
+"""Formats whose agents block a step by reporting `governance` (seed 000, 3.1)."""
 SIGNALS = frozenset(
     {"completion_succeeded", "completion_failed", "completion_failed_tolerated", "completion_cancelled"}
 )
@@ -64,7 +68,7 @@ def check_pin(detail: Mapping[str, Any], pinned: object) -> Iterator[Problem]:
     """A run that was created under a pinned revision of the live policy is judged by that one alone."""
     verdicts = detail.get("policy")
     for step, verdict in verdicts.items() if pinned is not None and isinstance(verdicts, dict) else ():
-        if isinstance(verdict, dict) and verdict.get("by") != "parent" and verdict.get("revision") != pinned:
+        if isinstance(verdict, dict) and verdict.get("by") not in UNPINNED and verdict.get("revision") != pinned:
             said = f"the verdict on {quoted(step)} is by revision {quoted(verdict.get('revision'))}"
             yield Code.POLICY, f"{said}, but the run is pinned to revision {quoted(pinned)}"
 
@@ -104,7 +108,7 @@ def _accepted(step: Step, place: Place, verdict: Verdict) -> Iterator[Problem]:
 def _unjudged(line: Line, place: Place) -> Iterator[Problem]:
     if line.trigger in DENIALS:
         yield Code.POLICY, "it is denied, but no verdict of a policy is on record"
-    elif line.trigger == "held" and (place.opens_by != "held" or line.source == "retrying"):
+    elif line.trigger == "held" and (place.opens_by != "held" or line.source != "pending"):
         yield Code.POLICY, "it is held, but neither its definition nor a verdict on record says so"
     elif place.rules and (place.owner is None or line.source == "retrying"):
         # The owner was judged for all its elements; each is judged again before a retry.
@@ -128,8 +132,10 @@ def _rule(place: Place, verdict: Verdict) -> Iterator[Problem]:
     elif by == "parent" and not _is_spent(verdict):
         said = f"{quoted(verdict.get('spent'))} of {quoted(verdict.get('limit'))}"
         yield Code.POLICY, f"rule {quoted(rule)} of a run above denies it, and {said} were spent"
-    if rule is not None and by not in ("definition", "tenant", "parent"):
-        yield Code.SCHEMA, f"the rule {quoted(rule)} is by {quoted(by)}, expected definition, tenant or parent"
+    if by == "agent" and (rule, effect) != ("governance", "hold"):
+        yield Code.POLICY, f"an agent reports {quoted(rule)} with the verdict {quoted(effect)}; it only blocks a step"
+    if rule is not None and by not in ("definition", "tenant", "parent", "agent"):
+        yield Code.SCHEMA, f"the rule {quoted(rule)} is by {quoted(by)}, expected definition, tenant, parent or agent"
     if by == "tenant" and type(verdict.get("revision")) is not int:
         yield Code.SCHEMA, f"the rule {quoted(rule)} of the tenant has no revision"
 
