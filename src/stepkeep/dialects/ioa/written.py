@@ -135,7 +135,7 @@ class SubWorkflowBlock(Block):
 
 
 class StepBlock(Block):
-    """One step: an agent and its action, a question to people if the action begins with `GATE:`, or another workflow."""
+    """One step: an agent and its action, a question to people (`GATE:` begins its action), or another workflow."""
 
     name: Name
     # `checks` asks for both of a step without `workflow`.
