@@ -42,7 +42,7 @@ def cancelled_in_flight() -> World:
 
 
 def timed_out_in_flight() -> World:
-    world = World(work("a"), timeout=SECOND, grace=10 * SECOND)
+    world = World(work("a"), timeout=SECOND, grace=10 * SECOND, on_failure=OnFailure.COMPENSATE)
     world.claim("a")
     world.later(2 * SECOND)
     world.report("a", Completed())

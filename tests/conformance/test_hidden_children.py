@@ -138,7 +138,9 @@ def played(stop: str, end: str, *, first: bool = True, **settings: Any) -> World
     """A step waits for its child, the run stops, and the child or the patience of its run ends."""
     before = (work("first", undo=True),) if first else ()
     sub = call("sub", *(step.name for step in before), **settings)
-    world = World(*before, work("beside"), sub, work("after", "sub"), timeout=4 * SECOND, grace=10 * SECOND)
+    # A run that undoes nothing waits for nothing after its timeout.
+    policy = {"on_failure": OnFailure.COMPENSATE} if stop == "a timeout" else {}
+    world = World(*before, work("beside"), sub, work("after", "sub"), timeout=4 * SECOND, grace=10 * SECOND, **policy)
     if first:
         world.finish("first")
     STOPS[stop](world)
@@ -146,9 +148,12 @@ def played(stop: str, end: str, *, first: bool = True, **settings: Any) -> World
     return world
 
 
+UNDONE_IN_TIME: dict[str, Any] = {"timeout": 4 * SECOND, "grace": 10 * SECOND, "on_failure": OnFailure.COMPENSATE}
+
+
 def ended_in_the_entry_of_the_stop() -> World:
     """The timeout is noticed when news of the child comes: one entry has both causes."""
-    world = World(call("sub"), timeout=4 * SECOND, grace=10 * SECOND)
+    world = World(call("sub"), **UNDONE_IN_TIME)
     world.pass_time(5 * SECOND)
     world.send(TimeCame(tenant="t", run_id="r", actor="sweep"), news_of(world, RunState.CANCELLED))
     return world
@@ -156,7 +161,7 @@ def ended_in_the_entry_of_the_stop() -> World:
 
 def failed_after_a_hidden_timeout() -> World:
     """The only other step is in flight too, so that no line shows the stop."""
-    world = World(work("beside"), call("sub"), timeout=4 * SECOND, grace=10 * SECOND)
+    world = World(work("beside"), call("sub"), **UNDONE_IN_TIME)
     world.claim("beside")
     world.later(5 * SECOND)
     world.fail("beside")
@@ -164,9 +169,18 @@ def failed_after_a_hidden_timeout() -> World:
     return world
 
 
+def ended_at_its_timeout() -> World:
+    """A run that undoes nothing waits neither for its child nor for its worker."""
+    world = World(work("first"), work("beside"), call("sub", "first"), timeout=4 * SECOND, grace=10 * SECOND)
+    world.finish("first")
+    world.claim("beside")
+    world.later(5 * SECOND)
+    return world
+
+
 def called_back_after_a_hidden_timeout() -> World:
     """The run waits for its child after its timeout, and a cancel that asks for a rollback ends that wait."""
-    world = World(call("sub"), timeout=4 * SECOND, grace=10 * SECOND)
+    world = World(call("sub"), **UNDONE_IN_TIME)
     world.later(5 * SECOND)
     world.cancel(compensate=True)
     return world
@@ -181,6 +195,7 @@ def detached_after_work() -> World:
 STORIES = (
     ended_in_the_entry_of_the_stop,
     failed_after_a_hidden_timeout,
+    ended_at_its_timeout,
     called_back_after_a_hidden_timeout,
     detached_after_work,
 )

@@ -103,6 +103,10 @@ ILLEGAL: dict[str, tuple[Callable[[Log], None], str]] = {
         "workstream 'ws-1' is 'validating', but a task is 'validating'",
     ),
     "tasks that start in a ready workstream": (without(("ws-1", "executing")), "makes it 'executing'"),
+    "a trigger that its arrow does not have": (
+        wrong("a", "queued", trigger="retry_delay_elapsed"),
+        "the specification's arrow is for scheduler_assigned",
+    ),
     "time that goes back between entities": (
         wrong("w-1", "busy", timestamp="2024-01-15T10:30:01.000Z"),
         "time runs backwards",

@@ -73,6 +73,7 @@ from stepkeep.kernel.states import (
     RunState,
     StepState,
 )
+from stepkeep.kernel.waits import is_past_wait
 from stepkeep_lab.invariants.journal import JournalFold
 
 S = StepState
@@ -238,9 +239,12 @@ class World:
     # -- deciding ----------------------------------------------------------------------------------------------------
     @property
     def is_past_deadline(self) -> bool:
-        """Whether the next event meets the run's timeout first: then even a refused one leaves that trace."""
+        """Whether the next event meets the run's timeout first, or a message that of a wait: then even a refused one
+        leaves that trace."""
         due_at = self.run.due_at
-        return due_at is not None and due_at <= self.now and self.run.state is not RunState.STOPPING
+        is_late = any(is_past_wait(row, self.now) for row in self.rows.values())
+        is_over = due_at is not None and due_at <= self.now and self.run.state is not RunState.STOPPING
+        return is_over or is_late
 
     def send(self, *events: Event, claimer: Claimer | None = None) -> tuple[Reply, ...]:
         """Let these events happen in one transaction; all the ways to decide on them must agree."""

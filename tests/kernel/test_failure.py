@@ -6,10 +6,11 @@ import pytest
 from tests.kernel.driver import LEASE, TOKEN, World, allowing, claimer, gate, sequence, wait, work
 
 from stepkeep.errors import Conflict, Fenced
-from stepkeep.kernel.definition import SECOND, Completion, Retry, Rule
-from stepkeep.kernel.events import GateDecided, MessageArrived
+from stepkeep.kernel.definition import SECOND, Completion, Retry, Rule, StepDefinition, Wait
+from stepkeep.kernel.events import GateDecided, MessageArrived, TimeCame
 from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesPassed, Stopped, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState, StopCause
+from stepkeep.kernel.stopping import is_in_doubt
 
 S = StepState
 GRACE = 30 * SECOND
@@ -224,17 +225,28 @@ def test_a_run_that_nobody_picks_up_times_out_in_the_queue() -> None:
     assert world.trail()[-2:] == ["timed_out", "stopped_failed"]
 
 
-def test_a_running_run_times_out_and_what_is_in_flight_has_its_grace() -> None:
-    """000 §3.4: "Workflow timeout overrides any step timeout"."""
+def test_a_run_ends_at_its_timeout_although_a_handler_still_runs() -> None:
+    """000 §3.4: "Workflow timeout overrides any step timeout": a handler that blocks its thread does not delay it."""
     world = World(work("a"), work("b", "a"), timeout=10 * SECOND)
     world.claim("a")
+    late = world.reporting("a", Completed())
     world.later(10 * SECOND - 1)
     assert world.run.state is RunState.RUNNING
     world.later(1)
+    assert (world.run.state, world.state("a"), world.state("b")) == (RunState.FAILED, S.CANCELLED, S.CANCELLED)
+    assert world.run.cause is StopCause.TIMEOUT
+    assert is_in_doubt(world.row("a").error)
+    assert isinstance(world.send(late)[0], Fenced)
+
+
+def test_a_run_that_is_undone_after_its_timeout_waits_for_what_is_in_flight() -> None:
+    """An undo that overtook the effect it undoes would leave that effect."""
+    world = World(work("a", undo=True), timeout=10 * SECOND, on_failure=OnFailure.COMPENSATE)
+    world.claim("a")
+    world.later(10 * SECOND)
     assert world.run.state is RunState.STOPPING
     world.report("a", Completed())
-    assert (world.run.state, world.state("b")) == (RunState.FAILED, S.CANCELLED)
-    assert world.run.cause is StopCause.TIMEOUT
+    assert world.run.state is RunState.COMPENSATING
 
 
 def test_a_claim_after_the_deadline_meets_the_deadline_first() -> None:
@@ -254,6 +266,15 @@ def test_a_report_after_the_deadline_counts_but_the_run_has_timed_out() -> None:
     world.report("a", Completed(), claimer=claimer())
     assert (world.state("a"), world.state("b")) == (StepState.SUCCEEDED, StepState.CANCELLED)
     assert (world.run.state, world.run.category) == (RunState.FAILED, Category.TIMEOUT)
+
+
+def test_a_timer_of_a_step_after_the_deadline_meets_it_first() -> None:
+    """Otherwise the end of a sleep, swept first, would let the run succeed after its timeout."""
+    nap = StepDefinition(name="a", order=0, wait=Wait(event="", deadline=5 * SECOND, sleeps=True))
+    world = World(nap, timeout=3 * SECOND)
+    world.pass_time(10 * SECOND)
+    world.send(TimeCame(tenant="t", run_id="r", actor="sweep", no=0))
+    assert (world.run.state, world.state("a")) == (RunState.FAILED, S.CANCELLED)
 
 
 def test_a_report_at_the_last_moment_before_the_deadline_goes_on() -> None:
@@ -297,9 +318,7 @@ def test_a_run_times_out_while_its_final_rules_run() -> None:
     world.finish("a")
     world.claim("check:run")
     world.later(10 * SECOND)
-    assert world.run.state is RunState.STOPPING
-    world.report("check:run", RulesPassed())
-    assert world.run.state is RunState.FAILED
+    assert (world.run.state, world.state("check:run")) == (RunState.FAILED, S.CANCELLED)
 
 
 def test_a_run_timeout_uses_the_runs_policy() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.conformance.logs import log_of
-from tests.kernel.driver import World, gate, sequence, wait, work
+from tests.kernel.driver import TOKEN, World, gate, sequence, wait, work
 
 from stepkeep.conformance.contract import Contract, read_contract
 from stepkeep.conformance.verify import verify_lines
@@ -17,6 +18,7 @@ from stepkeep.kernel.definition import (
     SECOND,
     Approval,
     Budget,
+    Completion,
     Level,
     OnDeadline,
     OnExceeded,
@@ -24,6 +26,7 @@ from stepkeep.kernel.definition import (
     PolicyRule,
     Retry,
 )
+from stepkeep.kernel.events import ManualOutcome
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.payloads import Reference
@@ -57,6 +60,65 @@ def judge_world(world: World) -> None:
     assert isinstance(contract, Contract)
     report = verify_lines(log_of(world), MACHINES, contract=contract)
     assert report.ok, report.findings
+
+
+# -- before a completion -----------------------------------------------------------------------------------------------
+def by_hand(**settings: Any) -> World:
+    """A step that waits for a person who completes it."""
+    world = World(*sequence(work("m", completion=Completion.MANUAL), work("z")), **settings)
+    if world.state("m") is S.AWAITING_APPROVAL:
+        world.approve("m")
+    world.claim("m")
+    world.report("m", Completed(token=TOKEN))
+    return world
+
+
+@pytest.mark.parametrize("outcome", list(ManualOutcome))
+@pytest.mark.parametrize(("effect", "word"), [(DENY, "denied"), (HOLD, "held")])
+def test_a_policy_is_asked_before_a_completion_is_accepted(
+    effect: PolicyEffect, word: str, outcome: ManualOutcome
+) -> None:
+    """003 §3.3: "SoD/policy checks must run before accepting the signal transition"."""
+    world = by_hand()
+    world.live = live(rule(effect, reason="not today"))
+    with pytest.raises(NotAllowed, match=f"is not accepted: {word} by the rule r of policy revision 3: not today"):
+        world.complete("m", outcome)
+    assert world.state("m") is S.AWAITING_COMPLETION
+    world.live = live(rule(ALLOW), revision=4)
+    world.complete("m", outcome)
+    assert world.state("m") is not S.AWAITING_COMPLETION
+    assert verdicts(world, "m")[-1] == {"effect": "allow", "rule": "r", "by": "tenant", "revision": 4}
+    judge_world(world)
+
+
+def test_a_completion_passes_a_hold_that_people_have_approved_before() -> None:
+    world = by_hand(live=live(rule(HOLD)))
+    world.complete("m")
+    assert verdicts(world, "m")[-1]["permitted"] is True
+    judge_world(world)
+
+
+def test_a_spent_budget_does_not_refuse_a_completion() -> None:
+    """It begins no work, and the person has done theirs."""
+    world = World(work("m", completion=Completion.MANUAL), budget=Budget(limits={"usd": 1.0}))
+    world.claim("m")
+    world.report("m", Completed(token=TOKEN, cost=b'{"usd": 2}'))
+    world.complete("m")
+    assert (world.state("m"), verdicts(world, "m")[-1]["rule"]) == (S.SUCCEEDED, "budget:usd")
+    judge_world(world)
+
+
+def test_a_completion_against_a_verdict_is_found() -> None:
+    world = by_hand(live=live(rule(ALLOW)))
+    world.complete("m")
+    contract = read_contract(world.plan.document)
+    assert isinstance(contract, Contract)
+    forged = [
+        line.replace(b'"effect":"allow"', b'"effect":"deny"') if b"completion_signalled" in line else line
+        for line in log_of(world)
+    ]
+    found = verify_lines(forged, MACHINES, contract=contract).findings
+    assert any("its completion is accepted, but the policy says 'deny'" in str(one) for one in found)
 
 
 # -- deny --------------------------------------------------------------------------------------------------------------
@@ -319,3 +381,79 @@ def test_a_policy_hold_escalates_and_reminds_by_its_own_terms() -> None:
     world.approve("a", by="cyd")
     assert world.state("a") is S.READY
     judge_world(world)
+
+
+# -- what an agent reports ---------------------------------------------------------------------------------------------
+BLOCKED = Failed(category=Category.GOVERNANCE, error="the budget office has not agreed")
+
+
+def blocked(**settings: Any) -> World:
+    """A step of the ioa format whose agent reports that governance blocks it."""
+    world = World(*sequence(work("a", **settings), work("b")), dialect="ioa")
+    world.claim("a")
+    world.report("a", BLOCKED)
+    return world
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_an_agent_that_reports_governance_blocks_its_step_and_people_are_told(final: bool) -> None:
+    """000 §3.1: "Governance | Block + escalate | No"."""
+    world = World(work("a", retry=Retry(max_attempts=1)), dialect="ioa")
+    world.claim("a")
+    world.report("a", replace(BLOCKED, final=final))
+    assert (world.state("a"), world.run.state) == (S.AWAITING_APPROVAL, RunState.BLOCKED)
+    assert [emitted.name for emitted in world.outbox] == ["gate.escalated"]
+    assert world.attempts_of("a") == ["failed"]
+    assert world.row("a").attempts == 0
+    judge_world(world)
+    world.approve("a")
+    assert world.state("a") is S.READY
+    world.finish("a")
+    assert world.run.state is RunState.SUCCEEDED
+    judge_world(world)
+
+
+def test_an_agent_that_reports_governance_again_blocks_again() -> None:
+    world = blocked(retry=Retry(max_attempts=1))
+    for _ in range(3):
+        world.approve("a")
+        world.claim("a")
+        world.report("a", BLOCKED)
+    assert world.state("a") is S.AWAITING_APPROVAL
+    judge_world(world)
+
+
+def test_a_rejected_block_has_failed_as_governance() -> None:
+    world = blocked()
+    world.reject("a")
+    assert (world.state("a"), world.row("a").category) == (S.FAILED, Category.GOVERNANCE)
+    assert world.run.state is RunState.FAILED
+    judge_world(world)
+
+
+def test_governance_fails_a_step_that_undoes_one_and_one_of_another_format() -> None:
+    native = World(work("a"))
+    native.claim("a")
+    native.report("a", BLOCKED)
+    assert native.state("a") is S.FAILED
+    undone = World(*sequence(work("a", undo=True), work("b", on_failure=OnFailure.COMPENSATE)), dialect="ioa")
+    undone.finish("a")
+    undone.fail("b")
+    undone.claim("undo:a")
+    undone.report("undo:a", BLOCKED)
+    assert undone.state("undo:a") is S.FAILED
+
+
+@pytest.mark.parametrize(
+    ("true", "false", "said"),
+    [
+        (b'"by":"agent"', b'"by":"parent"', "no agent of its format reports"),
+        (b'"rule":"governance"', b'"rule":"other"', "it only blocks a step"),
+    ],
+)
+def test_a_step_is_blocked_by_the_report_of_its_agent_alone(true: bytes, false: bytes, said: str) -> None:
+    world = blocked()
+    contract = read_contract(world.plan.document)
+    assert isinstance(contract, Contract)
+    forged = [line.replace(true, false) for line in log_of(world)]
+    assert any(said in str(one) for one in verify_lines(forged, MACHINES, contract=contract).findings)

@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.kernel.driver import LEASE, TOKEN, World, allowing, gate, sequence, work
 
-from stepkeep.errors import Conflict, InvalidInput
+from stepkeep.errors import Conflict, InvalidInput, TokenExpired
 from stepkeep.kernel.definition import SECOND, Approval, Completion, OnDeadline, Rule
 from stepkeep.kernel.events import GateDecided, ManualOutcome
 from stepkeep.kernel.journal import open_entry
@@ -374,6 +374,13 @@ def test_a_new_token_after_the_timeout_of_the_run_meets_the_timeout() -> None:
     with pytest.raises(Conflict):
         world.reissue("m", "late")
     assert world.run.state is RunState.FAILED
+
+
+def test_a_new_token_after_the_deadline_is_refused_like_a_late_completion() -> None:
+    world = by_hand(completion_deadline=DAY)
+    world.pass_time(DAY)
+    with pytest.raises(TokenExpired, match="before its deadline, which has passed"):
+        world.reissue("m", "late")
 
 
 def test_a_report_without_a_token_is_refused_where_a_person_must_complete() -> None:

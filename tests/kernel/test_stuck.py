@@ -80,6 +80,15 @@ def test_a_wait_is_ended_by_a_person_and_the_run_goes_on() -> None:
     assert (world.state("a"), world.state("b"), world.run.state) == (S.SUCCEEDED, S.READY, RunState.RUNNING)
 
 
+@pytest.mark.parametrize("choice", [HoldChoice.SKIP, HoldChoice.FAIL, HoldChoice.COMPLETE])
+def test_a_decision_about_a_wait_after_its_deadline_does_not_count(choice: HoldChoice) -> None:
+    world = World(wait("w", "paid", deadline=SECOND))
+    world.pass_time(SECOND)
+    with pytest.raises(Conflict, match="its deadline, which has passed"):
+        world.decide_hold("w", choice, reason="no answer")
+    assert world.state("w") is S.AWAITING_EVENT
+
+
 def test_a_handler_that_waits_is_ended_by_a_person() -> None:
     world = World(*sequence(work("a"), work("b")))
     world.claim("a")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.kernel.driver import World, sequence, wait, work
+from tests.kernel.driver import World, allowing, sequence, wait, work
 
 from stepkeep.errors import Conflict
 from stepkeep.kernel.definition import SECOND, Retry, Rule
@@ -209,6 +209,40 @@ def test_a_deadline_fails_a_handler_that_does_not_take_timeouts() -> None:
     world.later(MINUTE, "a")
     assert (world.state("a"), world.row("a").category) == (S.FAILED, Category.TIMEOUT)
     assert world.run.state is RunState.FAILED
+
+
+@pytest.mark.parametrize("late", [0, 1], ids=["at the deadline", "after it"])
+def test_a_message_that_comes_too_late_for_a_wait_step_finds_it_failed(late: int) -> None:
+    """The deadline decides, not the sweep: an approval at the same moment is refused."""
+    world = World(wait("w", "paid", deadline=10 * SECOND), work("b", "w"))
+    world.pass_time(10 * SECOND + late)
+    with pytest.raises(Conflict, match="it takes no more messages"):
+        world.tell("paid")
+    assert (world.state("w"), world.run.state, world.run.category) == (S.FAILED, RunState.FAILED, Category.TIMEOUT)
+
+
+def test_a_message_just_before_the_deadline_ends_the_wait() -> None:
+    world = World(wait("w", "paid", deadline=10 * SECOND))
+    world.pass_time(10 * SECOND - 1)
+    world.tell("paid")
+    assert world.state("w") is S.SUCCEEDED
+
+
+def test_a_late_message_is_kept_for_the_wait_after_a_tolerated_one() -> None:
+    first = wait("w", "paid", deadline=10 * SECOND, on_failure=OnFailure.SKIP)
+    world = World(first, wait("x", "paid", allowing("w", S.SKIPPED)))
+    world.pass_time(11 * SECOND)
+    assert world.tell("paid").record == {"id": "m1", "consumed_by": 1}
+    assert (world.state("w"), world.state("x")) == (S.SKIPPED, S.SUCCEEDED)
+
+
+def test_a_late_message_finds_the_deadline_handed_to_the_handler() -> None:
+    """Seed 002: the step is READY either way, and its handler learns which came first."""
+    world = parked()
+    world.pass_time(MINUTE)
+    assert world.tell("paid").record == {"id": "m1", "consumed_by": None}
+    assert (world.state("a"), world.run.inbox) == (S.READY, 1)
+    assert "timeout" in str(woken_by(world, "a"))
 
 
 def test_a_wait_without_a_deadline_waits_for_ever() -> None:

@@ -116,6 +116,7 @@ def world_of(random: Random) -> World:
         awaits_slot=maybe(random, 0.15),
         timeout=random.choice((None, 20 * SECOND, 200 * SECOND)),
         on_failure=random.choice(list(OnFailure)),
+        dialect=random.choice(("native", "native", "ioa")),
         hook_failure=random.choice(list(HookFailure)),
         compensate_always=maybe(random, 0.2),
         duties=_duties(random, names),

@@ -7,16 +7,18 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.errors import Conflict, Fenced, InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition, Wait
-from stepkeep.kernel.outcomes import Waiting
+from stepkeep.kernel.outcomes import Completed, Waiting
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.people import MAX_PAYLOAD_BYTES
 from stepkeep.operations.start import start_idle
+from stepkeep.operations.views import describe_run
 from tests.workbench import NOBODYS, SECOND, TENANT, Bench, chain, gate, on, on_several, task
 
 PAID = Definition(name="paid", version=1, steps=(gate("wait", wait=Wait(event="paid")), task("ship", 1, ["wait"])))
@@ -164,6 +166,39 @@ def test_a_message_after_the_deadline_of_its_wait_does_not_bring_it_back(databas
         assert await bench.state(run_id) is RunState.FAILED
         with pytest.raises(Conflict):
             await bench.send(run_id, "paid")
+
+    on(database_url, act)
+
+
+def test_the_deadline_of_a_wait_decides_and_not_the_sweep(database_url: str) -> None:
+    """A late approval is refused before a sweep, too."""
+    hurried = Wait(event="paid", deadline=60 * SECOND)
+    shop = Definition(name="shop", version=1, steps=(gate("wait", wait=hurried), task("ship", 1, ["wait"])))
+
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(shop)
+        bench.store.clock_offset = 60 * SECOND
+        with pytest.raises(Conflict, match="is failed; it takes no more messages"):
+            await bench.send(run_id, "paid")
+        assert await bench.state(run_id) is RunState.FAILED
+        assert not await sweep(bench.transactor)
+
+    on(database_url, act)
+
+
+def test_a_run_ends_at_its_timeout_although_a_worker_holds_a_step(database_url: str) -> None:
+    """000 §3.4: a handler that blocks its thread does not keep the run; its lease is fenced."""
+    limited = replace(chain("limited", 2), timeout=60 * SECOND)
+
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(limited)
+        [held] = await bench.claim(1, lease=3600 * SECOND)
+        bench.store.clock_offset = 60 * SECOND
+        await sweep(bench.transactor)
+        assert await bench.state(run_id) is RunState.FAILED
+        assert isinstance(await bench.report(held, Completed()), Fenced)
+        view = await describe_run(bench.transactor, run_id, tenant=TENANT)
+        assert view["steps"][0]["error"].startswith("IN_DOUBT")
 
     on(database_url, act)
 

@@ -17,6 +17,7 @@ from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import CheckReport
+from stepkeep.definition.policy import publishable_policy
 from stepkeep.definition.registry import Registry
 from stepkeep.dialects.action.front import FRONT
 from stepkeep.dialects.action.machine import JUDGED
@@ -29,6 +30,7 @@ from stepkeep.operations import people
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.people import token_hash
+from stepkeep.operations.policies import publish_policy
 from stepkeep.operations.projected import describe_run_as, dialect_log
 from stepkeep.operations.transact import Claim
 
@@ -111,6 +113,11 @@ class Stage:
         options.setdefault("correlation_id", "order-4711")
         self.run_id = self.wait(self.bench.start(definition, **options))
         return self
+
+    def govern(self, policy: Doc) -> None:
+        """Publish a live policy; it counts at once."""
+        document = publishable_policy(policy)
+        self.wait(publish_policy(self.bench.transactor, document, tenant=TENANT, actor=ACTOR))
 
     def claim(self, *names: str, lease: int = LONG) -> list[str]:
         """Take everything that is ready, in the order in which it is given; `names` must be among what is held then."""

@@ -39,6 +39,8 @@ def _check(word: str, value: Any, data: Any, schema: Any, root: Any, at: str) ->
             return [] if data == value else [f"{at}: not {value}"]
         case "anyOf":
             return [] if any(not errors_of(data, one, root, at) for one in value) else [f"{at}: fits none"]
+        case "required" if "properties" not in schema:
+            return [f"{at}/{name}: missing" for name in value if name not in _keys(data)]
         case "properties":
             return _properties(data, schema, root, at) if isinstance(data, dict) else []
         case "propertyNames":

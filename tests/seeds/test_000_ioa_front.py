@@ -28,6 +28,8 @@ from stepkeep.kernel.definition import (
     OnDeadline,
     Retry,
     StepDefinition,
+    SubWorkflow,
+    UndoChild,
     decode_definition,
     encode_definition,
 )
@@ -186,6 +188,44 @@ class TestRetryPolicies:
         assert (found.backoff, found.initial, found.max) == (backoff, initial * SECOND, longest * SECOND)
 
 
+class TestSubWorkflows:
+    """Guideline 5: split large workflows into sub-workflows."""
+
+    @pytest.mark.parametrize("written", ["other", "{ name: other }", "{ name: other, version: 3 }"])
+    def test_a_step_may_be_another_workflow(self, written: str) -> None:
+        [only] = workflow(f"steps: [{{ name: a, workflow: {written}, timeout: 30d, onFailure: skip }}]").steps
+        assert isinstance(only.child, SubWorkflow)
+        assert (only.child.workflow, only.child.deadline) == ("other", 30 * 24 * 3600 * SECOND)
+        assert only.child.version == (3 if "3" in written else 0)
+        assert (only.executor, only.on_failure) == (None, OnFailure.SKIP)
+        assert only.undo is not None
+        assert isinstance(only.undo.executor, UndoChild)
+
+    @pytest.mark.parametrize(
+        ("step", "said"),
+        [
+            ("agent: x", "`agent` means nothing for a step that starts a `workflow`."),
+            ("action: do", "`action` means nothing for a step that starts a `workflow`."),
+            ("retryPolicy: { maxRetries: 1 }", "`retryPolicy` means nothing for a step that starts a `workflow`."),
+            ("inputSchema: { type: object }", "`inputSchema` means nothing for a step that starts a `workflow`."),
+        ],
+    )
+    def test_what_only_an_agent_has_is_refused(self, step: str, said: str) -> None:
+        [only] = problems(resource(f"steps: [{{ name: a, workflow: other, {step} }}]"))
+        assert said in only
+
+    def test_a_workflow_takes_itself_back(self) -> None:
+        spec = "steps: [{ name: a, workflow: other }]\ncompensation: [{ step: a, action: undo, agent: x }]"
+        [only] = problems(resource(spec))
+        assert "`a` is a workflow, which takes itself back by its own compensation." in only
+
+    @pytest.mark.parametrize(("step", "missing"), [("agent: x", ["action"]), ("timeout: 1m", ["agent", "action"])])
+    def test_any_other_step_has_an_agent_and_an_action(self, step: str, missing: list[str]) -> None:
+        found = problems(resource(f"steps: [{{ name: a, {step} }}]"))
+        assert [key for key in missing if any(f"`{key}` is missing." in one for one in found)] == missing
+        assert len(found) == len(missing)
+
+
 class TestProblems:
     def test_all_at_once_each_with_its_place(self) -> None:
         bad = Path(__file__).parent / "bad"
@@ -243,9 +283,9 @@ class TestProblems:
         [only] = problems(resource(f"steps: [{{ name: a, agent: x, action: do, retryPolicy: {{ {policy} }} }}]"))
         assert said in only
 
-    def test_only_a_gate_may_take_longer_than_a_week(self) -> None:
+    def test_only_a_gate_or_a_workflow_may_take_longer_than_a_week(self) -> None:
         [only] = problems(resource("steps: [{ name: a, agent: x, action: do, timeout: 8d }]"))
-        assert "must be at most 7d; only a gate may wait longer" in only
+        assert "must be at most 7d; only a gate or a workflow may wait longer" in only
         assert workflow('steps: [{ name: a, agent: x, action: "GATE: ok?", timeout: 365d }]')
 
     def test_an_agent_that_nobody_registered(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from tests.seeds.ioa_stage import Stage, stage_on
 import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.definition.apps import load_app
-from stepkeep.definition.registry import default_registry
+from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.dialects.ioa.story import latency
 from stepkeep.dialects.registry import load_file
+from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category
 from stepkeep.operations.projected import list_runs_as
@@ -133,6 +134,12 @@ BESIDES = {
     "workflow_executing": ("trace", {"workflowName", "resumed"}),
     "workflow_blocked": ("alert", {"workflowName", "stepName"}),
     "workflow_step_running": ("trace", {"workflowName", "stepName", "agent", "correlationId"}),
+    "workflow_step_skipped": ("trace", {"workflowName", "stepName", "because"}),
+    "workflow_step_cancelled": ("trace", {"workflowName", "stepName", "because"}),
+    "workflow_compensation_running": ("trace", {"workflowName", "stepName", "agent"}),
+    "workflow_compensation_completed": ("trace", {"workflowName", "stepName", "agent", "durationMs"}),
+    "workflow_compensation_failed": ("alert", {"workflowName", "stepName", "agent", "error"}),
+    "workflow_cancelled": ("audit", {"workflowName", "reason"}),
 }
 """Events that the taxonomy does not have and guideline 6 asks for."""
 
@@ -194,6 +201,25 @@ class TestTelemetry:
         twice = ["workflow_step_running", "workflow_executing", "workflow_step_completed"] * 2
         assert sorted(stage.events()) == sorted(["workflow_started", "workflow_blocked", *twice])
         assert self.check(stage)["workflow_executing"]["resumed"] is True
+
+    @pytest.mark.parametrize(
+        ("story", "ends"),
+        [
+            (lambda stage: stage.finish("a").reject().finish("undo:a"), "workflow_compensation_completed"),
+            (lambda stage: stage.finish("a").reject().fail("undo:a", "validation"), "workflow_compensation_failed"),
+            (lambda stage: stage.finish("a").cancel(), "workflow_cancelled"),
+            (lambda stage: stage.finish("a").approve().finish("b").fail("tell"), "workflow_completed"),
+        ],
+    )
+    def test_every_line_of_the_log_that_changes_a_state_has_its_event(
+        self, stage: Stage, story: Callable[[Stage], Any], ends: str
+    ) -> None:
+        """000-6.6: cancelled steps and compensations are changes, too."""
+        story(stage.start(FLOW, correlation_id="order-7"))
+        moves = [line for line in stage.log() if line["event_type"].endswith("_state_transition")]
+        changes = [line for line in moves if line["from_state"] is not None]
+        assert len(stage.events()) == len(changes)
+        assert ends in self.check(stage)
 
     def test_a_retry_is_no_failure_of_the_step(self, stage: Stage) -> None:
         stage.start(FLOW, correlation_id="order-7").finish("a").approve()
@@ -273,6 +299,66 @@ class TestExamples:
         view = run_example(f"sqlite:///{tmp_path}/db", "ioa_deployment", {})
         assert view["status"]["state"] == "blocked"
         assert view["status"]["currentStep"] == "approve-production"
+
+
+HEAD = "apiVersion: ioa.dev/v0.2\nkind: Workflow\nmetadata: {{ name: {name} }}\nspec:\n"
+SPEC = "  description: d\n  domainsInvolved: [growth]\n  timeout: 1h\n  failurePolicy: compensate\n  steps:\n"
+CHILD = f"""{HEAD.format(name="inner")}{SPEC}
+    - {{ name: book, agent: clerk, action: book, timeout: 1m }}
+  compensation: [{{ step: book, action: unbook, agent: clerk }}]
+"""
+PARENT = f"""{HEAD.format(name="outer")}{SPEC}
+    - {{ name: sub, workflow: inner, timeout: 10m }}
+    - {{ name: last, agent: clerk, action: last, dependsOn: [sub], timeout: 1m }}
+"""
+
+
+@pytest.mark.parametrize(("fails", "undone"), [(False, []), (True, ["unbook"])])
+def test_a_sub_workflow_of_the_same_format_runs_and_is_taken_back(
+    database_url: str, tmp_path: Path, fails: bool, undone: list[str]
+) -> None:
+    """000 §6 guideline 5, on both databases."""
+    known, done = Registry(), []
+
+    @sk.agent("clerk", registry=known)
+    async def clerk(ctx: sk.Context, action: str, inputs: dict[str, Any]) -> dict[str, Any]:
+        done.append((action, inputs if action == "book" else None))
+        if fails and action == "last":
+            raise ValueError("no")
+        return {}
+
+    def written(text: str) -> Definition:
+        path = tmp_path / "ioa.yaml"
+        path.write_text(text, encoding="utf-8")
+        return load_file(path, known, "ioa")
+
+    async def go() -> dict[str, Any]:
+        async with sk.AsyncEngine(database_url, registry=known) as engine:
+            await engine.publish(written(CHILD))
+            result = await engine.run(written(PARENT), {"seat": 7})
+            return await engine.show(result.id, as_="ioa")
+
+    view = asyncio.run(go())
+    assert [action for action, _ in done] == ["book", "last", *undone]
+    assert done[0] == ("book", {"seat": 7})
+    assert view["status"]["state"] == "completed"
+    assert [entry["step"] for entry in view["compensation"]] == (["sub"] if fails else [])
+
+
+def test_an_agent_that_reports_governance_blocks_the_workflow_until_people_decide(database_url: str) -> None:
+    """000 §3.1: "Governance | Action blocked by governance policy | Block + escalate"."""
+    with stage_on(database_url) as stage:
+        stage.start(FLOW)
+        stage.report("a", Failed(category=Category.GOVERNANCE, error="the budget office has not agreed"))
+        assert (stage.state, stage.events()[-1]) == ("blocked", "workflow_blocked")
+        stage.approve("a")
+        assert stage.state == "executing"
+        stage.finish("a")
+        assert stage.step("a")[-1] == "completed"
+        stage.approve("sign")
+        stage.report("b", Failed(category=Category.GOVERNANCE, error="not this one", final=True))
+        stage.reject("b").finish("undo:a")
+        assert stage.step("b")[-1] == "failed"
 
 
 def test_show_on_the_command_line_has_status_and_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

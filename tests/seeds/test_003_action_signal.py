@@ -10,7 +10,7 @@ import pytest
 from tests.seeds.action_stage import Stage, compensated, sequence, stage_on
 
 from stepkeep.dialects.action.signal import read_signal
-from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound
 
 
 @pytest.fixture
@@ -60,6 +60,23 @@ def test_the_token_must_match_the_one_that_is_open(stage: Stage) -> None:
     with pytest.raises(Conflict, match="token"):
         stage.signal(stage.payload("a", completionToken="another"))
     assert stage.last()["a"] == "WaitingForManualCompletion"
+
+
+def test_3_3_policy_is_asked_before_a_signal_is_accepted(database_url: str) -> None:
+    """ "SoD/policy checks must run before accepting the signal transition"; the state and the token stay."""
+    closed = {"policy": "p", "rules": [{"name": "closed", "then": "deny", "reason": "The books are closed."}]}
+    opened = {"policy": "p", "rules": [{"name": "open", "then": "allow"}]}
+    with stage_on(database_url) as stage:
+        stage.start(*sequence("a", "b", a={"completionMode": "ManualOnly"}), capabilities=compensated("a"))
+        stage.finish("a")
+        for outcome in ("Succeeded", "Failed", "Cancelled"):
+            stage.govern(closed)
+            with pytest.raises(NotAllowed, match="denied by the rule closed of policy revision"):
+                stage.signal(stage.payload("a", outcome))
+        assert stage.last()["a"] == "WaitingForManualCompletion"
+        stage.govern(opened)
+        stage.signal(stage.payload("a"))
+        assert stage.last()["a"] == "Succeeded"
 
 
 def test_the_same_signal_again_changes_nothing_and_is_no_error(stage: Stage) -> None:

@@ -75,7 +75,7 @@ STEP: Mapping[tuple[str, str], str] = {
     ("failed", "failed"): "running validating",
     ("failed_tolerated", "skipped"): "running validating",
     ("gate_opened", "awaiting_approval"): "pending",
-    ("held", "awaiting_approval"): "pending retrying",
+    ("held", "awaiting_approval"): "pending retrying running",
     ("held_exhausted", "awaiting_approval"): "running",
     ("hold_approved", "ready"): "awaiting_approval",
     ("hold_deadline_approved", "ready"): "awaiting_approval",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from stepkeep.conformance.contract import Contract, GateRule, Place, StepRule
 from stepkeep.conformance.elements import is_cancelled_by_owner
 from stepkeep.conformance.line import Line
-from stepkeep.conformance.policies import Verdict, check_verdict, terms_of
+from stepkeep.conformance.policies import BLOCKING, Verdict, check_verdict, terms_of
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import ASKED, TIMED, Step
 from stepkeep.conformance.texts import CHILD_IN_DOUBT, IN_DOUBT, LOST, NOT_RUN, left_by_child, wordings
@@ -90,8 +90,8 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
     # The report of a flow after its deadline stops its calls, also those that another worker runs.
     is_stopped_call = hop.place.owner is not None and hop.place.phase == "main" and line.of is not None
     is_own = line.trigger in REPORTED or (line.trigger == "cancelled" and line.took is not None and not is_stopped_call)
-    if line.event == "step_reported" and is_own and not owns and hop.step.holder not in (None, line.actor):
-        yield Code.CAUSE, wrong_field("actor", line.actor, hop.step.holder, "only the worker that claimed it reports")
+    if line.event == "step_reported" and is_own and not owns:
+        yield from _by_holder(hop)
     if line.of is not None and line.trigger not in WITH_OF:
         yield Code.CONTRADICTION, wrong_field("of", line.of, None, "no other step leads to this")
     yield from _tolerance(hop)
@@ -104,6 +104,12 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
     due_at = _due_at(hop)
     if due_at is not FREE and line.due_at != due_at:
         yield Code.TIMER, wrong_field("due_at", line.due_at, due_at, _why_due(hop))
+
+
+def _by_holder(hop: Hop) -> Iterator[Problem]:
+    holder, actor = hop.step.holder, hop.line.actor
+    if holder not in (None, actor):
+        yield Code.CAUSE, wrong_field("actor", actor, holder, "only the worker that claimed it reports")
 
 
 def _nothing(hop: Hop) -> Iterator[Problem]:
@@ -216,10 +222,23 @@ def _is_lost_while_stopping(hop: Hop) -> bool:
 
 # -- one guard per trigger -------------------------------------------------------------------------------------------
 def _opens(hop: Hop) -> Iterator[Problem]:
+    if hop.line.trigger == "held" and hop.line.source == "running":
+        yield from _blocked(hop)
+        return
     if hop.line.trigger == "held" and terms_of(hop.verdict) is not None:
         return
     if hop.line.trigger != hop.place.opens_by:
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, expected {quoted(hop.place.opens_by)}: its kind"
+
+
+def _blocked(hop: Hop) -> Iterator[Problem]:
+    """Only the agent of a format that says so blocks its step, by a report."""
+    if hop.line.event != "step_reported":
+        yield Code.CAUSE, wrong_field("event", hop.line.event, "step_reported", "its agent reports that it is blocked")
+    else:
+        yield from _by_holder(hop)
+    if hop.contract.document.dialect not in BLOCKING or (hop.verdict or {}).get("by") != "agent":
+        yield Code.POLICY, "it is held while it runs, but no agent of its format reports that it is blocked"
 
 
 def _starts(hop: Hop) -> Iterator[Problem]:
@@ -227,9 +246,8 @@ def _starts(hop: Hop) -> Iterator[Problem]:
     if hop.rule is not None and (hop.rule.is_flow or hop.rule.is_then):
         if hop.line.source != "running" or hop.line.event != "step_reported":
             yield Code.CAUSE, "a flow, or a step that adds steps, waits by the report of the worker that runs it"
-        elif hop.step.holder not in (None, hop.line.actor):
-            why = "only the worker that claimed it reports"
-            yield Code.CAUSE, wrong_field("actor", hop.line.actor, hop.step.holder, why)
+        else:
+            yield from _by_holder(hop)
     elif hop.line.source != "ready" or hop.rule is None or hop.rule.growth is None:
         yield from _opens(hop)
 
@@ -448,6 +466,7 @@ def _operator(wanted: str) -> Guard:
         if hop.line.source == "awaiting_approval" and not hop.step.is_exhausted:
             yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it waits for an approval"
         yield from _by_person(hop, wanted)
+        yield from _before_deadline(hop)
 
     return guard
 
@@ -469,6 +488,12 @@ def _at_once(hop: Hop) -> Iterator[Problem]:
     if hop.line.event == "step_reported" and hop.step.moved_in not in (None, hop.line.seq):
         ends = "time_came" if hop.line.trigger == "retry_due" else "message_arrived"
         yield Code.CAUSE, wrong_field("event", hop.line.event, ends, "its pause or wait began in an earlier entry")
+
+
+def _heard(hop: Hop) -> Iterator[Problem]:
+    yield from _at_once(hop)
+    yield from _not_asleep(hop)
+    yield from _before_deadline(hop)
 
 
 def _retry_due(hop: Hop) -> Iterator[Problem]:
@@ -586,11 +611,18 @@ def _sent_back(hop: Hop) -> Iterator[Problem]:
 def _manual(wanted: str) -> Guard:
     def guard(hop: Hop) -> Iterator[Problem]:
         yield from _detail(hop, "outcome", wanted)
-        due_at = hop.step.due_at
-        if hop.step.is_timer_known and due_at is not None and hop.line.at >= due_at:
-            yield Code.TIMER, f"it is completed at {hop.line.at}, but its deadline passed at {due_at}"
+        yield from _before_deadline(hop)
 
     return guard
+
+
+def _before_deadline(hop: Hop) -> Iterator[Problem]:
+    """A message, an outcome or a decision counts only before the deadline of what it ends. A wait that opens takes what
+    came before."""
+    due_at = hop.step.due_at
+    is_open = hop.step.is_timer_known and hop.step.moved_in != hop.line.seq
+    if is_open and due_at is not None and hop.line.at >= due_at and hop.line.source in DEADLINED:
+        yield Code.TIMER, f"{quoted(hop.line.trigger)} comes at {hop.line.at}, but its deadline passed at {due_at}"
 
 
 def _reissued(hop: Hop) -> Iterator[Problem]:
@@ -598,6 +630,7 @@ def _reissued(hop: Hop) -> Iterator[Problem]:
     if not isinstance(reason, str) or not reason.strip():
         yield Code.CAUSE, wrong_field("detail.reason", reason, "a text", "a new token has one")
     yield from _detail(hop, "step", hop.place.name)
+    yield from _before_deadline(hop)
 
 
 def _detail(hop: Hop, name: str, wanted: str) -> Iterator[Problem]:
@@ -705,6 +738,9 @@ def _after(at: int, duration_us: int | None) -> int | None:
 # -- tables ----------------------------------------------------------------------------------------------------------
 GATE_TIMERS = frozenset({"gate_opened", "held", "escalated", "reminded"})
 """Triggers after which the terms of a gate say when it is due."""
+
+DEADLINED = frozenset({"awaiting_event", "awaiting_completion"})
+"""States whose timer is a deadline; that of an open gate may be a reminder."""
 
 OPEN_DUE = frozenset({"claimed", "completed", "waited"})
 """Triggers whose due time a worker or a handler chooses; their guards check its bounds."""
@@ -844,12 +880,12 @@ GUARDS: Mapping[str, Guard] = {
     "completion_requested": _is_manual,
     "retry_scheduled": _retried,
     "retry_due": _retry_due,
-    "message_arrived": _at_once,
+    "message_arrived": _heard,
     "lease_lost": _lost,
     "failed": _failed,
     "failed_tolerated": _failed,
     "slept": _slept,
-    "wait_satisfied": _not_asleep,
+    "wait_satisfied": _heard,
     "held_exhausted": _held,
     "operator_retried": _operator("retried"),
     "operator_skipped": _operator("skipped"),

@@ -27,6 +27,16 @@ JUDGED = frozenset((*DENIALS, *GOES_ON, "held"))
 """Hops before which the policies are asked."""
 
 
+UNPINNED = ("parent", "agent")
+"""Whose verdicts no policy of the tenant gives."""
+BLOCKING = frozenset({"ioa"})
+"""Formats whose agents block a step by reporting `governance` (seed 000, 3.1)."""
+SIGNALS = frozenset(
+    {"completion_succeeded", "completion_failed", "completion_failed_tolerated", "completion_cancelled"}
+)
+"""Hops by which a person completes a step; a policy that does not allow the step refuses them."""
+
+
 def verdict_in(detail: Mapping[str, Any], step: str | None) -> Verdict | None:
     """The verdict on a step in the detail of a cause."""
     found = detail.get("policy")
@@ -58,13 +68,15 @@ def check_pin(detail: Mapping[str, Any], pinned: object) -> Iterator[Problem]:
     """A run that was created under a pinned revision of the live policy is judged by that one alone."""
     verdicts = detail.get("policy")
     for step, verdict in verdicts.items() if pinned is not None and isinstance(verdicts, dict) else ():
-        if isinstance(verdict, dict) and verdict.get("by") != "parent" and verdict.get("revision") != pinned:
+        if isinstance(verdict, dict) and verdict.get("by") not in UNPINNED and verdict.get("revision") != pinned:
             said = f"the verdict on {quoted(step)} is by revision {quoted(verdict.get('revision'))}"
             yield Code.POLICY, f"{said}, but the run is pinned to revision {quoted(pinned)}"
 
 
 def check_verdict(line: Line, step: Step, place: Place, verdict: Verdict | None) -> Iterator[Problem]:
     """Every contradiction between a hop and the verdict before it."""
+    if line.trigger in SIGNALS and verdict is not None:
+        yield from _accepted(step, place, verdict)
     if line.trigger not in JUDGED or place.phase != "main":
         return
     if verdict is None:
@@ -83,10 +95,20 @@ def check_verdict(line: Line, step: Step, place: Place, verdict: Verdict | None)
         yield Code.CONTRADICTION, f"metadata.error is {quoted(line.error)}, expected {quoted(denial(verdict))}"
 
 
+def _accepted(step: Step, place: Place, verdict: Verdict) -> Iterator[Problem]:
+    """Journals of earlier versions have no verdict on a completion."""
+    yield from _rule(place, verdict)
+    rule, effect = verdict.get("rule"), verdict.get("effect")
+    is_permitted = effect == "hold" and verdict.get("permitted") is True
+    is_permitted = is_permitted and (step.is_permit_unseen or step.permit == permit_of(verdict))
+    if effect != "allow" and not str(rule).startswith("budget:") and not is_permitted:
+        yield Code.POLICY, f"its completion is accepted, but the policy says {quoted(effect)} (rule {quoted(rule)})"
+
+
 def _unjudged(line: Line, place: Place) -> Iterator[Problem]:
     if line.trigger in DENIALS:
         yield Code.POLICY, "it is denied, but no verdict of a policy is on record"
-    elif line.trigger == "held" and (place.opens_by != "held" or line.source == "retrying"):
+    elif line.trigger == "held" and (place.opens_by != "held" or line.source != "pending"):
         yield Code.POLICY, "it is held, but neither its definition nor a verdict on record says so"
     elif place.rules and (place.owner is None or line.source == "retrying"):
         # The owner was judged for all its elements; each is judged again before a retry.
@@ -110,8 +132,10 @@ def _rule(place: Place, verdict: Verdict) -> Iterator[Problem]:
     elif by == "parent" and not _is_spent(verdict):
         said = f"{quoted(verdict.get('spent'))} of {quoted(verdict.get('limit'))}"
         yield Code.POLICY, f"rule {quoted(rule)} of a run above denies it, and {said} were spent"
-    if rule is not None and by not in ("definition", "tenant", "parent"):
-        yield Code.SCHEMA, f"the rule {quoted(rule)} is by {quoted(by)}, expected definition, tenant or parent"
+    if by == "agent" and (rule, effect) != ("governance", "hold"):
+        yield Code.POLICY, f"an agent reports {quoted(rule)} with the verdict {quoted(effect)}; it only blocks a step"
+    if rule is not None and by not in ("definition", "tenant", "parent", "agent"):
+        yield Code.SCHEMA, f"the rule {quoted(rule)} is by {quoted(by)}, expected definition, tenant, parent or agent"
     if by == "tenant" and type(verdict.get("revision")) is not int:
         yield Code.SCHEMA, f"the rule {quoted(rule)} of the tenant has no revision"
 

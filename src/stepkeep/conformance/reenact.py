@@ -95,6 +95,9 @@ FOLLOWING = frozenset(
 )  # fmt: skip
 """Hops that follow from another hop of the same cause."""
 
+AFTER_TIMEOUT = frozenset({"time_came", "cancel_requested"})
+"""Events that may come first after the timeout of a run, and do not go on with it."""
+
 NOTED = ("message_arrived", "duty_violated", "annotated", RECORDED)
 """Events that may be on record without a hop."""
 
@@ -185,6 +188,7 @@ class Reenactment:
         self._note_holds()
         self._note_start(line, say)
         self._check_asked(line, say)
+        self.check_in_time(line, say)
         begins = BEGINNINGS.get(line.event)
         if line.about != "note" and (
             (line.about, line.trigger) in FOLLOWING
@@ -207,6 +211,14 @@ class Reenactment:
             self._check_grant(line, say)
         if line.event == "child_ended":
             self.people.carry(str(self.asked.get("step")), self.asked.get("persons"))
+
+    def check_in_time(self, line: Line, say: Say) -> None:
+        """Nothing goes on with a run whose timeout has passed: the first event after it ends the run. A timer of a step
+        may be swept before that of its run."""
+        limit, is_stopped = self._limit_at, self.cause is not None
+        if limit is None or is_stopped or line.at < limit or line.event in AFTER_TIMEOUT:
+            return
+        say(Code.TIMER, f"{quoted(line.event)} goes on with the run at {line.at}, but its timeout ended at {limit}")
 
     def _check_grant(self, line: Line, say: Say) -> None:
         """A run gets a slot once, and only if it was created to wait for one."""
@@ -525,7 +537,8 @@ class Reenactment:
             if self.contract.document.hook_failure != "stop" or not self.has_hook_failed or place.phase != "undo":
                 tell(Code.POLICY, "it is cancelled during a rollback that the definition does not stop")
         elif run_state == "stopping":
-            if line.event == "time_came" and step.leased and self._in_grace(line) and not self._lost(step, line):
+            is_early = self._in_grace(line) and not self._ends_at_once(line) and not self._lost(step, line)
+            if line.event == "time_came" and step.leased and is_early:
                 tell(Code.TIMER, f"it is fenced off before its grace period ends at {self._grace_end()}")
         else:
             if self.cancelled_by[0] == line.seq:
@@ -540,6 +553,11 @@ class Reenactment:
 
     def _lost(self, step: Step, line: Line) -> bool:
         return not step.is_timer_known or (step.due_at is not None and line.at > step.due_at)
+
+    def _ends_at_once(self, line: Line) -> bool:
+        """Whether this is the timeout of a run that undoes nothing: it waits for nothing in flight."""
+        undoes = self.policy == "compensate" or self.contract.document.compensate_always
+        return self.cause == "timeout" and self.stopped_in == line.seq and not undoes
 
     def _in_grace(self, line: Line) -> bool:
         return self.stopped_at is not None and line.at < self._grace_end()
@@ -798,12 +816,18 @@ class Reenactment:
             return self.started_at
         return min(began, self.started_at)
 
-    def _check_timeout(self, line: Line, say: Say) -> None:
+    @property
+    def _limit_at(self) -> int | None:
+        """When the timeout of the run ends, if it has one and the log shows its start."""
         timeout, began = self.contract.document.timeout, self.timed_from
-        if timeout is None:
+        return None if timeout is None or began is None else began + timeout
+
+    def _check_timeout(self, line: Line, say: Say) -> None:
+        limit = self._limit_at
+        if self.contract.document.timeout is None:
             say(Code.TIMER, "the run times out, but its definition has no timeout")
-        elif began is not None and line.at < began + timeout:
-            say(Code.TIMER, f"the run times out at {line.at}, but its timeout ends at {began + timeout}")
+        elif limit is not None and line.at < limit:
+            say(Code.TIMER, f"the run times out at {line.at}, but its timeout ends at {limit}")
 
     def _end_stopping(self, line: Line, say: Say) -> None:
         hooks = self._to_undo()

@@ -348,7 +348,10 @@ def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:
         extensions = extensions if right is None else [isinstance(right, Extension)]
     claimed = metadata.get("extension") is True
     if all(extensions) and not claimed:
-        say(Code.ILLEGAL, f"{hop}: the specification has no such arrow, and the line does not say it is an extension")
+        own = sorted({str(one.trigger) for one in listed if not isinstance(one, Extension)})
+        said = f" by {quoted(line.trigger)}; the specification's arrow is for {' or '.join(own)}"
+        said = said if own else ": the specification has no such arrow"
+        say(Code.ILLEGAL, f"{hop}{said}, and the line does not say it is an extension")
     if not any(extensions) and claimed:
         say(Code.CONTRADICTION, f"{hop} and says it is an extension, but the specification has this arrow")
 

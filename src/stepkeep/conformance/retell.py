@@ -172,6 +172,7 @@ class Retelling:
         """Steps that a request cancelled while their child was in flight, and whether they say so."""
         self._entry, self._hop = (0, 0), 0
         self._created_at: int | None = None
+        self._is_start_seen = False
 
     def take(self, told: DialectLine, line: Line, say: Say) -> None:
         """Follow one line; `line` is the same as a canonical one."""
@@ -483,6 +484,7 @@ class Retelling:
             self.run.run_hop(_replaced(line, None, "idle"), say)
         elif trigger == "started":
             self.run.run_hop(_replaced(line, "idle", "queued"), say)
+            self._is_start_seen = True
             self.state = "running" if self.state == "idle" else self.state
         elif trigger == "progressed":
             self._derive_start(line)
@@ -522,6 +524,9 @@ class Retelling:
                 check_hidden_blame(self.run, line, ground, say)
         self._check_cancelled(line, ground, say)
         self._check_doubts(line, say)
+        if target == "succeeded" and self._is_start_seen:
+            # A dialect hides that a run stops, after which reports still count; one that succeeds has not stopped.
+            self.run.check_in_time(line, say)
         if line.trigger == "rules_passed" and (line.category, line.error) != (None, None):
             said = wrong_field("category or error", line.category or line.error, None, "it succeeded")
             say(Code.ENDING, f"the run: {said}")

@@ -56,3 +56,12 @@ def duration(value: Any, limits: tuple[int, int]) -> int:
         span = {"least": format_duration(least), "most": format_duration(most)}
         raise PydanticCustomError("out_of_bounds", "must be from {least} to {most}", span)
     return found
+
+
+def short(key: str, shape: Any) -> BeforeValidator:
+    """A bare text stands for a block with this one key."""
+
+    def widen(value: Any) -> Any:
+        return {key: value} if isinstance(value, str) else filled(value)
+
+    return BeforeValidator(widen, json_schema_input_type=str | shape)

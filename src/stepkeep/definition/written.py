@@ -18,6 +18,7 @@ from stepkeep.definition.archive_policy import ENDINGS, FOLDER, FOREVER, IN_OTHE
 from stepkeep.definition.attempts import Attempts
 from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.validators import DurationText, Word, duration, filled, given, literal, within
+from stepkeep.definition.validators import short as _short
 
 Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
 HandlerName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
@@ -63,15 +64,6 @@ def _as_moment(value: Any) -> int:
 
 
 _moment = BeforeValidator(_as_moment, json_schema_input_type=Annotated[str, Field(examples=["2026-11-03T10:15Z"])])
-
-
-def _short(key: str, shape: Any) -> BeforeValidator:
-    """A bare text stands for a block with this one key."""
-
-    def widen(value: Any) -> Any:
-        return {key: value} if isinstance(value, str) else filled(value)
-
-    return BeforeValidator(widen, json_schema_input_type=str | shape)
 
 
 def _program(value: Any) -> Any:

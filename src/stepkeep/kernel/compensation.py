@@ -25,7 +25,7 @@ from stepkeep.kernel.tables import RunTrigger
 def finish_stopping(draft: Draft) -> None:
     """Nothing is in flight any more: start the undo steps, or end the run."""
     draft.due_at = None
-    hooked = _to_undo(draft) if _wants_rollback(draft) else []
+    hooked = _to_undo(draft) if wants_rollback(draft) else []
     if not hooked:
         cancelled = draft.cause is StopCause.CANCEL
         draft.move_run(RunTrigger.STOPPED_CANCELLED if cancelled else RunTrigger.STOPPED_FAILED)
@@ -47,7 +47,7 @@ def finish_rollback(draft: Draft) -> None:
     draft.move_run(RunTrigger.UNDONE)
 
 
-def _wants_rollback(draft: Draft) -> bool:
+def wants_rollback(draft: Draft) -> bool:
     return draft.policy is OnFailure.COMPENSATE or draft.plan.definition.compensate_always
 
 

@@ -63,7 +63,7 @@ from stepkeep.kernel.states import (
 from stepkeep.kernel.stopping import cancel_everything, fence_off, stop
 from stepkeep.kernel.stuck import decide_step
 from stepkeep.kernel.tables import RunTrigger
-from stepkeep.kernel.timers import meet_deadline, time_came
+from stepkeep.kernel.timers import meet_deadline, meet_waits, time_came
 from stepkeep.kernel.votes import decide_gate
 from stepkeep.kernel.waits import accepts, hear, take
 
@@ -88,7 +88,7 @@ def decide(snapshot: Snapshot, events: Sequence[Event], now: int, claimer: Claim
 
 def _answer(draft: Draft, event: Event) -> Reply:
     if draft.due_at is not None and draft.due_at <= draft.now and type(event) in MEETS_DEADLINE:
-        meet_deadline(draft, event.actor)
+        meet_deadline(draft, event)
         roll_up(draft)
     try:
         if isinstance(event, Request) and (caller := caller_of(event)) is not None:
@@ -157,8 +157,10 @@ def start(draft: Draft, event: RunStarted) -> Reply:
 def message(draft: Draft, event: MessageArrived) -> Reply:
     if event.id in draft.snapshot.seen or any(kept.id == event.id for kept in draft.messages):
         return Accepted({"id": event.id}, repeated=True)
-    if draft.state in RUN_TERMINAL:
-        raise Conflict(f"run {event.run_id} is {draft.state}; it takes no more messages.")
+    _refuse_ended(draft)
+    if _listens(draft) and meet_waits(draft, event):
+        roll_up(draft)
+        _refuse_ended(draft)
     waiting = [
         step
         for step in (draft.waiting_steps(StepState.AWAITING_EVENT) if _listens(draft) else ())
@@ -189,6 +191,11 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
     else:
         hear(draft, taker, arrived)
     return Accepted({"id": event.id, "consumed_by": arrived.consumed_by})
+
+
+def _refuse_ended(draft: Draft) -> None:
+    if draft.state in RUN_TERMINAL:
+        raise Conflict(f"run {draft.run_id} is {draft.state}; it takes no more messages.")
 
 
 def _taker(draft: Draft, waiting: Sequence[Step], message: Message, refusing: list[str]) -> Step | None:
@@ -281,7 +288,8 @@ MEETS_DEADLINE = frozenset(
         UnpauseRequested,
         ChildEnded,
         SlotGranted,
+        TimeCame,
     }
 )
-"""Events that go on with a run, or hold it back. If its timeout has passed, the run times out first, and they meet a
-stopping run."""
+"""Events that go on with a run, or hold it back, and timers of its steps. If its timeout has passed, the run times out
+first, and they meet a run that stops or has ended."""

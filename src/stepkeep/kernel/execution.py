@@ -38,7 +38,7 @@ from stepkeep.kernel.outcomes import (
     Waiting,
 )
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.progress import next_message, retry_now, settle
+from stepkeep.kernel.progress import hold_reported, next_message, retry_now, settle
 from stepkeep.kernel.resources import resources_of, told
 from stepkeep.kernel.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.rows import Note, Step
@@ -54,6 +54,9 @@ CLAIMABLE_PHASES = {
     RunState.COMPENSATING: Phase.UNDO,
 }
 
+
+BLOCKED_BY_GOVERNANCE = frozenset({"ioa"})
+"""Formats whose agents block a step by reporting `governance` (seed 000, 3.1: block and escalate)."""
 
 ABOUT_RULES = (RulesPassed, RulesFailed)
 ABOUT_CHECKED_STEPS = (RulesPassed, RulesFailed, Released)
@@ -286,8 +289,17 @@ def _failed(draft: Draft, step: Step, outcome: Failed) -> Settled | None:
         # The words of a handler, which did run.
         error = f"failed: {error}"
     draft.close_attempt(step, AttemptState.FAILED, outcome, category=category, error=error)
+    if category is Category.GOVERNANCE and _asks_people(draft, step):
+        hold_reported(draft, step, error)
+        return None
     final = outcome.final or outcome.unrun
     return _after_failure(draft, step, category, error, outcome.delay, final, outcome.error_class)
+
+
+def _asks_people(draft: Draft, step: Step) -> bool:
+    """Whether a step that governance blocks waits for people instead of failing."""
+    goes_on = draft.state is not RunState.STOPPING and draft.planned(step).phase is Phase.MAIN
+    return goes_on and draft.plan.definition.dialect in BLOCKED_BY_GOVERNANCE
 
 
 def _timed_out(draft: Draft, step: Step, outcome: TimedOut) -> Settled | None:

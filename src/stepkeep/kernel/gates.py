@@ -25,6 +25,9 @@ REASSIGNED = "gate.reassigned"
 REMINDED = "gate.reminded"
 """Outbound events that tell people about a gate."""
 
+REPORTED, BY_AGENT = "governance", "agent"
+"""The rule of a hold that an agent reports, and whose rule it is."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -79,11 +82,13 @@ def gate_terms(step: Step, planned: PlannedStep) -> Approval | None:
 
 
 def holding_rule(step: Step) -> str | None:
-    """The rule of the policy that holds this step, in words."""
+    """The rule that holds this step, in words: of a policy, or as its agent reports."""
     note = step.note
     if step.state is not StepState.AWAITING_APPROVAL or note is None or note.permit is None or note.exhausted:
         return None
     rule, _, where = note.permit.rpartition("@")
+    if where == BY_AGENT:
+        return f"its agent, which reports {rule}"
     return f"the rule {rule} of " + ("its definition" if where == "definition" else f"policy revision {where}")
 
 

@@ -1,8 +1,9 @@
-"""Asks the policies about a step before it becomes ready, and records the verdict with the facts that it rests on.
+"""Asks the policies about a step before it becomes ready or a person completes it, and records the verdict with the
+facts that it rests on.
 
 The policies of the definition and the live policy of the tenant are asked; the strictest verdict counts. The record is
 in the cause of the hop, so that the verdict can be replayed from the journal. `progress.py` asks where a step opens and
-where a retry is due. Undo steps and the final check are not judged.
+where a retry is due, `people.py` before a completion. Undo steps and the final check are not judged.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.errors import NotAllowed
 from stepkeep.kernel.authority import Authority, Caller, MembershipKind
 from stepkeep.kernel.decision import Bound, Need
 from stepkeep.kernel.definition import Agent, Approval, Handler, PolicyEffect, shown_terms
@@ -23,6 +25,10 @@ from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.policy import Policy, Verdict, strictest
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import Category, Phase, StepState
+
+BUDGET = "budget:"
+"""How the name of a rule begins that limits what is spent."""
+STOPS = {PolicyEffect.DENY: "denied", PolicyEffect.HOLD: "held"}
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -42,6 +48,50 @@ def judged(draft: Draft, step: Step, of: int | None = None) -> Judged | None:
     """Deny this step or ask to hold it, if a policy says so; None lets it go on."""
     if (stopped := _stopped_above(draft, step, of)) is not None:
         return stopped
+    if (found := _verdict_on(draft, step)) is None:
+        return None
+    verdict, record = found
+    planned = draft.planned(step)
+    if verdict.effect is PolicyEffect.HOLD and not planned.waits_itself:
+        permit = permit_of(verdict)
+        if step.note is not None and step.note.permit == permit:
+            # People have approved the same rule for this step already: a retry does not ask them again.
+            record_verdict(draft, planned.name, {**record, "permitted": True})
+            return None
+        own = planned.definition.hold if step.state is StepState.PENDING else None
+        terms = merged(verdict.approval or Approval(), own)
+        record_verdict(draft, planned.name, {**record, "terms": shown_terms(terms)})
+        return Judged(terms=terms, permit=permit)
+    record_verdict(draft, planned.name, record)
+    if verdict.effect is not PolicyEffect.DENY:
+        return None
+    return Judged(fail_for_good(draft, step, DENIAL, Category.GOVERNANCE, refusal(verdict), of=of))
+
+
+def permit_of(verdict: Verdict) -> str:
+    """The rule of a hold, as an approval of it is remembered."""
+    return f"{verdict.rule}@{verdict.revision or 'definition'}"
+
+
+def judged_signal(draft: Draft, step: Step) -> Mapping[str, Any] | None:
+    """The verdict on a step that a person completes, for the journal; NotAllowed if a policy denies or holds the step.
+
+    A hold that people have approved for this step before lets it pass. A spent budget does: a signal spends nothing.
+    """
+    if (found := _verdict_on(draft, step)) is None:
+        return None
+    verdict, record = found
+    if verdict.effect is PolicyEffect.ALLOW or (verdict.rule or "").startswith(BUDGET):
+        return record
+    if verdict.effect is PolicyEffect.HOLD and step.note is not None and step.note.permit == permit_of(verdict):
+        return {**record, "permitted": True}
+    word, name = STOPS[verdict.effect], draft.planned(step).name
+    said = f"the completion of {name} of run {step.run_id} is not accepted: {word} by {_rule_of(verdict)}"
+    raise NotAllowed(said, rule=verdict.rule or "", reason=verdict.reason)
+
+
+def _verdict_on(draft: Draft, step: Step) -> tuple[Verdict, dict[str, Any]] | None:
+    """What the policies that concern this step say about it now, and what the journal has about that."""
     plan, live = draft.plan, draft.snapshot.policy
     if live is None and not plan.policies:
         return None
@@ -55,21 +105,7 @@ def judged(draft: Draft, step: Step, of: int | None = None) -> Judged | None:
     read = frozenset[str]().union(*(one.reads(workflow, name) for one in asked))
     facts = _facts(draft, planned, step, read)
     verdict = strictest([one.judge(facts, draft.snapshot.input) for one in asked])
-    record = record_of(verdict, None if live is None else live.revision, facts, read)
-    if verdict.effect is PolicyEffect.HOLD and not planned.waits_itself:
-        permit = f"{verdict.rule}@{verdict.revision or 'definition'}"
-        if step.note is not None and step.note.permit == permit:
-            # People have approved the same rule for this step already: a retry does not ask them again.
-            _record(draft, planned.name, {**record, "permitted": True})
-            return None
-        own = planned.definition.hold if step.state is StepState.PENDING else None
-        terms = merged(verdict.approval or Approval(), own)
-        _record(draft, planned.name, {**record, "terms": shown_terms(terms)})
-        return Judged(terms=terms, permit=permit)
-    _record(draft, planned.name, record)
-    if verdict.effect is not PolicyEffect.DENY:
-        return None
-    return Judged(fail_for_good(draft, step, DENIAL, Category.GOVERNANCE, refusal(verdict), of=of))
+    return verdict, record_of(verdict, None if live is None else live.revision, facts, read)
 
 
 def _stopped_above(draft: Draft, step: Step, of: int | None) -> Judged | None:
@@ -91,7 +127,7 @@ def _stopped_above(draft: Draft, step: Step, of: int | None) -> Judged | None:
         "spent": found.spent,
         "limit": found.limit,
     }
-    _record(draft, planned.name, record)
+    record_verdict(draft, planned.name, record)
     return Judged(fail_for_good(draft, step, DENIAL, Category.GOVERNANCE, str(found), of=of))
 
 
@@ -105,7 +141,7 @@ class Exceeded(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def rule(self) -> str:
-        return f"budget:{self.name}"
+        return f"{BUDGET}{self.name}"
 
     @property
     def reason(self) -> str:
@@ -128,8 +164,12 @@ def spent_above(above: Iterable[Bound], more: Iterable[bytes | None] = ()) -> Ex
 
 def refusal(verdict: Verdict) -> str:
     """The words of a denial: the rule and its policy, then its reason."""
+    return f"denied by {_rule_of(verdict)}"
+
+
+def _rule_of(verdict: Verdict) -> str:
     where = "the definition" if verdict.revision is None else f"policy revision {verdict.revision}"
-    return f"denied by the rule {verdict.rule} of {where}" + (f": {verdict.reason}" if verdict.reason else "")
+    return f"the rule {verdict.rule} of {where}" + (f": {verdict.reason}" if verdict.reason else "")
 
 
 def record_of(verdict: Verdict, revision: int | None, facts: Mapping[str, Any], read: Iterable[str]) -> dict[str, Any]:
@@ -148,7 +188,7 @@ def record_of(verdict: Verdict, revision: int | None, facts: Mapping[str, Any], 
     return {name: value for name, value in told.items() if value not in (None, "", {})}
 
 
-def _record(draft: Draft, name: str, record: Mapping[str, Any]) -> None:
+def record_verdict(draft: Draft, name: str, record: Mapping[str, Any]) -> None:
     """Add a record to the cause of the hops that follow."""
     cause = draft.causes[-1]
     detail = cause.detail or {}

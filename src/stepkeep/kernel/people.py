@@ -27,6 +27,7 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.execution import pass_rules
 from stepkeep.kernel.failure import COMPLETION, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
+from stepkeep.kernel.judging import judged_signal, record_verdict
 from stepkeep.kernel.persons import record_of
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Note, Step
@@ -43,15 +44,22 @@ def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
         raise WrongToken(f"the completion token does not match an open manual step {name} of run {event.run_id}")
     if step.state is not StepState.AWAITING_COMPLETION:
         return _completed_before(step, name, event)
-    if step.due_at is not None and step.due_at <= draft.now:
-        said = f"step {name} of run {event.run_id} was to be completed before its deadline, which has passed"
-        raise TokenExpired(said, {"step": name, "state": step.state})
+    _check_deadline(draft, step, name)
     voice = check_duties(draft, step, Caller(event.tenant, event.actor, event.key), event.on_behalf_of or event.actor)
+    verdict = judged_signal(draft, step)
     record = _completion_record(draft, event, voice)
     draft.requested("completion_signalled", event, {"step": name, "outcome": event.outcome, **_proof(event, voice)})
+    if verdict is not None:
+        record_verdict(draft, name, verdict)
     note = replace(note, record=json_text(record))
     settle(draft, _complete(draft, step, note, event))
     return Accepted({"step": name, **record})
+
+
+def _check_deadline(draft: Draft, step: Step, name: str) -> None:
+    if step.due_at is not None and step.due_at <= draft.now:
+        said = f"step {name} of run {step.run_id} was to be completed before its deadline, which has passed"
+        raise TokenExpired(said, {"step": name, "state": step.state})
 
 
 def check_duties(draft: Draft, step: Step, caller: Caller, subject: str) -> Voice:
@@ -79,6 +87,7 @@ def reissue_token(draft: Draft, event: TokenReissued) -> Reply:
     if step.state is not StepState.AWAITING_COMPLETION:
         said = f"step {name} of run {event.run_id} is {step.state}"
         raise Conflict(f"{said}; only a step that waits to be completed by hand has a token")
+    _check_deadline(draft, step, name)
     draft.requested("token_reissued", event, {"step": name, "reason": event.reason})
     note = replace(step.note or Note(), token=event.token)
     draft.move(step, StepTrigger.TOKEN_REISSUED, due_at=step.due_at, note=note)

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.adoption import adopted_steps, is_adopted
 from stepkeep.kernel.child_runs import begin_hook, open_child
-from stepkeep.kernel.definition import Approval, Worked
+from stepkeep.kernel.definition import Approval, PolicyEffect, Worked, shown_terms
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.elements import element_settled, grow
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
-from stepkeep.kernel.gates import kept_deadline, open_gate
-from stepkeep.kernel.judging import Judged, judged
+from stepkeep.kernel.gates import BY_AGENT, ESCALATED, REPORTED, kept_deadline, open_gate, opening_of, tell
+from stepkeep.kernel.judging import Judged, judged, record_verdict
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.reading import require_read, view_of
 from stepkeep.kernel.rows import Message, Note, Step
@@ -171,6 +171,20 @@ def _stop_or_hold(draft: Draft, step: Step, stopped: Judged, of: int | None) -> 
         return stopped.settled
     held = replace(step, note=replace(step.note or Note(), terms=stopped.terms, permit=stopped.permit))
     return _open_gate(draft, held, draft.planned(step), stopped.terms, of)
+
+
+def hold_reported(draft: Draft, step: Step, reason: str) -> None:
+    """An agent reports that governance blocks its action: the step waits for people, and they are told at once.
+
+    Its report is no attempt: an approval lets the same attempt begin again.
+    """
+    terms = Approval(prompt=reason)
+    record = {"effect": PolicyEffect.HOLD.value, "rule": REPORTED, "by": BY_AGENT, "reason": reason}
+    record_verdict(draft, draft.planned(step).name, {**record, "terms": shown_terms(terms)})
+    note = replace(step.note or Note(), terms=terms, permit=f"{REPORTED}@{BY_AGENT}")
+    open_gate(draft, replace(step, note=note), terms, None, None)
+    held = draft.step(step.no)
+    tell(draft, held, ESCALATED, opening_of(draft, held))
 
 
 def _open_gate(draft: Draft, step: Step, planned: PlannedStep, gate: Approval, of: int | None) -> Settled | None:

@@ -94,12 +94,15 @@ def stop(
     draft.due_at = draft.now + draft.plan.definition.grace if in_flight else None
 
 
-def fence_off(draft: Draft) -> None:
-    """End the grace period: attempts still in flight are cancelled, and their reports will be refused."""
+def fence_off(draft: Draft, but: int | None = None) -> None:
+    """End the grace period: attempts still in flight are cancelled, and their reports will be refused.
+
+    That of step `but` has come: it keeps its grace until the report is decided on.
+    """
     for step in draft.every_step():
-        if step.worker is not None or awaits_child(draft, step):
+        if step.no != but and (step.worker is not None or awaits_child(draft, step)):
             cancel_step(draft, step)
-    draft.due_at = None
+    draft.due_at = draft.due_at if draft.leased else None
 
 
 def cancel_everything(draft: Draft) -> None:

@@ -25,6 +25,7 @@ from stepkeep.kernel.progress import retry_now, settle
 from stepkeep.kernel.rows import Note, Step, is_exhausted
 from stepkeep.kernel.states import STEP_TERMINAL, Category, Phase, RunState, StepState
 from stepkeep.kernel.tables import StepTrigger
+from stepkeep.kernel.waits import is_past_wait
 
 RETRY, SKIP, FAIL, COMPLETE = HoldChoice
 
@@ -78,6 +79,8 @@ def _check(draft: Draft, step: Step, event: HoldDecided, name: str, holds: bool)
     said = f"step {name} of run {step.run_id}"
     if not holds and not event.reason:
         raise InvalidInput(f"{said} does not hold by its definition: give the reason of the decision.")
+    if is_past_wait(step, draft.now):
+        raise Conflict(f"{said} waited until its deadline, which has passed: a worker settles it.", _stands(name, step))
     if draft.state is RunState.PAUSED and step.state is StepState.READY:
         raise Conflict(f"{said} is held back by the pause of its run. Resume the run first.", _stands(name, step))
     if step.unmet and event.choice is not RETRY:

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.child_runs import awaits_child
 from stepkeep.kernel.children import out_of_time as children_out_of_time
+from stepkeep.kernel.compensation import wants_rollback
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import OnDeadline
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.elements import owner_due
-from stepkeep.kernel.events import TimeCame
+from stepkeep.kernel.events import Event, MessageArrived, StepReported, TimeCame
 from stepkeep.kernel.execution import lose
 from stepkeep.kernel.failure import DEADLINE, Settled, fail_for_good
 from stepkeep.kernel.gates import escalate, gate_of, opening_of, remind
@@ -24,7 +25,7 @@ from stepkeep.kernel.states import RUN_TERMINAL, Category, RunState, StepState, 
 from stepkeep.kernel.stopping import fence_off, stop
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
 from stepkeep.kernel.votes import ballot_record, release
-from stepkeep.kernel.waits import out_of_time
+from stepkeep.kernel.waits import is_past_wait, out_of_time
 
 NOTHING_DUE = Accepted({"due": False}, repeated=True)
 
@@ -44,17 +45,38 @@ def time_came(draft: Draft, event: TimeCame) -> Reply:
     return Accepted({"due": True})
 
 
-def meet_deadline(draft: Draft, actor: str) -> None:
-    """Time the run out if its timeout has passed: `actor` brings an event that came too late to go on with the run.
+def meet_deadline(draft: Draft, event: Event) -> None:
+    """Time the run out if its timeout has passed: this event came too late to go on with the run.
 
     The end of a grace period is no deadline: a report that a sweep has not fenced off yet still counts. Nor is the
-    moment at which an idle run starts.
+    moment at which an idle run starts. The timer of the run itself needs no other event.
     """
-    is_timeout = draft.state not in (RunState.IDLE, RunState.STOPPING)
+    is_timeout = draft.state not in (RunState.IDLE, RunState.STOPPING) and not _is_of_run(event)
     if is_timeout and draft.due_at is not None and draft.due_at <= draft.now:
         draft.every_step()
-        draft.caused_by("time_came", actor)
-        _time_out(draft)
+        draft.caused_by("time_came", event.actor)
+        _time_out(draft, event.no if isinstance(event, StepReported) else None)
+
+
+def _is_of_run(event: Event) -> bool:
+    return isinstance(event, TimeCame) and event.no is None
+
+
+def meet_waits(draft: Draft, event: MessageArrived) -> bool:
+    """End the waits for this message whose deadline has passed: the deadline decides, not the sweep that finds it.
+
+    Returns whether there were any.
+    """
+    late = [
+        step
+        for step in draft.waiting_steps(StepState.AWAITING_EVENT)
+        if step.note is not None and step.note.event == event.name and is_past_wait(step, draft.now)
+    ]
+    for step in late:
+        if draft.step(step.no).state is StepState.AWAITING_EVENT:
+            draft.caused_by("time_came", event.actor)
+            settle(draft, _wait_over(draft, draft.step(step.no)))
+    return bool(late)
 
 
 def _run_due(draft: Draft, event: TimeCame) -> Reply:
@@ -73,7 +95,8 @@ def _run_due(draft: Draft, event: TimeCame) -> Reply:
     return Accepted({"due": True})
 
 
-def _time_out(draft: Draft) -> None:
+def _time_out(draft: Draft, reported: int | None = None) -> None:
+    """`reported` is the step whose report brought the news."""
     stop(
         draft,
         RunTrigger.TIMED_OUT,
@@ -82,6 +105,10 @@ def _time_out(draft: Draft) -> None:
         category=Category.TIMEOUT,
         error="the run did not end within its timeout",
     )
+    if not wants_rollback(draft):
+        # Nothing is undone, so nothing has to wait for what is in flight: a handler that blocks its thread would keep
+        # the run beyond its limit for the whole grace period.
+        fence_off(draft, reported)
 
 
 def _wait_over(draft: Draft, step: Step) -> Settled | None:

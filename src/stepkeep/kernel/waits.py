@@ -42,6 +42,11 @@ def accepts(draft: Draft, step: Step, message: Message) -> bool:
     return wait.accepts is msgspec.UNSET or _holds(draft, step, wait.accepts, (message.payload,), several=False)
 
 
+def is_past_wait(step: Step, now: int) -> bool:
+    """Whether time has ended this wait, also where no sweep has come yet."""
+    return step.state is StepState.AWAITING_EVENT and step.due_at is not None and step.due_at <= now
+
+
 def is_several(wait: Wait) -> bool:
     """Whether this wait takes several messages: its output is a list."""
     return wait.count is not msgspec.UNSET or wait.enough is not msgspec.UNSET

@@ -16,8 +16,9 @@ from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.resources import ready_since
-from stepkeep.kernel.rows import Run, Step, is_exhausted
+from stepkeep.kernel.rows import Note, Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
+from stepkeep.kernel.waits import is_several
 from stepkeep.operations.asked import Asked, in_words
 from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, Why, by, listed, span, until
 from stepkeep.operations.instants import instant
@@ -308,11 +309,21 @@ def _event(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
         return _asleep(scene, step, planned)
     event = step.note.event if step.note is not None and step.note.event else "NAME"
     ends = waits_until(scene.run, step)
-    said = f"{planned.name} waits for the message {event}{by(scene.now, ends)}."
+    said = f"{planned.name} waits for the message {event}{by(scene.now, ends)}.{_taken(step, planned)}"
     command = ("send", scene.run.id, event, "--payload", "{}")
     return Cause(
         code=Why.EVENT, subject=planned.name, sentence=said, until=waits_until(scene.run, step), command=command
     )
+
+
+def _taken(step: Step, planned: PlannedStep) -> str:
+    """How many messages a wait for several has taken."""
+    note = step.note or Note()
+    wait = planned.definition.wait or note.takes
+    if wait is None or not is_several(wait):
+        return ""
+    of = "" if wait.count is msgspec.UNSET else f" of {wait.count}"
+    return f" It has taken {len(note.gathered)}{of}."
 
 
 def _completion(scene: Scene, step: Step, planned: PlannedStep) -> Cause:

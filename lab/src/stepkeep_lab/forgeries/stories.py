@@ -510,6 +510,39 @@ def definition_with_fewer_attempts(lines: list[Line], random: Random) -> list[Li
     return lines
 
 
+def limit_that_had_passed(lines: list[Line], random: Random) -> list[Line] | None:
+    """A run that succeeded by a report, a message or a decision gets a timeout that had passed by then."""
+    runs = [line for line in moves(lines) if kind_of(line) == "run"]
+    started = [line["metadata"]["at"] for line in runs if cause_of(line) == "started"]
+    ends = [line["metadata"] for line in runs if cause_of(line) == "rules_passed"]
+    if not started or not ends or ends[-1]["event"] == "time_came" or ends[-1]["at"] <= started[0]:
+        return None
+    lines[0]["metadata"]["definition"]["timeout"] = random.randint(1, ends[-1]["at"] - started[0])
+    redefined(lines)
+    return lines
+
+
+def message_after_its_deadline(lines: list[Line], random: Random) -> list[Line] | None:
+    """The wait of a step or its handler ends by a message that came at its deadline."""
+    opened: dict[Any, Line] = {}
+    late: list[tuple[Line, int]] = []
+    for line in of_steps(lines, "wait_opened", "waited", "wait_satisfied", "message_arrived"):
+        said, before = line["metadata"], opened.get(step_of(line))
+        if cause_of(line) in ("wait_opened", "waited"):
+            opened[step_of(line)] = line
+        elif before is not None and said["event"] == "message_arrived" and said["at"] > before["metadata"]["at"]:
+            late.append((before, said["at"]))
+    if not late:
+        return None
+    before, at = random.choice(late)
+    before["metadata"]["due_at"] = at
+    for step in lines[0]["metadata"]["definition"]["steps"]:
+        if step["name"] == step_of(before) and cause_of(before) == "wait_opened":
+            step["wait"]["deadline"] = at - before["metadata"]["at"]
+    redefined(lines)
+    return lines
+
+
 def definition_not_redigested(lines: list[Line], random: Random) -> list[Line] | None:
     lines[0]["metadata"]["definition"]["description"] = "forged"
     return lines
@@ -569,6 +602,8 @@ STORIES: list[tuple[str, str, Forge]] = [
         (definition_of_another, "the definition is another one"),
         (definition_without_a_step, "the definition lacks a step"),
         (definition_with_fewer_attempts, "the definition allows one attempt"),
+        (limit_that_had_passed, "the timeout of a run had passed when it succeeded"),
+        (message_after_its_deadline, "a wait ends by a message at its deadline"),
         (definition_not_redigested, "the definition differs from its digest"),
     )
 ]

@@ -657,9 +657,30 @@ MUTANTS: tuple[Mutant, ...] = (
     _in_kernel(
         "late-token",
         "a step is completed after its deadline, as long as no sweep has come",
-        "people:complete_by_hand",
+        "people:_check_deadline",
         "if step.due_at is not None and step.due_at <= draft.now:",
         "if False:",
+    ),
+    _in_kernel(
+        "late-message",
+        "a wait ends by a message after its deadline, as long as no sweep has come",
+        "decide:message",
+        "if _listens(draft) and meet_waits(draft, event):",
+        "if False:",
+    ),
+    _in_kernel(
+        "block-without-terms",
+        "a step that its agent blocks is held without a record of who decides",
+        "progress:hold_reported",
+        '{**record, "terms": shown_terms(terms)}',
+        "record",
+    ),
+    _in_kernel(
+        "signal-unjudged",
+        "a completion is accepted although a policy denies the step",
+        "judging:judged_signal",
+        "verdict.effect is PolicyEffect.ALLOW or ",
+        "True or ",
     ),
     _in_kernel(
         "late-vote",
@@ -750,8 +771,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "grace-never-ends",
         "what judges rules is not fenced off when the grace period ends",
         "stopping:fence_off",
-        "if step.worker is not None or",
-        "if step.state is StepState.RUNNING or",
+        "(step.worker is not None or",
+        "(step.state is StepState.RUNNING or",
     ),
     # -- migrations
     _in_kernel(
@@ -1279,7 +1300,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _in_kernel(
         "revision-unrecorded",
         "the journal does not have the revision of the live policy that was asked",
-        "judging:judged",
+        "judging:_verdict_on",
         "None if live is None else live.revision",
         "None",
     ),

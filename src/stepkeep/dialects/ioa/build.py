@@ -98,6 +98,10 @@ def _step(
     if is_gate(step):
         approval = kernel.Approval(prompt=prompt_of(step), deadline=step.timeout, on_deadline=kernel.OnDeadline.FAIL)
         return kernel.StepDefinition(approval=approval, **common)
+    if (child := step.workflow) is not None:
+        started = kernel.SubWorkflow(workflow=child.name, version=child.version or 0, deadline=step.timeout)
+        common |= {"effect": kernel.Effect.WRITE, "undo": kernel.Undo(executor=kernel.UndoChild())}
+        return kernel.StepDefinition(child=started, inputs=WHOLE_INPUT, **common)
     spec = handlers.agent(step.agent) if handlers is not None else None
     return kernel.StepDefinition(
         executor=kernel.Agent(name=step.agent, action=step.action),

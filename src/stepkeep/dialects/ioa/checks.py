@@ -19,6 +19,15 @@ from stepkeep.dialects.ioa.written import CompensationBlock, RetryPolicyBlock, S
 GATE = "GATE:"
 """The prefix of an action that is an approval gate: no worker runs it, people decide."""
 
+OF_AGENTS = {
+    "agent": "agent",
+    "action": "action",
+    "retry_policy": "retryPolicy",
+    "input_schema": "inputSchema",
+    "output_schema": "outputSchema",
+}
+"""What only an agent's step has, by the names of the model and of the format."""
+
 Steps = Mapping[Path, StepBlock]
 Compensations = Mapping[Path, CompensationBlock]
 
@@ -38,19 +47,36 @@ def prompt_of(step: StepBlock) -> str:
 def check_steps(steps: Steps) -> Iterator[Finding]:
     """Every problem of single steps."""
     for path, step in steps.items():
+        yield from _kind(step, path)
         yield from _plain(step.action, (*path, "action"))
         most = bounds.STEP_TIMEOUT[1]
-        if not is_gate(step) and step.timeout is not None and step.timeout > most:
-            said = f"`timeout` must be at most {format_duration(most)}; only a gate may wait longer."
+        is_attempt = not is_gate(step) and step.workflow is None
+        if is_attempt and step.timeout is not None and step.timeout > most:
+            said = f"`timeout` must be at most {format_duration(most)}; only a gate or a workflow may wait longer."
             yield Finding((*path, "timeout"), said)
         yield from _schemas(step, path)
         if step.retry_policy is not None:
             yield from _retry_policy(step.retry_policy, (*path, "retryPolicy"))
 
 
+def _kind(step: StepBlock, path: Path) -> Iterator[Finding]:
+    """A step has an agent and an action, or it is another workflow."""
+    given = step.model_fields_set
+    if step.workflow is None:
+        for key in ("agent", "action"):
+            if key not in given:
+                yield Finding(path, f"`{key}` is missing.", f"Add `{key}: …`, or start another `workflow`.")
+        return
+    for name, key in OF_AGENTS.items():
+        if name in given:
+            said = f"`{key}` means nothing for a step that starts a `workflow`."
+            yield Finding((*path, key), said, "Write it at the steps of that workflow.", key=True)
+
+
 def check_compensation(entries: Compensations, steps: Steps, names: set[str]) -> Iterator[Finding]:
     """Each entry undoes one step that exists and has a handler."""
     gates = {step.name for step in steps.values() if is_gate(step)}
+    children = {step.name for step in steps.values() if step.workflow is not None}
     seen: set[str] = set()
     hints = MAX_HINTS
     for path, entry in entries.items():
@@ -67,6 +93,9 @@ def check_compensation(entries: Compensations, steps: Steps, names: set[str]) ->
             yield Finding((*path, "step"), said, "Let one action take back all of it.")
         elif entry.step in gates:
             yield Finding((*path, "step"), f"`{entry.step}` is a gate; there is nothing to take back.", "Remove this.")
+        elif entry.step in children:
+            said = f"`{entry.step}` is a workflow, which takes itself back by its own compensation."
+            yield Finding((*path, "step"), said, "Remove this.")
         seen.add(entry.step)
 
 
@@ -80,7 +109,7 @@ def check_policy(policy: object) -> Iterator[Finding]:
 
 def check_agents(steps: Steps, entries: Compensations, handlers: Registry) -> Iterator[Finding]:
     """Whether the agents of the steps are registered."""
-    named = [(path, step.agent) for path, step in steps.items() if not is_gate(step)]
+    named = [(path, step.agent) for path, step in steps.items() if not is_gate(step) and step.workflow is None]
     named += [(path, entry.agent) for path, entry in entries.items()]
     for path, agent in named:
         if handlers.agent(agent) is None:
@@ -91,6 +120,8 @@ def check_agents(steps: Steps, entries: Compensations, handlers: Registry) -> It
 def _schemas(step: StepBlock, path: Path) -> Iterator[Finding]:
     for key, schema in (("inputSchema", step.input_schema), ("outputSchema", step.output_schema)):
         if schema is None:
+            continue
+        if step.workflow is not None:
             continue
         if is_gate(step):
             yield Finding((*path, key), f"`{key}` means nothing for a gate.", "Remove it.", key=True)

@@ -24,5 +24,7 @@ DEFAULTS = (
     Default("Attempt timeout", "5m for a step without one; none for a gate without one", "000 §6 guideline 1"),
     Default("Retries of a compensation", "2 attempts, 1s apart; 5m each", "000 §4.2 rule 3"),
     Default("Cancel", "an extension: the seed has no cancelled", "design §4"),
+    Default("An agent reports `governance`", "its step waits for an approval, people are told (`gate.escalated`), and no attempt is used; a rejection fails it", "000 §3.1 block + escalate"),
+    Default("The workflow's timeout, while an agent runs", "abort ends the workflow at once, and the attempt is in doubt; compensate waits for the agent as long as the grace period, 30s", "000 §3.4"),
 )
 # fmt: on

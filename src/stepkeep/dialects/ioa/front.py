@@ -66,6 +66,15 @@ def _advice(written: WorkflowResource, definition: Definition, reading: Reading[
     yield from lint(written, definition)
 
 
+def _amend(schema: dict[str, Any]) -> None:
+    """What the models cannot say: the top is closed, and a step has an agent and an action or is a workflow."""
+    schema.update(additionalProperties=False)
+    step = schema["$defs"][StepBlock.__name__]
+    for key in ("agent", "action"):
+        del step["properties"][key]["default"]
+    step["anyOf"] = [{"required": ["agent", "action"]}, {"required": ["workflow"]}]
+
+
 FRONT = Format(
     model=WorkflowResource,
     title="Workflow resource, ioa.dev/v0.2",
@@ -74,5 +83,5 @@ FRONT = Format(
     problems=_problems,
     build=lambda written, reading: build(written, reading.handlers),
     advice=_advice,
-    amend=lambda schema: schema.update(additionalProperties=False),
+    amend=_amend,
 )

@@ -80,6 +80,9 @@ def _step_without_timeout(spec: SpecBlock, definition: Definition) -> Iterator[F
         if is_gate(step):
             said = f"The gate `{step.name}` has no `timeout`: it may wait forever."
             yield Finding(_at(place, "name"), said, 'Add one, for example `timeout: "24h"`.')
+        elif step.workflow is not None:
+            said = f"The workflow of step `{step.name}` has no `timeout`: it may be waited for forever."
+            yield Finding(_at(place, "name"), said, 'Add one, for example `timeout: "1h"`.')
         elif built.timeout == USUAL_TIMEOUT:
             said = f"Step `{step.name}` has no `timeout` of its own; each attempt may take 5m."
             yield Finding(_at(place, "name"), said, "Add the time it should need at most.")
@@ -172,7 +175,7 @@ def _many_steps(spec: SpecBlock) -> Iterator[Finding]:
     """Guideline 5: keep workflows under 10 steps."""
     if (count := len(spec.steps)) >= MANY_STEPS:
         said = f"{count} steps are hard to follow; keep a workflow under {MANY_STEPS}."
-        yield Finding(("spec", "steps"), said, "Make several workflows of it.", key=True)
+        yield Finding(("spec", "steps"), said, "Make several workflows of it, each a step with `workflow`.", key=True)
 
 
 def _many_in_parallel(spec: SpecBlock) -> Iterator[Finding]:

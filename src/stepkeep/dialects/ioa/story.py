@@ -13,6 +13,8 @@ from typing import Any
 from stepkeep.definition.durations import format_duration
 
 SECOND = 1_000_000
+UNDO = "undo:"
+"""How the name of a compensation begins; the name of its step follows."""
 
 Line = Mapping[str, Any]
 
@@ -46,10 +48,10 @@ class Told:
     @property
     def agents(self) -> dict[str, str | None]:
         gates = self.definition.get("about", {}).get("gates", {})
-        return {
-            step["name"]: gates.get(step["name"]) or (step.get("executor") or {}).get("name")
-            for step in self.definition.get("steps", ())
-        }
+        steps = self.definition.get("steps", ())
+        undos = {f"{UNDO}{step['name']}": step.get("undo") for step in steps if step.get("undo")}
+        doers = {step["name"]: step for step in steps} | undos
+        return {name: gates.get(name) or (doer.get("executor") or {}).get("name") for name, doer in doers.items()}
 
     @property
     def policies(self) -> dict[str, str]:
@@ -73,7 +75,7 @@ def tell(canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> Told:
         definition=canonical.get("definition", {}),
         lines=lines,
         steps=[step for step in canonical["steps"] if step["phase"] == "main"],
-        hooks={step["name"].removeprefix("undo:"): step for step in canonical["steps"] if step["phase"] == "undo"},
+        hooks={step["name"].removeprefix(UNDO): step for step in canonical["steps"] if step["phase"] == "undo"},
     )
     for line in lines:
         hear(told, line)
@@ -84,6 +86,8 @@ def hear(told: Told, line: Line) -> None:
     """Go on with one line."""
     if line["event_type"] == "step_state_transition":
         _step_moved(told, line)
+    elif line["event_type"] == "compensation_state_transition":
+        _note_time(told, line)
     elif line["event_type"] == "workflow_state_transition":
         told.state, told.moved_at = line["to_state"], line["timestamp"]
 
@@ -92,12 +96,17 @@ def _step_moved(told: Told, line: Line) -> None:
     name, state = line["metadata"]["step"], line["to_state"]
     told.states.pop(name, None)
     told.states[name] = state
-    if state == "running":
-        told.began[name] = line["timestamp"]
-    elif state != "pending":
-        told.ended[name] = line["timestamp"]
-        if is_tolerated(line):
-            told.tolerated.append(name)
+    _note_time(told, line)
+    if is_tolerated(line):
+        told.tolerated.append(name)
+
+
+def _note_time(told: Told, line: Line) -> None:
+    """When a step, or a compensation under its own name, began and ended."""
+    if line["to_state"] == "running":
+        told.began[line["metadata"]["step"]] = line["timestamp"]
+    elif line["to_state"] != "pending":
+        told.ended[line["metadata"]["step"]] = line["timestamp"]
 
 
 def is_tolerated(line: Line) -> bool:

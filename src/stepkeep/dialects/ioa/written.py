@@ -16,7 +16,7 @@ from stepkeep.definition import bounds
 from stepkeep.definition.attempts import SeedRetries
 from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
 from stepkeep.definition.findings import shown
-from stepkeep.definition.validators import Word, filled, given, within
+from stepkeep.definition.validators import Word, filled, given, short, within
 from stepkeep.definition.written import JsonSchema
 
 API_VERSION = "ioa.dev/v0.2"
@@ -127,12 +127,21 @@ class RetryPolicyBlock(Block):
     max_delay: Annotated[int | None, within(bounds.DELAY, DurationText)] = Field(default=None, alias="maxDelay")
 
 
-class StepBlock(Block):
-    """One step: an agent and its action, or a question to people if the action begins with `GATE:`."""
+class SubWorkflowBlock(Block):
+    """Another published workflow that a step starts and waits for (section 6, guideline 5)."""
 
     name: Name
-    agent: AgentName
-    action: Text
+    version: Annotated[int | None, given(int)] = Field(default=None, ge=1, le=bounds.MAX_VERSION)
+
+
+class StepBlock(Block):
+    """One step: an agent and its action, a question to people (`GATE:` begins its action), or another workflow."""
+
+    name: Name
+    # `checks` asks for both of a step without `workflow`.
+    agent: AgentName = ""
+    action: Text = ""
+    workflow: Annotated[SubWorkflowBlock | None, short("name", SubWorkflowBlock)] = None
     depends_on: list[str] = Field(default=[], alias="dependsOn")
     timeout: Annotated[int | None, within(bounds.DEADLINE, DurationText)] = None
     input_schema: Annotated[JsonSchema | None, given(JsonSchema)] = Field(default=None, alias="inputSchema")

@@ -142,7 +142,7 @@ STEP = MachineView(
         Extension(
             "RUNNING",
             "WAITING",
-            "a person completes the step, or decides what follows its last attempt; it waits for no event",
+            "a person completes the step, or decides what follows an attempt; it waits for no event",
         ),
         Extension("RUNNING", "DONE", "a person completed the step and its rules held, or its children succeeded"),
         Extension(

@@ -154,7 +154,7 @@ STEP = MachineView(
         Extension(
             "RUNNING",
             "WAITING_APPROVAL",
-            "no attempt is left, or policy holds the next one: the step waits until a person decides",
+            "no attempt is left, or policy holds the next one, or its agent reports governance: a person decides",
         ),
         Extension(
             "PENDING",
