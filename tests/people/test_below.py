@@ -19,6 +19,7 @@ from tests.people.stage import PAYOUT, Stage, handlers, on_both_stores
 from tests.people.test_generated_ways import play_all
 from tests.people.test_ways_round import EYES
 from tests.people.ways.play import Case
+from tests.suites import in_proof
 
 ADOPTED = [
     Case("requester", "none", kind, wrapper, "start", course, trick)
@@ -51,7 +52,7 @@ BELOW = [
 ]
 
 
-@pytest.mark.parametrize("cases", [ADOPTED, BELOW], ids=["adopted", "below"])
+@pytest.mark.parametrize("cases", [ADOPTED[::4], BELOW, in_proof(ADOPTED)], ids=["adopted", "below", "all adopted"])
 def test_no_way_below_a_step_is_open(database_url: str, cases: list[Case]) -> None:
     found = asyncio.run(play_all(database_url, "engine", list(enumerate(cases))))
     assert not found, "\n".join(found)
