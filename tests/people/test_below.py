@@ -111,6 +111,21 @@ async def test_a_pack_of_four_eyes_tells_a_delegate_from_two_people(stage: Stage
     assert "duty_broken" in await verified(stage, run, "dan", "bea")
 
 
+RENEWED = sk.Workflow("renewed", registry=handlers())
+RENEWED.step("ask", "people.renewed", flow={"max_calls": 5}, inputs={"times": "${{ input.times }}"})
+
+
+@on_both_stores
+async def test_a_flow_that_continues_as_new_keeps_its_requester_whatever_the_name(stage: Stage) -> None:
+    """The names that the engine gives to the runs of a chain are left out, and no others."""
+    for name in ("ann", "parent:zoe"):
+        last = (await stage.engine.run(RENEWED, {"times": 3}, by=name)).run_id
+        view = (await stage.engine.show(last))["run"]
+        assert (view["state"], view["input"], view["asked_before"]) == ("blocked", {"times": 0}, [name])
+        await stage.refused("maker_checker", last, stage.engine.approve(last, by=name))
+        await stage.engine.approve(last, by="bea")
+
+
 async def verified(stage: Stage, run: str, before: str = "", after: str = "") -> list[str]:
     """What `verify.py` finds in the pack of a run in which one name stands for another, with a chain in order."""
     files = unzipped(await stage.engine.evidence(run))
