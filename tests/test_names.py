@@ -10,8 +10,9 @@ import pytest
 from stepkeep.evidence.pack import verifier_source
 from stepkeep.names import fold_name, look_of, same_names
 
-EVERY = [chr(code) for code in range(0x20, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
-
+CODES = [chr(code) for code in range(0x20, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+EVERY = [one for at, one in enumerate(CODES) if at % 97 == 0 or unicodedata.category(one) not in ("Cn", "Co")]
+"""Every character that Unicode names, and some of the others."""
 
 UNSEEN = ("\u200b", " ", "\u00a0", "\ufe0f", "\u034f", "\u3164", "\u115f", "\u2800", "\U000e0041", "\u0307")
 LOOKS = ("biII", "bi1l", "bi|l", "BILL", "bíll", "ｂill", "biӏl", "biꓲl", "ʙɪʟʟ", "вill", "𝐛ill")
@@ -36,8 +37,9 @@ def test_ordinary_names_that_differ_are_two_people(one: str, other: str) -> None
 
 def test_every_character_looks_like_its_folded_form_and_like_its_small_one() -> None:
     for letter in EVERY:
-        assert fold_name(fold_name(letter)) == fold_name(letter), ascii(letter)
-        for other in (fold_name(letter), letter.casefold(), unicodedata.normalize("NFKC", letter)):
+        folded = fold_name(letter)
+        assert fold_name(folded) == folded, ascii(letter)
+        for other in {folded, letter.casefold(), unicodedata.normalize("NFKC", letter)} - {letter}:
             assert same_names([letter], [other]), ascii(letter)
 
 

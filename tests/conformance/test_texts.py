@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -18,6 +18,7 @@ from stepkeep.dialects import registry
 from stepkeep.kernel import stopping
 from stepkeep.kernel.definition import SECOND, Completion, OnExhausted, Retry
 from stepkeep.kernel.events import HoldChoice, ManualOutcome
+from stepkeep.kernel.journal import Entry
 from stepkeep.kernel.outcomes import Completed, Waiting
 from stepkeep.kernel.states import Category
 from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run
@@ -142,11 +143,11 @@ STORIES: dict[str, tuple[Callable[[], World], str]] = {
 }
 
 
-def log_in(words: str, world: World) -> list[Line]:
-    """The log of a run with its definition, in canonical names or in a dialect's words."""
+def log_in(words: str, world: World, told: Sequence[Entry] = ()) -> list[Line]:
+    """The log of a run with its definition, in canonical names or in a dialect's words; of other entries if given."""
     if words == CANONICAL:
         return [json.loads(line) for line in log_of(world)]
-    entries, judged = entries_of(world), registry.judged(words)
+    entries, judged = told or entries_of(world), registry.judged(words)
     opening = DialectScribe(judged, subject_of_run("r", world.plan, CORRELATION)).opening(
         "t", world.plan, entries[0].at
     )

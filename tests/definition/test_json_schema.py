@@ -35,6 +35,39 @@ def test_nothing_outside_the_schema_is_ever_fetched(reference: str) -> None:
         Shape({"properties": {"invoice": {"$ref": reference}}})
 
 
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        [r"[\p{L}\p{N}]{200}"],
+        [r"\p{L}{60}", r"(\P{L}a?){60}"],
+        [r"((.{30}){20}){20}"],
+        [r"((a{99}){99}){99}"],
+        [r"\S{999}"] * 10,
+        [f"a{n}" for n in range(2_500)],
+        ["|".join(f"word{n}" for n in range(20_000))],
+    ],
+)
+def test_patterns_that_take_long_to_compile_are_refused_before_they_are_compiled(
+    patterns: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jsonschema_rs.validator_for", lambda *given, **named: pytest.fail("it was compiled"))
+    named = {"properties": {f"p{n}": {"allOf": [{"pattern": one}]} for n, one in enumerate(patterns)}}
+    for schema in (named, {"items": {"patternProperties": {f"{one}{n}": {} for n, one in enumerate(patterns)}}}):
+        with pytest.raises(InvalidSchema, match=r"patterns take [0-9,]+ steps to compile"):
+            Shape(schema)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"^[\p{L}\p{N} '-]{1,99}$", r"^\S+@\S+$", r"^.{0,255}$", "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"]
+)
+def test_ordinary_patterns_are_compiled(pattern: str) -> None:
+    assert Shape({"pattern": pattern}).complaints(7) == []
+
+
+def test_a_message_with_hundreds_of_short_fields_is_compiled() -> None:
+    Shape({"properties": {f"field{n}": {"pattern": "^[A-Z0-9]{1,35}$"} for n in range(200)}})
+
+
 def test_patterns_that_would_need_backtracking_are_refused_and_others_take_linear_time() -> None:
     with pytest.raises(InvalidSchema):
         Shape({"pattern": "(?=a)b"})

@@ -11,7 +11,18 @@ from tests.kernel.driver import allowing, gate, plan_of, sequence, when, work
 from stepkeep.kernel.adoption import Asked, Choice, Continuation, GoingOn, Why, choose, reference_to
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision
-from stepkeep.kernel.definition import Approval, Definition, Effect, StepDefinition
+from stepkeep.kernel.definition import (
+    Approval,
+    Case,
+    Completion,
+    Definition,
+    Effect,
+    Flow,
+    StepDefinition,
+    SubWorkflow,
+    Switch,
+    Then,
+)
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Adopted, Note, Step
@@ -99,6 +110,40 @@ def test_a_condition_that_reads_the_input_is_evaluated_again_on_another_one() ->
     fork = Asked(how=GoingOn.FORK, start="b", same_input=False)
     assert whys(choose(plan, known, plan, fork)) == ["input_differs", "chosen"]
     assert whys(choose(plan, known, plan, replace(fork, same_input=True))) == ["skipped", "chosen"]
+
+
+CALC = work("calc")
+ASKING = [
+    gate("g", "calc", approval=Approval()),
+    work("g", "calc", hold=Approval()),
+    work("g", "calc", completion=Completion.MANUAL),
+    work("g", "calc", growth=Flow()),
+    work("g", "calc", growth=Then()),
+    work("g", "calc", child=SubWorkflow(workflow="w", version=1)),
+]
+
+
+@pytest.mark.parametrize("step", ASKING)
+@pytest.mark.parametrize("state", [S.SUCCEEDED, S.SKIPPED])
+def test_another_input_repeats_what_leads_to_people_also_where_nobody_was_asked(
+    step: StepDefinition, state: StepState
+) -> None:
+    plan = planned(CALC, work("other"), step, work("pay", "g", "other"))
+    known = rows(plan, S.SUCCEEDED, S.SUCCEEDED, state, S.SUCCEEDED)
+    fork = Asked(how=GoingOn.FORK, start="pay", same_input=False)
+    assert whys(choose(plan, known, plan, fork)) == ["informs", "succeeded", "follows", "chosen"]
+    root = planned(replace(step, depends_on=()), work("pay", "g"))
+    found = choose(root, rows(root, S.SUCCEEDED, S.SUCCEEDED), root, fork)
+    assert whys(found) == ["input_differs", "chosen"]
+
+
+def test_a_choice_repeats_on_another_input_if_a_case_asks_people() -> None:
+    fork = Asked(how=GoingOn.FORK, start="pay", same_input=False)
+    asking = work("g", child=SubWorkflow(workflow="w", version=1))
+    for case, expected in ((work("g"), "succeeded"), (asking, "input_differs")):
+        cases = (Case(name="big", when="input.n > 1", step=case), Case(name="small", step=work("g")))
+        plan = planned(work("g", growth=Switch(max=2, cases=cases)), work("pay", "g"))
+        assert whys(choose(plan, rows(plan, S.SUCCEEDED, S.SUCCEEDED), plan, fork)) == [expected, "chosen"]
 
 
 def born(plan: Plan, notes: Mapping[int, Note], how: GoingOn = GoingOn.RETRY) -> Decision:

@@ -13,6 +13,7 @@ from stepkeep.kernel.definition import (
     Loop,
     Map,
     Retry,
+    Rule,
     StepDefinition,
     SubWorkflow,
     Switch,
@@ -139,6 +140,10 @@ def changed(name: str, **fields: object) -> Definition:
         (replace(FORKED, steps=(*FORKED.steps, step("more", "mail"))), "calc mail pay sign"),
         (replace(FORKED, steps=FORKED.steps[:3]), "calc pay sign"),
         (replace(FORKED, duties=()), "calc mail note pay sign"),
+        (replace(FORKED, output={"amount": 9}), "calc mail note pay sign"),
+        (replace(FORKED, rules=(Rule(expression="true"),)), "calc mail note pay sign"),
+        (replace(FORKED, hooks=()), "calc mail note pay sign"),
+        (replace(FORKED, timeout=9), ""),
     ],
 )
 def test_a_change_of_what_follows_a_step_or_of_what_that_depends_on_is_behind_it(new: Definition, names: str) -> None:

@@ -35,13 +35,20 @@ def fails() -> None:
     raise sk.StepError("no")
 
 
+async def renewed(ctx: Any, times: int) -> None:
+    if times:
+        ctx.continue_as_new({"times": times - 1})
+    await ctx.gate("Pay?", not_=["requester"])
+
+
+HANDLERS = {"pay": lambda: "paid", "note": noted, "fail": fails, "renewed": renewed}
 TOKENS: list[str] = []
 
 
 def handlers() -> Registry:
     registry = Registry()
-    for name, function in (("people.pay", lambda: "paid"), ("people.note", noted), ("people.fail", fails)):
-        registry.register(HandlerSpec(name=name, function=function))
+    for name, function in HANDLERS.items():
+        registry.register(HandlerSpec(name=f"people.{name}", function=function))
     return registry
 
 

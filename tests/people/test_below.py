@@ -19,6 +19,7 @@ from tests.people.stage import PAYOUT, Stage, handlers, on_both_stores
 from tests.people.test_generated_ways import play_all
 from tests.people.test_ways_round import EYES
 from tests.people.ways.play import Case
+from tests.suites import in_proof
 
 ADOPTED = [
     Case("requester", "none", kind, wrapper, "start", course, trick)
@@ -51,7 +52,7 @@ BELOW = [
 ]
 
 
-@pytest.mark.parametrize("cases", [ADOPTED, BELOW], ids=["adopted", "below"])
+@pytest.mark.parametrize("cases", [ADOPTED[::4], BELOW, in_proof(ADOPTED)], ids=["adopted", "below", "all adopted"])
 def test_no_way_below_a_step_is_open(database_url: str, cases: list[Case]) -> None:
     found = asyncio.run(play_all(database_url, "engine", list(enumerate(cases))))
     assert not found, "\n".join(found)
@@ -108,6 +109,21 @@ async def test_a_pack_of_four_eyes_tells_a_delegate_from_two_people(stage: Stage
     await stage.passes(run, "dan", step="second")
     assert await verified(stage, run) == []
     assert "duty_broken" in await verified(stage, run, "dan", "bea")
+
+
+RENEWED = sk.Workflow("renewed", registry=handlers())
+RENEWED.step("ask", "people.renewed", flow={"max_calls": 5}, inputs={"times": "${{ input.times }}"})
+
+
+@on_both_stores
+async def test_a_flow_that_continues_as_new_keeps_its_requester_whatever_the_name(stage: Stage) -> None:
+    """The names that the engine gives to the runs of a chain are left out, and no others."""
+    for name in ("ann", "parent:zoe"):
+        last = (await stage.engine.run(RENEWED, {"times": 3}, by=name)).run_id
+        view = (await stage.engine.show(last))["run"]
+        assert (view["state"], view["input"], view["asked_before"]) == ("blocked", {"times": 0}, [name])
+        await stage.refused("maker_checker", last, stage.engine.approve(last, by=name))
+        await stage.engine.approve(last, by="bea")
 
 
 async def verified(stage: Stage, run: str, before: str = "", after: str = "") -> list[str]:

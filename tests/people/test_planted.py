@@ -104,10 +104,27 @@ BUGS = [
         bug(
             "other-input-adopted",
             "kernel.adoption:_decided_anew",
-            "_is_decided(persons) or any(note.persons is None for note in carriers)",
+            "bool(gates) or _is_decided(persons) or any(note.persons is None for note in carriers)",
             "False",
         ),
-        gone_on("gate", "child", "other_fork"),
+        gone_on("policy", "top", "other_fork"),
+    ),
+    (
+        bug("unasked-adopted", "kernel.adoption:_asked_anew", "_may_ask(step)", "False"),
+        gone_on("large_flow", "top", "other_fork"),
+    ),
+    (
+        bug(
+            "informants-adopted",
+            "kernel.adoption:_asked_anew",
+            "{edge.step: Why.INFORMS for edge in step.depends_on}",
+            "{}",
+        ),
+        gone_on("derived_gate", "top", "other_fork"),
+    ),
+    (
+        bug("unjudged-adopted", "kernel.adoption:_asked_anew", '"input" in one.reads', "False and one.reads"),
+        gone_on("large_policy", "top", "other_fork"),
     ),
     (bug("starter-forgotten", "kernel.decide:start", "event.actor not in before", "False"), asked("idle_by")),
     (bug("emitter-forgotten", "operations.triggers.events:emit", "asked=(actor,)", "asked=()"), asked("event")),

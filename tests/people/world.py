@@ -208,11 +208,15 @@ def handlers(world: Callable[[], World]) -> Registry:
         world().tokens[case].append(str(ctx.completion_token))
         return "noted"
 
-    def adding(case: str, steps: list[Any]) -> Any:
-        return sk.then(*steps)
+    def adding(case: str, steps: list[Any], amount: Any = 1, above: int = 0) -> Any:
+        return sk.then(*steps) if amount > above else None
 
-    async def asking(ctx: Any, case: str, amount: Any, prompt: str, terms: dict[str, Any]) -> Any:
-        await ctx.gate(prompt, **terms)
+    def looking(amount: Any) -> dict[str, bool]:
+        return {"is_large": amount > 1000}
+
+    async def asking(ctx: Any, case: str, amount: Any, prompt: str, terms: dict[str, Any], above: int = 0) -> Any:
+        if amount > above:
+            await ctx.gate(prompt, **terms)
         return {"case": case}
 
     async def calling(ctx: Any, case: str, amount: Any, items: list[int], child: str) -> Any:
@@ -224,7 +228,7 @@ def handlers(world: Callable[[], World]) -> Registry:
     def emitting(ctx: sk.Context, event: str, payload: Any) -> None:
         ctx.emit(event, payload)
 
-    for function in (pay, work, broken, noted, adding, asking, calling, stepping, emitting):
+    for function in (pay, work, broken, noted, adding, looking, asking, calling, stepping, emitting):
         registry.register(HandlerSpec(name=f"ways.{function.__name__}", function=function))
     return registry
 

@@ -6,15 +6,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput
+from stepkeep.kernel.decision import asked_names
 from stepkeep.kernel.states import RunState
 from stepkeep.kernel.triggers import Ending, Overlap, TriggerSpec
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.chain import MAX_DEPTH
 from stepkeep.operations.triggers.events import consume, emit
 from stepkeep.sinks.event import OutgoingEvent, Source
-from tests.triggers.stage import Stage, hourly
+from tests.triggers.stage import WORK, Stage, hourly
 from tests.workbench import ACTOR, TENANT, chain
 
 RATED = {"riskScore": 0.9, "customer": "c-1"}
@@ -77,6 +79,24 @@ async def test_an_event_that_waits_keeps_its_input_and_its_correlation(stage: St
     record = await stage.store.read_run(TENANT, second)
     assert record is not None
     assert (record.details.input, record.details.correlation_id) == (b'{"n":2}', "c-2")
+
+
+async def test_the_person_whose_trigger_made_an_input_asks_for_its_run_after_another_one_changed_the_trigger(
+    stage: Stage,
+) -> None:
+    given = on_event(overlap=Overlap.QUEUE)
+    await stage.bench.publish(WORK)
+    await manage.add_trigger(stage.firer, given, WORK.name, tenant=TENANT, actor="pal")
+    for number in (1, 2):
+        await emit(stage.firer, "risk.rated", {"n": number}, tenant=TENANT, actor="ann", event_id=f"e-{number}")
+    changed = replace(given, condition="payload.n > 0")
+    await manage.add_trigger(stage.firer, changed, WORK.name, tenant=TENANT, actor="ron")
+    await stage.bench.work_off()
+    stage.store.clock_offset += 5_000_000
+    assert await stage.sweep() == 1
+    record = await stage.store.read_run(TENANT, (await stage.runs("risky"))[1])
+    assert record is not None
+    assert asked_names(record.details.asked_before) == ("ann", "pal", "ron")
 
 
 async def test_triggers_that_are_added_at_the_same_time_are_all_listened_to(

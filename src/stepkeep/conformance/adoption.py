@@ -115,7 +115,8 @@ class Adoption:
         """The person who asks for the run takes over no decision of their own, in whatever letters."""
         for name, persons in self.persons() if not self.is_rollback else ():
             known = persons or {}
-            if known.get("many") is True or same_names([actor], known.get("decided", ())):
+            names = (*known.get("decided", ()), *known.get("completed", ()))
+            if known.get("many") is True or same_names([actor], names):
                 yield (
                     Code.ADOPTION,
                     f"step {quoted(name)} is adopted with a decision of {quoted(actor)}, who asks for the run",

@@ -119,6 +119,11 @@ class GateRule(msgspec.Struct, frozen=True):
     def levels(self) -> tuple[LevelRule, ...]:
         return (LevelRule(self.roles, self.groups, self.approvers, self.deadline), *self.escalate)
 
+    @property
+    def shortest(self) -> int | None:
+        """The shortest time after which it may end by a deadline: a person may ask for the next level at once."""
+        return min((level.deadline for level in self.levels if level.deadline is not None), default=None)
+
     def timer(self, at: int, deadline: int | None) -> int | None:
         """The next reminder or the deadline, whichever comes first."""
         ends = [end for end in (deadline, None if self.remind is None else at + self.remind) if end is not None]

@@ -693,7 +693,8 @@ def _earliest(hop: Hop) -> int:
     is_own = place.opens_by in ("gate_opened", "held", "wait_opened") and not hop.step.fence and not hop.step.was_held
     if source not in ("awaiting_approval", "awaiting_event") or not is_own or hop.line.trigger == "reminded":
         return 0
-    earliest = max(hop.step.seen_at + (place.opens_for_us or 0), place.wakes_at or 0)
+    lasts = place.opens_for_us if source == "awaiting_event" or hop.gate is None else hop.gate.shortest
+    earliest = max(hop.step.seen_at + (lasts or 0), place.wakes_at or 0)
     return earliest if hop.kept is None else min(earliest, hop.kept)
 
 

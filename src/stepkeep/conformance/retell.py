@@ -28,7 +28,7 @@ from stepkeep.conformance.line import Line, severity_of
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.reenact import ENDED, LOST_OR_NOT, OPENINGS, RUN_ENDED, STOPS, Reenactment
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.steps import BY_HAND, NEW, Step, check_step, ends_attempt
+from stepkeep.conformance.steps import BY_HAND, NEW, TIMED, Step, check_step, ends_attempt
 from stepkeep.conformance.texts import CHILD_IN_DOUBT, IN_DOUBT, left_by
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import MachineView
@@ -263,6 +263,10 @@ class Retelling:
             in_flight = has_child or source == "awaiting_children"
             if hop.event == "cancel_requested" and place.awaits_child and in_flight and is_sure:
                 self._in_doubt[place.name] = hop.error == CHILD_IN_DOUBT
+        gate = step.terms or place.gate
+        if source == "awaiting_approval" and hop.trigger in TIMED and gate is not None and gate.escalate:
+            # A person may have asked for a level with a deadline of its own, unless the dialect shows that.
+            step.is_timer_known &= not self._views[told.kind].is_hidden(self.shown.get(line.no), "escalated", source)
         self.run.step_hop(step, hop, state, say)
         check_step(step, hop, False, say)
         step.state = target

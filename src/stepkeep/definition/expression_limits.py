@@ -154,16 +154,16 @@ def _items(encoded: bytes) -> int:
 
 def pattern_program(pattern: str) -> int:
     """A generous guess at how many instructions a regular expression compiles to."""
-    return _pattern_units(pattern, _PROGRAM)
+    return pattern_units(pattern, _PROGRAM)
 
 
 def _pattern_cost(pattern: str, size: int) -> int:
     """What it costs to compile a regular expression, which CEL does for each call, and to match a text with it."""
-    compiled = _PATTERN_COMPILED * _pattern_units(pattern, _COMPILING)
-    return _PATTERN + compiled + _PATTERN_MATCHED * _pattern_units(pattern, _MATCHING) * size
+    compiled = _PATTERN_COMPILED * pattern_units(pattern, _COMPILING)
+    return _PATTERN + compiled + _PATTERN_MATCHED * pattern_units(pattern, _MATCHING) * size
 
 
-class _Atoms(NamedTuple):
+class Atoms(NamedTuple):
     """What a Unicode class, another class (or any character) and a single character count for in a pattern."""
 
     unicode: int
@@ -171,12 +171,13 @@ class _Atoms(NamedTuple):
     one: int
 
 
-_PROGRAM: Final = _Atoms(500, 20, 1)
-_COMPILING: Final = _Atoms(1_600, 6, 1)
-_MATCHING: Final = _Atoms(20, 6, 1)
+_PROGRAM: Final = Atoms(500, 20, 1)
+_COMPILING: Final = Atoms(1_600, 6, 1)
+_MATCHING: Final = Atoms(20, 6, 1)
 
 
-def _pattern_units(pattern: str, atoms: _Atoms) -> int:
+def pattern_units(pattern: str, atoms: Atoms) -> int:
+    """What the parts of a pattern count for together, repetitions written out."""
     groups, last = [0], 0
     for token in _PATTERN_TOKEN.finditer(pattern):
         match token[0][0]:
@@ -199,7 +200,7 @@ def _pattern_units(pattern: str, atoms: _Atoms) -> int:
 _MAX_UNITS: Final = 1_000_000
 
 
-def _atom(atom: str, atoms: _Atoms) -> int:
+def _atom(atom: str, atoms: Atoms) -> int:
     if "\\p" in atom or "\\P" in atom:
         return atoms.unicode
     return atoms.some if atom[0] in ".[\\" else atoms.one

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stepkeep.definition.findings import Finding, Path, kind_of
-from stepkeep.definition.schema_cost import MAX_STEPS, CostBound, TooCostly
+from stepkeep.definition.schema_cost import MAX_STEPS, CostBound, TooCostly, refuse_costly_patterns
 from stepkeep.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -58,9 +58,12 @@ class Shape:
         from jsonschema_rs import RegexOptions, ValidationError, validator_for
 
         try:
+            refuse_costly_patterns(schema)
             self._validator = validator_for(
                 dict(schema), offline=True, pattern_options=RegexOptions(), mask="the value"
             )
+        except TooCostly as problem:
+            raise InvalidSchema(f"it takes too long to compile: {problem}") from None
         except (ValidationError, ValueError) as problem:
             said = _one_line(getattr(problem, "message", None) or str(problem))
             raise InvalidSchema(said, tuple(getattr(problem, "instance_path", ()))) from None

@@ -15,6 +15,8 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 import msgspec
 
+from stepkeep.definition.expression_limits import Atoms, pattern_units
+
 MAX_RULES: Final = 10_000
 """Steps for one place of a value, whatever the value is: more is refused when a schema is published."""
 MAX_STEPS: Final = 4_000_000
@@ -33,6 +35,8 @@ _EACH_CHILD: Final = (
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _CONTAINS, _UNIQUE, _NUMBER, _FAR_NUMBER, _UNEVALUATED = 20, 12, 150, 2_000, 3
 """Steps of what takes longer than others, as measured: each item, each number, each level of `unevaluated…`."""
+_PATTERN, _COMPILED = 2_000, Atoms(3_500, 40, 6)
+"""Steps to compile a pattern, and tens of steps for its parts, as measured."""
 _DETERMINISTIC: Final = 12
 """States of a pattern up to which its automaton always fits in the cache of the pattern library."""
 _token = re.compile(r"\\[pPx]\{[^}]*\}|\\.|\[(?:\\.|[^\]\\])*\]|\{(\d+)(?:,(\d*))?\}|.", re.DOTALL).finditer
@@ -290,6 +294,25 @@ class CostBound:
         self._left -= visits
         if self._left < 0:
             raise TooCostly("its parts refer to each other too often to tell how long a check takes")
+
+
+def patterns_of(schema: Any) -> Iterator[str]:
+    """Every text of a schema that may be a pattern."""
+    todo = [schema]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, dict):
+            yield from (one for one in (node.get("pattern"), *_mapping(node, "patternProperties")) if type(one) is str)
+        todo += _parts(node)
+
+
+def refuse_costly_patterns(schema: Any) -> None:
+    """Refuse patterns that take longer to compile than a value may take to check: the library keeps the lock then."""
+    if (steps := sum(_PATTERN + 10 * pattern_units(one, _COMPILED) for one in patterns_of(schema))) > MAX_STEPS:
+        raise TooCostly(
+            f"its patterns take {steps:,} steps to compile; at most {MAX_STEPS:,} are allowed. Say lengths with "
+            "`maxLength`, not in the pattern"
+        )
 
 
 def _parts(node: Any) -> Iterator[Any]:

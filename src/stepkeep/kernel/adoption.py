@@ -14,11 +14,12 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.compensation import has_child, may_remain
-from stepkeep.kernel.definition import CompensateWhen, Covers, Effect
+from stepkeep.kernel.definition import CompensateWhen, Completion, Covers, Effect, StepDefinition, Switch, Worked
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.failure import Settled
 from stepkeep.kernel.persons import persons_of, rows_below, told
 from stepkeep.kernel.plan import Plan, PlannedStep
+from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Adopted, Note, Persons, Step
 from stepkeep.kernel.states import StepState
 from stepkeep.kernel.stopping import CHILD_ENDED, may_have_run
@@ -61,7 +62,9 @@ class Why(StrEnum):
     UNDONE = "undone"
     """The earlier run undid it, or began to."""
     INPUT_DIFFERS = "input_differs"
-    """People decided about it or below it, or a condition was evaluated, on another input."""
+    """The input is another one, and people, a policy or a condition decide about it or below it."""
+    INFORMS = "informs"
+    """The input is another one, and a step that depends on it runs again for that reason: it would show what was."""
     OWN_DECISION = "own_decision"
     """The person that asks for the new run decided about it or below it, and may not do both."""
     PLAN_DIFFERS = "plan_differs"
@@ -142,17 +145,52 @@ def _told(name: str, reference: Adopted, note: Note) -> dict[str, Any]:
     return said | {"undo": reference.owned}
 
 
-def choose(old: Plan, rows: Mapping[int, Step], new: Plan, asked: Asked, undone: Collection[str] = ()) -> list[Choice]:
+def choose(
+    old: Plan,
+    rows: Mapping[int, Step],
+    new: Plan,
+    asked: Asked,
+    undone: Collection[str] = (),
+    live: Policy | None = None,
+) -> list[Choice]:
     """What becomes of each step of the new plan, in its order. A step is adopted only with all that it depends on.
 
-    `undone` are steps that another run has undone, which took over their undo.
+    `undone` are steps that another run has undone, which took over their undo. `live` is the policy of the tenant.
     """
     found: dict[str, Choice] = {}
     replanned = frozenset() if old is new else changed_behind(old.definition, new.definition)
+    anew = {} if asked.same_input else _asked_anew(new, live)
     for no in _by_dependency(new):
         planned = new.steps[no]
-        found[planned.name] = _choice(old, rows, planned, asked, undone, found, replanned)
+        found[planned.name] = _choice(old, rows, planned, asked, undone, found, replanned, anew.get(planned.name))
     return [found[planned.name] for planned in new.steps]
+
+
+def _asked_anew(plan: Plan, live: Policy | None) -> dict[str, Why]:
+    """The steps that another input concerns: those about which or below which people or a policy may decide, and all
+    that those depend on.
+
+    Whether people are asked, and what they are shown, comes of the input: by a condition, a case, the code of a flow or
+    the result of an earlier step. All of it is found out anew, also where nobody was asked before.
+    """
+    found: dict[str, Why] = {}
+    policies = [one for one in (*plan.policies, live) if one is not None]
+    for no in reversed([*_by_dependency(plan)]):
+        step = plan.steps[no].definition
+        if _may_ask(step) or any("input" in one.reads(plan.definition.name, step.name) for one in policies):
+            found[step.name] = Why.INPUT_DIFFERS
+        if step.name in found:
+            found |= {edge.step: Why.INFORMS for edge in step.depends_on}
+    return found
+
+
+def _may_ask(step: StepDefinition) -> bool:
+    """Whether people may decide about a step or below it: at a gate, by hand, in a child, or in added steps."""
+    if step.approval or step.hold or step.child:
+        return True
+    if isinstance(step.growth, Switch):
+        return any(_may_ask(case.step) for case in step.growth.cases)
+    return step.completion is Completion.MANUAL or isinstance(step.growth, Worked)
 
 
 def _by_dependency(plan: Plan) -> Iterator[int]:
@@ -175,6 +213,7 @@ def _choice(
     undone: Collection[str],
     found: Mapping[str, Choice],
     replanned: Collection[str],
+    anew: Why | None,
 ) -> Choice:
     name, no = planned.name, old.number(planned.name)
     if no is None:
@@ -199,6 +238,8 @@ def _choice(
         return again(Why.UNDONE)
     if (reason := _decided_anew(old, rows, no, asked, name in replanned)) is not None:
         return again(reason)
+    if anew is not None:
+        return again(anew)
     if asked.how.owns_undo and owns and repeats:
         return again(Why.ELEMENTS)
     if asked.how.owns_undo and row.state is StepState.SKIPPED and _may_have_left(row, old.steps[no]):

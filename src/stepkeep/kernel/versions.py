@@ -22,6 +22,9 @@ MEANING = (
 """The fields of a step that say what it does. All others are settings, but for its dependencies and the fields of
 `IN_PART`."""
 
+BEHIND_EVERY_STEP = ("duties", "policy", "rules", "hooks", "output")
+"""The fields of a workflow that an approval covers, whichever step it is about."""
+
 UNCOMPARED = frozenset({"name", "order", "depends_on"})
 OF_WORKFLOW = frozenset({"name", "version", "steps", "dialect"})
 _MISSING = msgspec.UNSET
@@ -95,12 +98,12 @@ def changed_behind(old: Definition, new: Definition) -> frozenset[str]:
     """The steps behind which something differs: what an approval of them covered is no longer what happens.
 
     Behind a step stands every step that depends on it, directly or through others, and what those depend on. A step
-    differs if it was added or removed, or if its meaning, its dependencies or the version of its child did. Duties and
-    policy of the workflow stand behind every step.
+    differs if it was added or removed, or if its meaning, its dependencies or the version of its child did. What the
+    workflow says for all of its steps, or does at its end, stands behind every step.
     """
     found = compare(old, new)
     names = {step.name for step in (*old.steps, *new.steps)}
-    if any(one.field in ("duties", "policy") for one in found.workflow):
+    if any(one.field in BEHIND_EVERY_STEP for one in found.workflow):
         return frozenset(names)
     changed = {
         change.name

@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -19,6 +20,8 @@ from stepkeep import errors
 from stepkeep.safe_text import inert_line
 
 if TYPE_CHECKING:
+    import ssl
+
     from httpx2 import AsyncClient, Response
 
 SECONDS = 30.0
@@ -160,9 +163,17 @@ class Service:
         loop = asyncio.get_running_loop()
         if self._http is None or self._loop is not loop:
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=50, keepalive_expiry=30)
-            self._http = httpx2.AsyncClient(base_url=self.url, limits=limits, follow_redirects=False)
+            self._http = httpx2.AsyncClient(base_url=self.url, limits=limits, follow_redirects=False, verify=_tls())
             self._loop = loop
         return self._http
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Shared by all clients: reading the certificates of authorities takes tens of milliseconds."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
 
 
 class ServerEvent(msgspec.Struct, frozen=True):

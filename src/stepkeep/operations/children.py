@@ -146,8 +146,9 @@ class ChildSweep:
         asked = asked_names(requesters_of(details))
         continues = not is_child(child.child_id)
         if continues:
-            # A chain has no end: the runs before this one are no people, and would be one more each time.
-            asked = tuple(name for name in asked if not name.startswith(PARENT))
+            # A chain has no end: the run before the last one is no person, and would be one more each time.
+            link = await transactor.store.children.read_link(tenant, child.run_id)
+            asked = tuple(name for name in asked if link is None or name != actor_of(link))
         return await self._starter.reduced(
             StartRequest(
                 plan=plan,

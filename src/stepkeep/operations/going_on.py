@@ -28,6 +28,7 @@ from stepkeep.kernel.versions import obstacles
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
 from stepkeep.operations.adopting import refuse_second_owner
+from stepkeep.operations.live_policies import compiled
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.publish import find_plan
 from stepkeep.operations.start import Started, Starter, StartRequest
@@ -48,7 +49,8 @@ SAYS: Mapping[Why, str] = {
     Why.FOLLOWS: "a step that it depends on runs again",
     Why.NOT_FINISHED: "it did not finish",
     Why.UNDONE: "it was undone, or its undo began",
-    Why.INPUT_DIFFERS: "it, or something below it, was decided on another input",
+    Why.INPUT_DIFFERS: "the input differs, and people, a policy or a condition decide about it or below it",
+    Why.INFORMS: "the input differs, and what it says is shown to people, or decides whether they are asked",
     Why.ELEMENTS: "its elements had effects, which only their own run can undo",
     Why.IN_DOUBT: "it was skipped, and may have had its effect",
     Why.OWN_DECISION: "you decided about it, or below it, in the earlier run, and would now ask for it",
@@ -206,7 +208,9 @@ async def prepare(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant
     given = before if wanted.given is None else wanted.given
     asked = Asked(how=wanted.how, start=wanted.start, same_input=_is_same(before, given), actor=actor)
     undone = await _undone_elsewhere(transactor, whole, old, tenant)
-    choices = choose(old, {step.no: step for step in whole.steps}, plan, asked, undone)
+    live = None if asked.same_input else await transactor.store.read_policy(tenant)
+    policy = None if live is None else compiled(live, transactor.plans.live.opened)
+    choices = choose(old, {step.no: step for step in whole.steps}, plan, asked, undone, policy)
     adopted = [choice.name for choice in choices if choice.adopted]
     is_migrated = wanted.how is GoingOn.MIGRATE
     if plan is not old and not is_migrated and (found := list(obstacles(old.definition, plan.definition, adopted))):

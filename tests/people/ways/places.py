@@ -17,6 +17,7 @@ GIVEN = {"case": "${{ input.case }}", "amount": "${{ input.amount }}"}
 PASSED = {**GIVEN, "items": "${{ input.items }}"}
 TWICE = {"until": "${{ index >= 1 }}", "max": 3}
 ONCE = sk.Retry(max_attempts=1)
+LARGE = "${{ input.amount > 1000 }}"
 
 
 def _gate(flow: sk.Workflow, name: str, terms: dict[str, Any]) -> None:
@@ -58,16 +59,39 @@ def _manual(flow: sk.Workflow, name: str, terms: dict[str, Any]) -> None:
     flow.step(name, "ways.noted", completion="manual")
 
 
-def _asked(flow: sk.Workflow, name: str, terms: dict[str, Any]) -> None:
+def _asked(flow: sk.Workflow, name: str, terms: dict[str, Any], **more: Any) -> None:
     asked = _python({key: value for key, value in terms.items() if key not in ("prompt", "facts")})
-    given = {**GIVEN, "prompt": "Pay ${{ input.amount }}?", "terms": asked}
+    given = {**GIVEN, "prompt": "Pay ${{ input.amount }}?", "terms": asked, **more}
     flow.step(name, "ways.asking", flow={"max_calls": 5}, inputs=given)
 
 
-def _added(flow: sk.Workflow, name: str, terms: dict[str, Any]) -> None:
+def _added(flow: sk.Workflow, name: str, terms: dict[str, Any], **more: Any) -> None:
     said = {**terms, "facts": {}, "prompt": "Pay ${{ input.amount }}?"}
-    given = {"case": "${{ input.case }}", "steps": [{"name": "sign", "approval": said}]}
+    given = {"case": "${{ input.case }}", "steps": [{"name": "sign", "approval": said}], **more}
     flow.step(name, "ways.adding", then={"max_steps": 3}, inputs=given)
+
+
+def _large_gate(flow: sk.Workflow, name: str, terms: dict[str, Any]) -> None:
+    flow.approval(name, if_=LARGE, **_python(terms))
+
+
+def _derived_gate(flow: sk.Workflow, name: str, terms: dict[str, Any]) -> None:
+    """What an earlier step makes of the input says whether people are asked."""
+    flow.step("look", "ways.looking", inputs={"amount": "${{ input.amount }}"})
+    flow.approval(name, if_="${{ steps.look.output.is_large }}", **_python(terms))
+
+
+def _large_policy(flow: sk.Workflow, name: str, terms: dict[str, Any]) -> None:
+    _policy(flow, name, terms)
+    flow._head["policy"][0]["when"] = "input.amount > 1000"
+
+
+def _large_asked(flow: sk.Workflow, name: str, terms: dict[str, Any]) -> None:
+    _asked(flow, name, terms, above=1000)
+
+
+def _large_added(flow: sk.Workflow, name: str, terms: dict[str, Any]) -> None:
+    _added(flow, name, terms, amount="${{ input.amount }}", above=1000)
 
 
 def _python(terms: dict[str, Any]) -> dict[str, Any]:
@@ -85,8 +109,16 @@ KINDS: Mapping[str, Step] = {
     "switch": _chosen_policy,
     "flow": _asked,
     "then": _added,
+    "large_gate": _large_gate,
+    "derived_gate": _derived_gate,
+    "large_policy": _large_policy,
+    "large_flow": _large_asked,
+    "large_then": _large_added,
 }
 """What waits for a person."""
+
+ONLY_LARGE = ("large_gate", "derived_gate", "large_policy", "large_flow", "large_then")
+"""Kinds that ask nobody about the first amount."""
 
 WITHOUT_TERMS = ("exhausted", "manual")
 """Kinds that have no terms of an approval: only duties of the workflow concern them."""

@@ -131,7 +131,7 @@ async def _ended(firer: Firer, row: TriggerRow, spec: TriggerSpec, one: Watched,
         return skipped(firing, str(problem)[:MAX_REASON])
     if said := too_deep(depth):
         return skipped(firing, said)
-    kept = await firer.kept(given, event)
+    kept = await firer.kept(row, given, event)
     return replace(firing, state=FiringState.WAITING, given=kept, depth=depth)
 
 

@@ -94,7 +94,7 @@ async def _fire(firer: Firer, row: TriggerRow, event: Event) -> Firing | None:
         if not holds(row, spec, moment, event.shown()):
             return None
         said = too_deep(depth) or (FORGOTTEN if event.asked is None else "")
-        given = await firer.kept(input_of(row, spec, moment, event.shown()), event)
+        given = await firer.kept(row, input_of(row, spec, moment, event.shown()), event)
     except ExpressionError as problem:
         said, given = str(problem)[:MAX_REASON], None
     try:

@@ -200,9 +200,10 @@ class Firer:
         )
         return await self._starter.reduced(request)
 
-    async def kept(self, given: bytes, event: Event) -> bytes:
-        """An input that is kept until its run can start, sealed where payloads are."""
-        kept = Kept(msgspec.Raw(given), event.correlation_id, event.asked or ())
+    async def kept(self, row: TriggerRow, given: bytes, event: Event) -> bytes:
+        """An input that is kept until its run can start, sealed where payloads are. The person of the trigger that made
+        it is kept as well: the trigger may be another one's by then."""
+        kept = Kept(msgspec.Raw(given), event.correlation_id, (*(event.asked or ()), row.created_by))
         plain, seal = _encode_spec(kept), self.transactor.payloads.seal
         return await asyncio.to_thread(seal.seal, plain) if seal.is_on else plain
 
