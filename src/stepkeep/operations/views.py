@@ -162,8 +162,8 @@ def is_sleep(plan: Plan, step: Step) -> bool:
     return step.state is StepState.AWAITING_EVENT and planned.sleeps
 
 
-async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
-    """`{"runs": [...]}`, newest first."""
+def accept_filter(which: RunFilter) -> None:
+    """Refuse a malformed filter."""
     if type(which.limit) is not int or not 0 < which.limit <= MAX_PAGE:
         raise InvalidInput(f"the limit must be a whole number from 1 to {MAX_PAGE}")
     for name, key in (("workflow", which.workflow), ("key", which.business_key), ("id", which.correlation_id)):
@@ -171,6 +171,11 @@ async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
             validate.key(f"the {name} to look for", key)
     if which.before is not None:
         validate.run_id(which.before)
+
+
+async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
+    """`{"runs": [...]}`, newest first."""
+    accept_filter(which)
     unreadable: list[Unreadable] = []
     found = await transactor.store.list_runs(which, unreadable)
     listed: dict[str, Any] = {"runs": await summarise_all(transactor, which.tenant, found)}
