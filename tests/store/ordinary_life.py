@@ -309,7 +309,7 @@ async def _triggers(bench: Bench) -> None:
         await triggers.read_endings(TENANT, "minutely")
         await triggers.find_unseen(TENANT, "minutely", "work", FIRST_ID, limit=1)
         started = next(one["run_id"] for one in shown["firings"] if one["run_id"])
-        assert await triggers.find_firing_of(TENANT, started)
+        assert await triggers.find_firings_of(TENANT, [started])
         await triggers.forget_firings(TENANT, await bench.store.now() - 86_400 * SECOND, 10)
     await manage.pause_trigger(sweeper.firer, "minutely", tenant=TENANT, actor=ACTOR)
 

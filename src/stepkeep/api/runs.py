@@ -92,6 +92,7 @@ class RunSummary(BaseModel):
     labels: dict[str, str]
     journal: dict[str, Any] = Field(description="`seq` and `head` of the journal.")
     quarantined: dict[str, Any] | None
+    fired: dict[str, Any] | None = Field(description="The firing that started it: `trigger`, `moment`, `backfill`.")
 
 
 class RunList(Page):

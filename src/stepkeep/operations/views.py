@@ -102,6 +102,7 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     run = (
         summarise(found)
         | aside.get(found.run.id, {})
+        | (await _fired(transactor, tenant, [found.run.id])).get(found.run.id, {})
         | {
             "input": decode_json(visible(found.details.input)),
             "output": result,
@@ -185,9 +186,19 @@ async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
 
 
 async def summarise_all(transactor: Transactor, tenant: str, found: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    """The summaries of these runs, quarantined ones marked."""
+    """The summaries of these runs, quarantined ones marked, with what started them."""
     aside = await _set_aside(transactor, tenant)
-    return [summarise(record) | aside.get(record.run.id, {}) for record in found]
+    fired = await _fired(transactor, tenant, [record.run.id for record in found])
+    return [summarise(record) | aside.get(record.run.id, {}) | fired.get(record.run.id, {}) for record in found]
+
+
+async def _fired(transactor: Transactor, tenant: str, run_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What to add to the summaries of runs that a trigger started."""
+    found = await transactor.store.triggers.find_firings_of(tenant, run_ids) if run_ids else {}
+    return {
+        run_id: {"fired": {"trigger": one.trigger_name, "moment": one.moment, "backfill": one.backfill}}
+        for run_id, one in found.items()
+    }
 
 
 async def _set_aside(transactor: Transactor, tenant: str) -> dict[str, dict[str, Any]]:
@@ -233,6 +244,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "labels": decode_json(details.labels) if details.labels else {},
         "journal": {"seq": run.seq, "head": run.head.hex()},
         "quarantined": None,
+        "fired": None,
     }
 
 
