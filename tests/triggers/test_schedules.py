@@ -334,7 +334,7 @@ async def test_a_list_of_runs_tells_the_moment_of_each_run_of_a_backfill(stage: 
     fired = {one["id"]: one["fired"] for one in listed["runs"]}
     assert fired.pop(own) is None
     fired = {run: one for run, one in fired.items() if one["backfill"] is not None}
-    moments = ["2031-05-02T00:00:00Z", "2031-05-02T01:00:00Z", "2031-05-02T02:00:00Z"]
+    moments = ["2031-05-02T00:00:00Z", "2031-05-02T01:00:00Z"]
     told = [{"trigger": NAME, "moment": moment, "backfill": job["backfill"]} for moment in moments]
     assert sorted(fired.values(), key=lambda one: str(one["moment"])) == told
     table = runs_table(listed["runs"])
