@@ -1,4 +1,4 @@
-"""Every search and every count agrees with SQL, or says what it is; `stepkeep lab truth` does it beside a million runs."""
+"""Every search and every count agrees with SQL, or says what it is. `stepkeep lab truth` does it beside a million."""
 
 from __future__ import annotations
 

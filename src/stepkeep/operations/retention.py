@@ -276,7 +276,7 @@ class _Pass:
             self._tell(firings=self.pruned.firings + gone)
 
     async def forget_jobs(self, before: int) -> None:
-        # One at a time: a job has up to ten thousand runs.
+        # One at a time: a job has up to a hundred thousand runs.
         while gone := await again_if_contended(lambda: self._store.jobs.forget(self._tenant, before, 1)):
             self._tell(jobs=self.pruned.jobs + gone)
 

@@ -131,8 +131,8 @@ async def _search(ground: Ground, engine: AsyncEngine, sql: Sql, search: Search)
 
 
 async def _counts(engine: AsyncEngine, sql: Sql, runs: int) -> list[Line]:
-    async def truth(column: str, condition: str = "1 = 1", table: str = "runs") -> dict[str, int]:
-        asked = f"select {column}, count(*) from {table} where tenant = 'default' and {condition} group by 1"
+    async def truth(column: str, condition: str = "1 = 1") -> dict[str, int]:
+        asked = f"select {column}, count(*) from runs where tenant = 'default' and {condition} group by 1"  # noqa: S608
         return {str(name or "none"): count for name, count in await sql.ask(asked)}
 
     live, recent = await truth("state", "ended_at is null"), await truth("state")

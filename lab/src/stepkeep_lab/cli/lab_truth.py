@@ -26,7 +26,7 @@ def truth(
     settings: Settings,
     runs: Annotated[
         int | None,
-        typer.Option("--runs", min=10, max=LARGEST, help="How many runs, in place of 200,000 and 1,000,000."),
+        typer.Option("--runs", min=10, max=LARGEST, help="How many runs each store has."),
     ] = None,
     store: Annotated[list[str] | None, typer.Option("--store", help="Only sqlite, or only postgres.")] = None,
     report: Annotated[
@@ -35,7 +35,8 @@ def truth(
 ) -> int:
     """Compare searches and counts with plain SQL: each agrees, or says that it is an estimate or a lower bound.
 
-    PostgreSQL runs on a server of its own. Exit status 1 when anything said is not so.
+    SQLite has 200,000 runs and PostgreSQL a million, unless `--runs` says otherwise. PostgreSQL runs on a
+    server of its own. Exit status 1 when anything said is not so.
     """
     import msgspec
 
@@ -70,8 +71,8 @@ def _write(found: dict[str, list[Line]], folder: str, command: str, seconds: flo
     version = commit()
     page = [
         *opening("Searches and counts beside SQL", version, command, seconds),
-        "Each search was followed to its last part, and compared in its total and its first 50 runs. `ms` is the time of",
-        "the first answer.",
+        "Each search was followed to its last part, and compared in its total and its first 50 runs. `ms` is the time",
+        "of the first answer.",
         "",
     ]
     for name, lines in found.items():
