@@ -21,7 +21,7 @@ from stepkeep.operations.views import accept_filter, summarise_all, unreadable_v
 from stepkeep.store.listing import is_read_in_order
 from stepkeep.store.records import FIRST_ID, RunFilter, Words
 
-MOST_IN_ORDER = 100_000
+MOST_IN_ORDER = 50_000
 """Runs that one part of a search looks at, where it reads them in the order of their key."""
 MOST_LOOKED_UP = 20_000
 """The same, where an index finds the runs first and each is looked up."""

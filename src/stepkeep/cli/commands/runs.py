@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
 
 DEFAULT_LIMIT = 20
-MOST_PARTS = 10
+MOST_PARTS = 20
 """A search that has found less than a page goes on for this many parts."""
 
 
