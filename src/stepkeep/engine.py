@@ -871,15 +871,16 @@ class AsyncEngine:
     async def status(self, *, window: str = "1h") -> dict[str, Any]:
         """The whole system in numbers: runs by state, queues, failures by category, workers, late timers.
 
-        Counts are bounded, and say so (`is_complete`). `window` says how far back failures and recent runs are
-        counted. `problems` lists in sentences what needs attention.
+        Runs are counted by state up to 200,000; of more, the parts are estimated from a sample (`is_estimate`). A
+        total without `is_complete` is a lower bound. `window` says how far back failures and recent runs are counted.
+        `problems` lists in sentences what needs attention.
         """
         return await read_status(self.transactor, tenant=self.tenant, window=duration("status: window", window))
 
     async def statistics(self, *, window: str = "24h") -> dict[str, Any]:
         """How the newest runs went: how many over time, how long they took, failures, slow steps, the backlog's age.
 
-        At most the newest 5,000 runs within `window` are looked at (`is_complete` says whether these are all of them).
+        Of more than 5,000 runs within `window`, a sample is looked at, and its numbers are scaled (`is_estimate`).
         """
         taken = duration("statistics: window", window)
         return await read_statistics(self.transactor, tenant=self.tenant, window=taken)
@@ -939,7 +940,9 @@ class AsyncEngine:
         """A page of runs, newest first; `before` is the id of the last run of the page before.
 
         `since` and `until` bound the start, `error` and `text` are found anywhere in the error, or in ids, keys, labels
-        and input. `total` counts all that match; where `is_complete` is False, there are more.
+        and input. `total` counts those that match from `before` on; where `is_complete` is False, there may be more.
+        Labels and texts are looked for in a bounded number of runs. If there are more, the answer has `looked_at`, and
+        the same call with `before=answer["next"]` goes on, until `next` is None.
         """
         which = RunFilter(
             tenant=self.tenant,

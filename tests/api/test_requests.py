@@ -242,12 +242,12 @@ def test_the_database_going_away_is_503_and_says_nothing_about_it(
     async def act(stage: Stage) -> None:
         async with stage.client(await stage.key()) as client:
             await client.get("/runs")
-            monkeypatch.setattr(stage.engine.store, "list_runs", away)
+            monkeypatch.setattr(stage.engine.store, "search_runs", away)
             answer = await client.get("/runs")
             told(answer, 503, "store_unavailable")
             assert answer.headers["retry-after"] == "1"
             assert "db.internal" not in answer.text
-            monkeypatch.setattr(stage.engine.store, "list_runs", broken)
+            monkeypatch.setattr(stage.engine.store, "search_runs", broken)
             answer = await client.get("/runs")
             told(answer, 500, "unexpected")
             assert "secret detail" not in answer.text

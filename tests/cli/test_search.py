@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from stepkeep.cli.commands import runs
+from stepkeep.operations import search
 from tests.cli.conftest import FLOW, HANDLERS, Cli
 
 LABELLED = FLOW.replace("workflow: flow", "workflow: labelled\nlabels: {team: billing, region: eu}")
@@ -53,6 +55,27 @@ def test_the_hint_for_the_next_page_keeps_the_filters(cli: Cli, home: Path) -> N
     [hint] = re.findall(r"older ones: stepkeep (.*)", first.out)
     assert "--state blocked --workflow waiting --limit 2" in hint
     assert len(ids(cli, *shlex.split(hint)[1:])) == 1
+
+
+def test_a_search_that_ended_early_never_says_that_there_is_no_such_run(
+    cli: Cli, home: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = ("--db", database_url)
+    monkeypatch.setattr(search, "MOST_IN_ORDER", 1)
+    monkeypatch.setattr(runs, "MOST_PARTS", 2)
+    cli("start", "waiting.yaml", "--label", "team=a", *db)
+    for _ in range(3):
+        cli("start", "waiting.yaml", *db)
+    said = cli("runs", "--label", "team=a", *db).out
+    assert "no such runs" not in said
+    assert "no such run was found so far" in said
+    assert "looked at the newest 2 of 4 runs, back to 20" in said
+    [hint] = re.findall(r"look further: stepkeep (.*)", said)
+    whole = cli(*shlex.split(hint)).out
+    assert "1 in all" in whole
+    assert "looked at" not in whole
+    assert cli("runs", "--label", "team=a", "--all", *db, "--json").json["total"] == 1
+    assert "no such runs" in cli("runs", "--label", "team=b", "--all", *db).out
 
 
 @pytest.mark.parametrize("command", [["runs"], ["show", "abcd"], ["workers"], ["status"], ["db", "status"]])

@@ -20,7 +20,12 @@ def test_status_counts_runs_queues_and_failures_and_names_what_needs_attention(
     said = cli("status", *db, "--json")
     told = said.json["status"]
     assert said.status == 0
-    assert told["runs"]["live"] == {"total": 1, "is_complete": True, "by_state": {"blocked": 1}}
+    assert told["runs"]["live"] == {
+        "total": 1,
+        "is_complete": True,
+        "is_estimate": False,
+        "by_state": {"blocked": 1},
+    }
     assert told["runs"]["recent"]["by_state"] == {"blocked": 1, "succeeded": 1, "failed": 1}
     assert told["failures"]["by_category"] == {"validation": 1}
     assert (told["queues"], told["late_timers"]["count"], told["stuck_runs"]) == ([], 0, [])

@@ -73,16 +73,20 @@ def test_a_cancel_acts_on_what_the_filter_finds_and_on_nothing_else(database_url
     on(database_url, act)
 
 
-def test_a_search_that_did_not_look_at_every_run_makes_no_job(
+def test_a_job_finds_its_runs_among_all_in_however_many_parts(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "PAGE", 2)
-    monkeypatch.setattr(search, "MOST_READ", 2)
+    monkeypatch.setattr(search, "MOST_LOOKED_UP", 1)
 
     async def act(engine: AsyncEngine) -> None:
-        await started(engine, 3, labels={"team": "a"})
-        with pytest.raises(sk.InvalidInput, match="looks at the newest runs only"):
-            await engine.jobs.start("cancel", where={"labels": {"team": "a"}}, dry_run=True)
+        [mine] = await started(engine, 1, labels={"team": "a"})
+        await started(engine, 2, labels={"team": "b"})
+        told = await engine.jobs.start("cancel", where={"labels": {"team": "a"}}, dry_run=True)
+        assert (told["runs"], told["first"]) == (1, [mine])
+        monkeypatch.setattr(jobs, "MOST_RUNS", 1)
+        with pytest.raises(sk.InvalidInput, match="more than 1 runs fit"):
+            await engine.jobs.start("cancel", where={"labels": {"team": "b"}}, dry_run=True)
+        monkeypatch.setattr(jobs, "MOST_RUNS", 3)
         assert (await engine.jobs.start("cancel", where={"workflow": "bulk-gated"}, dry_run=True))["runs"] == 3
 
     on(database_url, act)

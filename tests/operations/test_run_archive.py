@@ -183,6 +183,46 @@ def test_prune_keeps_a_failed_run_as_long_as_its_policy_says(database_url: str, 
     on(database_url, act)
 
 
+def test_a_worker_that_may_deletes_archived_runs_when_their_time_has_passed(database_url: str, tmp_path: Path) -> None:
+    async def act(bench: Bench) -> None:
+        some = declared(keep={"failed": "forever", "completed": "2d"})
+        unarchived = declared("unarchived", on=["failed"], keep={"completed": "2d"})
+        good, bad = await ended(bench, some), await ended(bench, some, fails=True)
+        silent = await ended(bench, unarchived)
+        undeclared = await ended(bench, declared("undeclared"))
+        runs = {good, bad, silent, undeclared}
+        sweeper = ArchiveSweeper(bench.transactor, tenant=TENANT, verify=verified, base=tmp_path)
+
+        async def left() -> set[str]:
+            return {one for one in runs if await bench.store.read_run(TENANT, one) is not None}
+
+        bench.store.clock_offset += 1 * DAY
+        assert (await sweeper.delete_expired()).deleted == ()
+        bench.store.clock_offset += 2 * DAY
+        assert (await sweeper.delete_expired()).deleted == (silent,), "the other one is to be archived first"
+        await sweeper.sweep()
+        assert await left() == {good, bad, undeclared}, "a sweep alone deletes nothing"
+        assert (await sweeper.delete_expired()).deleted == (good,)
+        bench.store.clock_offset += 10_000 * DAY
+        assert (await sweeper.delete_expired()).deleted == ()
+        assert await left() == {bad, undeclared}
+
+    on(database_url, act)
+
+
+def test_only_a_worker_that_was_told_to_deletes(tmp_path: Path) -> None:
+    async def act(bench: Bench) -> None:
+        run = await ended(bench, declared(keep={"completed": "2d"}))
+        bench.store.clock_offset += 3 * DAY
+        sweeper = ArchiveSweeper(bench.transactor, tenant=TENANT, verify=verified, base=tmp_path)
+        kept = await anext(sweeper.follow())
+        assert (len(kept.bundles), kept.deleted) == (1, ())
+        gone = await anext(sweeper.follow(deletes=True))
+        assert gone.deleted == (run,)
+
+    on(f"sqlite:///{tmp_path}/test.db", act)
+
+
 def test_a_run_that_is_alive_is_not_archived(tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         done = await ended(bench, declared("other"))

@@ -22,7 +22,7 @@ from stepkeep.operations.search import Terms, search_runs
 from stepkeep.operations.views import list_runs
 from stepkeep.operations.waiting import RunWaiter
 from stepkeep.store.change import Lease
-from stepkeep.store.records import RunFilter
+from stepkeep.store.records import RunFilter, Words
 from tests.damage import damage
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, on, report_of, task
 
@@ -235,7 +235,8 @@ def test_a_run_in_a_state_of_another_version_is_listed_with_it(database_url: str
         [told] = listed["unreadable"]
         assert (told["id"], told["state"], told["table"]) == (runs[1], "flying", "runs")
         assert "cannot be read" in told["message"]
-        assert await bench.store.count_found(RunFilter(tenant=TENANT, **FINDERS[filters])) == 3
+        which = RunFilter(tenant=TENANT, **FINDERS[filters], limit=0)
+        assert (await bench.store.search_runs(which, Words(), 9)).total == 3
         succeeded = await list_runs(bench.transactor, RunFilter(tenant=TENANT, states=(RunState.SUCCEEDED,)))
         assert "unreadable" not in succeeded, "its state is none of those asked for"
 
@@ -245,17 +246,23 @@ def test_a_run_in_a_state_of_another_version_is_listed_with_it(database_url: str
 def test_a_search_reads_on_beyond_a_page_of_runs_that_cannot_be_read(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "PAGE", 2)
+    monkeypatch.setattr(search, "MOST_IN_ORDER", 2)
 
     async def act(bench: Bench) -> None:
         plan = await bench.publish(chain("one", 1))
         runs = [await bench.start(plan) for _ in range(6)]
         for run_id in runs[2:5]:
             await damage(database_url, DAMAGES["runs"].format(run=run_id))
-        found = await search_runs(bench.transactor, RunFilter(tenant=TENANT), Terms(text="one"))
-        assert [run["id"] for run in found["runs"]] == [runs[5], runs[1], runs[0]]
-        assert [one["id"] for one in found["unreadable"]] == [runs[4], runs[3], runs[2]]
-        assert found["is_complete"]
+        seen, unreadable, before = [], [], None
+        for _ in range(4):
+            which = RunFilter(tenant=TENANT, before=before)
+            found = await search_runs(bench.transactor, which, Terms(text="one"))
+            seen += [run["id"] for run in found["runs"]]
+            unreadable += [one["id"] for one in found.get("unreadable", [])]
+            before = found["next"]
+        assert seen == [runs[5], runs[1], runs[0]]
+        assert unreadable == [runs[4], runs[3], runs[2]]
+        assert (found["is_complete"], before) == (True, None)
 
     on(database_url, act)
 

@@ -48,7 +48,7 @@ from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.job_rows import JobAction
 from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
 from stepkeep.store.quotas import Scope
-from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter, SignedHead
+from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter, SignedHead, Words
 
 BACKLOG = 200
 WAITING = 50
@@ -309,7 +309,7 @@ async def _triggers(bench: Bench) -> None:
         await triggers.read_endings(TENANT, "minutely")
         await triggers.find_unseen(TENANT, "minutely", "work", FIRST_ID, limit=1)
         started = next(one["run_id"] for one in shown["firings"] if one["run_id"])
-        assert await triggers.find_firing_of(TENANT, started)
+        assert await triggers.find_firings_of(TENANT, [started])
         await triggers.forget_firings(TENANT, await bench.store.now() - 86_400 * SECOND, 10)
     await manage.pause_trigger(sweeper.firer, "minutely", tenant=TENANT, actor=ACTOR)
 
@@ -547,8 +547,12 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.add_evidence([Evidence(TENANT, run, 0, 1, b"{}")])
     assert await store.read_evidence(TENANT, run)
     await store.tally(TENANT, after=FIRST_ID, late_by=await store.now(), limit=1_000)
-    assert await store.list_runs(RunFilter(tenant=TENANT, words=run[:8]))
-    assert await store.count_found(RunFilter(tenant=TENANT, limit=1_000))
+    await store.list_runs(RunFilter(tenant=TENANT, erred=True))
+    assert (await store.search_runs(RunFilter(tenant=TENANT), Words(text=run[:8]), 1_000)).records
+    await store.search_runs(RunFilter(tenant=TENANT, states=(RunState.FAILED,)), Words(text="x"), 100)
+    await store.count_unfinished(TENANT, 1_000)
+    await store.sample_live(TENANT, share=1, limit=1_000)
+    await store.sample_recent(TENANT, after=FIRST_ID, share=1, limit=100)
     assert await store.read_recent_runs(TENANT, after=FIRST_ID, limit=1_000)
     assert await store.read_recent_attempts(TENANT, after=FIRST_ID, looked_at=1_000, runs=50, limit=500)
     assert await store.read_backlog([queue for queue, _ in await store.list_queues(TENANT)], 1_000)

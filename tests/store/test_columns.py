@@ -135,7 +135,7 @@ ALIKE = {
         "list_triggers_of_workflow",
         "list_triggers_of_kind",
     ),
-    Firing: ("list_firings", "read_firings", "find_firing_of"),
+    Firing: ("list_firings", "read_firings", "find_firings_of"),
     Backfill: ("list_backfills", "read_backfill", "list_backfills_of_tenant"),
     Job: ("claim_job", "read_job", "find_job_by_key", "list_jobs"),
     JobRun: ("list_job_runs",),

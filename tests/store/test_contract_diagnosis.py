@@ -8,7 +8,7 @@ from stepkeep.kernel.rows import Attempt
 from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, StopCause, WorkerState
 from stepkeep.store.change import Write
 from stepkeep.store.protocol import Store
-from stepkeep.store.records import FIRST_ID, Backlog, Evidence, RecentAttempt, RecentRun, RunFilter
+from stepkeep.store.records import FIRST_ID, Backlog, Evidence, RecentAttempt, RecentRun
 
 
 async def test_a_worker_replaces_its_report_and_only_its_own(store: Store) -> None:
@@ -74,12 +74,33 @@ async def test_runs_are_counted_by_state_and_by_category_up_to_a_limit(store: St
     assert (counted.late, counted.late_since) == (1, 5 * SECOND)
     few = await store.tally(TENANT, after=run_id(2), late_by=0, limit=1)
     assert (few.live, few.recent, few.late) == ({RunState.QUEUED: 1}, {RunState.FAILED: 1}, 0)
-    assert await store.count_found(RunFilter(tenant=TENANT)) == 4
-    assert await store.count_found(RunFilter(tenant=TENANT, limit=3)) == 3
-    assert await store.count_found(RunFilter(tenant="other")) == 0
-    newest = (await store.list_runs(RunFilter(tenant=TENANT, limit=1)))[0].run.id
-    assert await store.count_found(RunFilter(tenant=TENANT, before=newest)) == 3
-    assert await store.count_found(RunFilter(tenant=TENANT, states=(RunState.QUEUED,), limit=1)) == 1
+    assert [await store.count_unfinished(TENANT, most) for most in (100, 1)] == [2, 1]
+    assert [await store.count_newest(TENANT, FIRST_ID, most) for most in (100, 3)] == [4, 3]
+    assert await store.count_newest(TENANT, run_id(3), 100) == 2
+    assert await store.count_unfinished("other", 9) == await store.count_newest("other", FIRST_ID, 9) == 0
+
+
+async def test_a_sample_has_the_runs_whose_ids_end_in_certain_bytes(store: Store) -> None:
+    for number in range(20):
+        state = RunState.QUEUED if number % 2 else RunState.SUCCEEDED
+        ended = {} if number % 2 else {"ended_at": 9, "open": 0, "moving": 0}
+        await save(store, new_run(number, run=replace(a_run(number, state=state), **ended, due_at=None)))
+
+    async def recent(share: int, limit: int = 100, after: str = FIRST_ID) -> list[str]:
+        return [one.id for one in await store.sample_recent(TENANT, after=after, share=share, limit=limit)]
+
+    async def live(share: int, limit: int = 100) -> list[str]:
+        return [one.id for one in await store.sample_live(TENANT, share=share, limit=limit)]
+
+    # An id of this suite ends in decimal digits: that of run 12 ends in the byte 0x12.
+    below = [run_id(number) for number in (12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)]
+    assert await recent(0x13) == below
+    assert await recent(256) == [run_id(number) for number in reversed(range(20))]
+    assert await recent(0x13, limit=9) == below[:2], "among the newest"
+    assert await recent(0x13, after=run_id(10)) == below[:2]
+    assert await live(0x13) == [run_id(number) for number in (11, 9, 7, 5, 3, 1)]
+    assert await live(0x13, limit=5) == [run_id(11)]
+    assert await recent(0) == await live(0) == []
 
 
 async def test_a_backlog_is_counted_per_queue_and_its_oldest_step_is_found_at_any_priority(store: Store) -> None:

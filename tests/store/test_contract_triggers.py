@@ -105,9 +105,9 @@ async def test_a_firing_and_its_run_are_written_together_or_not_at_all(store: St
     assert await store.triggers.list_firings(*KEY) == []
     change = TriggerChange(was=1, row=trigger(seq=2))
     await store.change([], lambda loaded: Write(new_runs=[new_run(1)], firings=[fired], triggers=[change]))
-    assert await store.triggers.find_firing_of(TENANT, run_id(1)) == fired
-    assert await store.triggers.find_firing_of(TENANT, run_id(2)) is None
-    assert await store.triggers.find_firing_of(TENANT, "no id") is None
+    asked = [run_id(2), "no id", run_id(1)]
+    assert await store.triggers.find_firings_of(TENANT, asked) == {run_id(1): fired}
+    assert await store.triggers.find_firings_of("other", asked) == {}
 
 
 async def test_a_moment_that_fired_never_gets_another_run(store: Store) -> None:

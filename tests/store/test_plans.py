@@ -49,7 +49,7 @@ NOT_WATCHED = {
     "insert_migration": "once per migration, into a table of its own",
     "list_workers": "lists all workers there ever were, for whoever asks for all",
     "count_runs": "counts all runs of a tenant by its nature: campaigns and benchmarks ask it, nobody else",
-    "find_runs_by_words": "reads the newest 20,000 runs by its nature: people search for a text",
+    "find_runs_by_words": "reads a range of runs by its nature: people search for a text",
     "delete_sink_deliveries": "goes through all cursors of a sink by its nature: people remove a sink, rarely",
 }
 ASKED_ACROSS = {"find_tenant_of_key", "find_tenant_of_session", "list_tenant_names"}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from stepkeep.cli.render.tables import runs_table
 from stepkeep.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.definition import InputField, InputType
 from stepkeep.kernel.states import RunState
@@ -15,6 +16,8 @@ from stepkeep.kernel.triggers import CatchUp, Keep, Overlap, Schedule
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.firing import actor_of
 from stepkeep.operations.triggers.sweep import TriggerSweep
+from stepkeep.operations.views import list_runs
+from stepkeep.store.records import RunFilter
 from tests.triggers.stage import BY_ANN, MINUTE, NAME, WORK, Stage, hourly, micros
 from tests.workbench import ACTOR, TENANT
 
@@ -318,6 +321,24 @@ async def test_a_backfill_starts_no_more_runs_than_it_may_at_once(stage: Stage) 
     await stage.bench.work_off()
     stage.store.clock_offset += 2_000_000
     assert await stage.sweep() == 3
+
+
+async def test_a_list_of_runs_tells_the_moment_of_each_run_of_a_backfill(stage: Stage) -> None:
+    await stage.add()
+    await stage.set_clock("2031-05-03T00:30:00+00:00")
+    await stage.sweep()
+    own = await stage.bench.start(WORK)
+    job = await backfill(stage, "2031-05-02T00:00:00+00:00", "2031-05-02T02:00:00+00:00", at_once=3)
+    await stage.sweep()
+    listed = await list_runs(stage.bench.transactor, RunFilter(tenant=TENANT))
+    fired = {one["id"]: one["fired"] for one in listed["runs"]}
+    assert fired.pop(own) is None
+    fired = {run: one for run, one in fired.items() if one["backfill"] is not None}
+    moments = ["2031-05-02T00:00:00Z", "2031-05-02T01:00:00Z"]
+    told = [{"trigger": NAME, "moment": moment, "backfill": job["backfill"]} for moment in moments]
+    assert sorted(fired.values(), key=lambda one: str(one["moment"])) == told
+    table = runs_table(listed["runs"])
+    assert f"{NAME}/{moments[0]}" in [str(cell) for cell in table.columns[-1].cells]
 
 
 async def test_a_backfill_counts_no_moment_after_its_range_and_lets_other_tasks_have_their_turn() -> None:

@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from stepkeep.operations import search
 from tests.ui.conftest import Read
 from tests.ui.stage import PATIENCE, Site
 
@@ -41,6 +42,25 @@ def test_filters_live_in_the_address_and_survive_a_reload(site: Site, reader: Re
     expect(page.get_by_label("Search runs")).to_have_value("invoice-7")
     page.get_by_label("Search runs").fill("no such thing")
     expect(page.get_by_text("No run matches")).to_be_visible()
+
+
+def test_a_search_that_ended_early_says_so_and_looks_further(
+    site: Site, reader: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "MOST_IN_ORDER", 2)
+    old = site.start("payment", business_key="needle-9")
+    for _ in range(3):
+        site.start("payment")
+    page = reader().page
+    page.get_by_label("Search runs").fill("needle-9")
+    expect(page.get_by_text("No run matches so far")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"Looked at the newest 2 of \d+ runs, back to"))).to_be_visible()
+    page.get_by_role("button", name="Look further").click()
+    expect(page.locator(f"#row-{old}")).to_be_visible()
+    monkeypatch.undo()
+    page.get_by_label("Search runs").fill("needle")
+    expect(page.get_by_text("Looked at the newest")).to_be_hidden()
+    expect(page.locator(f"#row-{old}")).to_be_visible()
 
 
 @pytest.mark.proof

@@ -105,7 +105,7 @@ class JobRuns(Page):
 async def start_job(
     request: Request, engine: Engine, body: BulkAction, idempotency_key: IdempotencyKey = None
 ) -> Answer:
-    """A job for at most 10,000 runs, which are chosen now and which workers act on in small batches. `rerun`
+    """A job for at most 100,000 runs, which are chosen now and which workers act on in small batches. `rerun`
     needs the scope start, everything else the scope operate. Without a state, cancel is about runs that have not ended,
     rerun about those that did not succeed, and resume about paused ones."""
     given: dict[str, Any] = body.model_dump()

@@ -92,14 +92,20 @@ class RunSummary(BaseModel):
     labels: dict[str, str]
     journal: dict[str, Any] = Field(description="`seq` and `head` of the journal.")
     quarantined: dict[str, Any] | None
+    fired: dict[str, Any] | None = Field(description="The firing that started it: `trigger`, `moment`, `backfill`.")
 
 
 class RunList(Page):
     """A page of runs, newest first. With `as`, the rows have the shape of the dialect."""
 
     runs: list[dict[str, Any]] = Field(description="`RunSummary` of each run; with `as`, the shape of the dialect.")
-    total: int | None = Field(default=None, description="How many match; absent with `as`.")
-    is_complete: bool | None = Field(default=None, description="False where there are more than `total`.")
+    total: int | None = Field(default=None, description="How many match, from `cursor` on; absent with `as`.")
+    is_complete: bool | None = Field(default=None, description="False where there may be more than `total`.")
+    looked_at: dict[str, Any] | None = Field(
+        default=None,
+        description="What a search looked at that ended before the last run: `runs`, `of` so many (`of_at_least` where "
+        "that is a lower bound), `back_to` the start of the `last` one. Absent where it looked at all.",
+    )
     unreadable: list[dict[str, Any]] | None = Field(default=None, description="Runs whose rows are damaged.")
 
 
@@ -220,7 +226,10 @@ async def list_runs(
     limit: Limit = 50,
     as_: As = None,
 ) -> Answer:
-    """Newest first. Filters can be combined; `labels`, times and texts are not searched for with `as`."""
+    """Newest first. Filters can be combined; `labels`, times and texts are not searched for with `as`.
+
+    Labels and texts are looked for in a bounded number of runs. If there are more, the answer has `looked_at`, and
+    `next` goes on where it ended, also where it found nothing."""
     which: dict[str, Any] = {
         "state": state or (),
         "workflow": workflow,
@@ -235,10 +244,9 @@ async def list_runs(
         "limit": limit,
     }
     found = await engine.runs(**which)
-    ids = [run["id"] for run in found["runs"]]
     if as_ is not None:
-        found = await engine.runs(**which, as_=as_)
-    return Answer({**found, "next": ids[-1] if len(ids) == limit else None})
+        found = {**await engine.runs(**which, as_=as_), "next": found["next"]}
+    return Answer(found)
 
 
 @routes.get(

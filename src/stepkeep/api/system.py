@@ -44,7 +44,7 @@ async def get_status(
     engine: Engine,
     window: Annotated[str, Query(max_length=100, description="How far back recent runs are counted.")] = "1h",
 ) -> Answer:
-    """Of the tenant of the key. Counts are bounded, and say so (`is_complete`)."""
+    """Of the tenant of the key. Counts say whether they are exact (`is_complete`, `is_estimate`)."""
     return Answer(await engine.status(window=window))
 
 
@@ -59,7 +59,7 @@ async def get_statistics(
     engine: Engine,
     window: Annotated[str, Query(max_length=100, description="How far back runs are looked at.")] = "24h",
 ) -> Answer:
-    """Of the tenant of the key. At most the newest 5,000 runs are looked at; `is_complete` says if these are all."""
+    """Of the tenant of the key. Of more than 5,000 runs, a sample is looked at and scaled (`is_estimate`)."""
     return Answer(await engine.statistics(window=window))
 
 

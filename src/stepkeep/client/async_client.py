@@ -464,7 +464,7 @@ class AsyncClient:
     ) -> dict[str, Any]:
         """A page of runs, newest first."""
         states = [state] if isinstance(state, str) else list(state)
-        route = Route(method="GET", path="/runs", pages="runs")
+        route = Route(method="GET", path="/runs", pages="runs", kept=("total", "is_complete"), resumes=True)
         given = {
             "state": states or None,
             "workflow": workflow,

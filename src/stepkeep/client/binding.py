@@ -40,7 +40,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     `names`: arguments that the service calls by another name. `headers`: arguments that are headers. `refused`:
     arguments that the service has no place for. `inner`: the field that all further keyword arguments go into.
-    `pages`: the list of the answer that is gathered from all pages, with the parameter `cursor`. `resumes`: the answer
+    `pages`: the list of the answer that is gathered from all pages, with the parameter `cursor`. `kept`: fields of the
+    first page that hold for all. `resumes`: the answer
     has `next`, where to go on. `repeatable`: the request may be sent again after a lost answer.
     """
 
@@ -51,6 +52,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()
     inner: str | None = None
     pages: str | None = None
+    kept: tuple[str, ...] = ()
     cursor: str = "cursor"
     resumes: bool = False
     repeatable: bool = True
@@ -160,14 +162,16 @@ async def _gathered(service: Service, route: Route, path: str, sent: dict[str, A
     """One list out of all its pages, up to the limit."""
     assert route.pages is not None
     found: list[Any] = []
+    first: dict[str, Any] | None = None
     sent.pop("limit", None)
     while True:
         left = LARGEST_PAGE if limit is None else max(1, min(LARGEST_PAGE, limit - len(found)))
         page = await service.ask(route.method, path, query={**sent, "limit": left})
         found += page[route.pages]
+        first = first or {name: page[name] for name in route.kept if name in page}
         following = page.pop("next", None)
-        if following is None or (limit is not None and len(found) >= limit):
-            return {**page, route.pages: found, **({"next": following} if route.resumes else {})}
+        if following is None or "looked_at" in page or (limit is not None and len(found) >= limit):
+            return {**page, **first, route.pages: found, **({"next": following} if route.resumes else {})}
         sent[route.cursor] = following
 
 

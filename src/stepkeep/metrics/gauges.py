@@ -14,11 +14,13 @@ from collections.abc import Awaitable, Callable
 
 from stepkeep.errors import StepkeepError
 from stepkeep.metrics.families import Family, gauge
+from stepkeep.operations import counting
 from stepkeep.operations.diagnosis import Staff, read_staff
 from stepkeep.operations.retention import first_id_at
 from stepkeep.operations.staffing import title
-from stepkeep.operations.status import LATE, LIMIT, MOST_STUCK
+from stepkeep.operations.status import LATE, MOST_STUCK
 from stepkeep.operations.transact import Transactor
+from stepkeep.store.listing import LIVE as LIVE_STATES
 from stepkeep.store.records import Backlog
 
 log = logging.getLogger("stepkeep.metrics")
@@ -32,6 +34,7 @@ MOST_SINKS = 50
 """The most labels of each kind for one tenant. The rest is added up under `OTHER`."""
 OTHER = "(other)"
 SECOND = 1_000_000
+LIVE = tuple(sorted(str(state) for state in LIVE_STATES))
 
 Rows = dict[str, dict[tuple[str, ...], float]]
 
@@ -102,17 +105,24 @@ class StoreGauges:
     async def _runs(self, tenant: str) -> Rows:
         store = self._transactor.store.for_tenant(tenant)
         now = await store.now()
-        tally = await store.tally(tenant, after=first_id_at(now), late_by=now - LATE, limit=LIMIT)
+        counts = await counting.count_runs(store, tenant, after=first_id_at(now), late_by=now - LATE)
+        waiting = await store.slots.count_waiting(tenant, counting.MOST)
+        rough = {
+            "stepkeep_runs": counts.live.is_estimate or not counts.live.is_complete,
+            "stepkeep_late_timers": not counts.late_is_complete,
+            "stepkeep_runs_waiting_for_slot": waiting >= counting.MOST,
+        }
         return {
-            "stepkeep_runs": {(tenant, str(state)): float(count) for state, count in tally.live.items()},
-            "stepkeep_late_timers": {(tenant,): float(tally.late)},
-            "stepkeep_runs_waiting_for_slot": {(tenant,): float(await store.slots.count_waiting(tenant, LIMIT))},
+            "stepkeep_runs": {(tenant, state): float(counts.live.parts.get(state, 0)) for state in LIVE},
+            "stepkeep_late_timers": {(tenant,): float(counts.late)},
+            "stepkeep_runs_waiting_for_slot": {(tenant,): float(waiting)},
+            "stepkeep_count_is_rough": {(tenant, name): float(is_rough) for name, is_rough in rough.items()},
         }
 
     async def _queues(self, tenant: str) -> Rows:
         store = self._transactor.store.for_tenant(tenant)
         staff = await read_staff(store, tenant)
-        backlog = await store.read_backlog(sorted(staff.specs), LIMIT)
+        backlog = await store.read_backlog(sorted(staff.specs), counting.MOST)
         states = Counter(
             "silent" if one.is_silent(staff.now) else str(one.row.state)
             for one in staff.workers
@@ -123,6 +133,9 @@ class StoreGauges:
             "stepkeep_queue_depth": depth,
             "stepkeep_queue_oldest_seconds": oldest,
             "stepkeep_workers": {(tenant, state): float(count) for state, count in states.items()},
+            "stepkeep_count_is_rough": {
+                (tenant, "stepkeep_queue_depth"): float(any(one.depth >= counting.MOST for one in backlog))
+            },
         }
 
     async def _outbox(self, tenant: str) -> Rows:

@@ -19,7 +19,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.resources import awaits_resources, resources_of
 from stepkeep.kernel.rows import Step, Worker
 from stepkeep.kernel.states import StepState
-from stepkeep.operations import validate
+from stepkeep.operations import counting, validate
 from stepkeep.operations.access import OPERATIONS, Access
 from stepkeep.operations.asked import people_view
 from stepkeep.operations.cases import Case, asked_of, read_case
@@ -40,10 +40,6 @@ from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import inert_line
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import Backlog
-
-MOST_READY = 10_000
-"""Steps of a queue are counted up to this number."""
-
 
 WAITS_FOR_PEOPLE = frozenset({StepState.AWAITING_APPROVAL, StepState.AWAITING_COMPLETION})
 
@@ -241,7 +237,7 @@ async def _queue(store: Store, staff: Staff, name: str, tenant: str) -> Explanat
 
 
 async def _backlog(store: Store, specs: dict[int, QueueSpec]) -> list[Backlog]:
-    return await store.read_backlog(sorted(specs), MOST_READY)
+    return await store.read_backlog(sorted(specs), counting.MOST)
 
 
 def view(explained: Explanation) -> dict[str, Any]:

@@ -106,6 +106,15 @@ def first_id_at(micros: int) -> str:
     return f"{stamp[:8]}-{stamp[8:]}-0000-0000-000000000000"
 
 
+def created_at(run_id: str) -> int:
+    """When a run was created, in microseconds.
+
+    >>> created_at("018bcfe5-6800-7000-8000-000000000001")
+    1700000000000000
+    """
+    return int(run_id.replace("-", "")[:12], 16) * 1000
+
+
 async def require_kept(store: Store, started: Started, *, tenant: str) -> None:
     """Refuse to continue with a run that an idempotency key still names but that was deleted."""
     if not started.created and await store.read_run(tenant, started.run_id) is None:
@@ -267,7 +276,7 @@ class _Pass:
             self._tell(firings=self.pruned.firings + gone)
 
     async def forget_jobs(self, before: int) -> None:
-        # One at a time: a job has up to ten thousand runs.
+        # One at a time: a job has up to a hundred thousand runs.
         while gone := await again_if_contended(lambda: self._store.jobs.forget(self._tenant, before, 1)):
             self._tell(jobs=self.pruned.jobs + gone)
 

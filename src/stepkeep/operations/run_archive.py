@@ -1,8 +1,8 @@
 """Archives single runs when they have ended: one folder per run under the folder that its workflow names.
 
 A bundle is written under a temporary name, verified, synced and renamed, so that it is never seen half-written. A run
-is archived once: a bundle that is there is left as it is. It deletes nothing. Workers and `stepkeep archive` sweep, so
-that another process makes up for what one leaves undone.
+is archived once: a bundle that is there is left as it is. Workers and `stepkeep archive` sweep, so that another process
+makes up for what one leaves undone. Only a worker that may deletes runs, after the time that their workflow keeps them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -29,7 +30,7 @@ from stepkeep.operations.projected import describe_whole_as
 from stepkeep.operations.readable_states import readable_states
 from stepkeep.operations.retention import first_id_at
 from stepkeep.operations.state_files import TRANSITIONS, Shown, current_of, documents_of
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.operations.views import read_snapshot
 from stepkeep.store.reading import damage_of
 from stepkeep.store.records import FIRST_ID, FinishedFilter, RunFilter, WholeRun
@@ -44,6 +45,8 @@ LATE_START = 3_600 * 1_000_000
 
 PAGE = 500
 INTERVAL = 15.0
+SWEEPS_BETWEEN_DELETIONS = 240
+"""A worker that deletes runs looks for them with each sweep of this number: about once in an hour."""
 WORKSTREAM = "workstream"
 LIVE = tuple(state for state in RunState if state not in RUN_TERMINAL)
 
@@ -62,10 +65,11 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep archived, and which runs it could not archive, with the reasons."""
+    """What a sweep archived, which runs it could not archive, with the reasons, and which it deleted."""
 
     bundles: tuple[Bundle, ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
+    deleted: tuple[str, ...] = ()
 
 
 async def archive_run(transactor: Transactor, run_id: str, to: Path, *, tenant: str, verify: Verify) -> Bundle:
@@ -159,12 +163,53 @@ class ArchiveSweeper:
                 problems += failed
         return Swept(bundles=tuple(bundles), problems=tuple(problems))
 
-    async def follow(self, interval: float = INTERVAL) -> AsyncIterator[Swept]:
+    async def delete_expired(self) -> Swept:
+        """Delete the runs whose time in `keep` has passed. A run whose ending is to be archived goes only if it is."""
+        store, now = self._transactor.store, await self._transactor.store.now()
+        deleted: list[str] = []
+        for workflow, policies in (await self._declared()).items():
+            times = [kept for policy in policies.values() for kept in policy.keep.values() if isinstance(kept, int)]
+            if not times:
+                continue
+            ended_by = now - min(times)
+            chosen = FinishedFilter(
+                tenant=self._tenant,
+                workflow=workflow,
+                ended_by=ended_by,
+                before=first_id_at(ended_by + 1000),
+                limit=PAGE,
+            )
+            while run_ids := await store.find_finished(chosen):
+                expired = [one for one in run_ids if await self._is_expired(one, workflow, policies, now)]
+                if expired:
+                    deleted += await again_if_contended(partial(store.delete_runs, self._tenant, expired))
+                chosen = replace(chosen, after=run_ids[-1])
+        return Swept(deleted=tuple(deleted))
+
+    async def _is_expired(self, run_id: str, workflow: str, policies: dict[int, ArchivePolicy], now: int) -> bool:
+        states, _ = await readable_states(self._transactor.store, [(self._tenant, run_id)])
+        status = states.get((self._tenant, run_id))
+        policy = None if status is None else policies.get(status.definition_id)
+        if status is None or policy is None or not isinstance(policy.keep.get(str(status.state)), int):
+            return False
+        record = await self._transactor.store.read_run(self._tenant, run_id)
+        if record is None or record.run.ended_at is None:
+            return False
+        if policy.keeps(str(status.state), record.run.ended_at, now):
+            return False
+        place = self._base / policy.to / workflow / run_id
+        return str(status.state) not in policy.on or await asyncio.to_thread(_is_bundle, place, self._base)
+
+    async def follow(self, interval: float = INTERVAL, *, deletes: bool = False) -> AsyncIterator[Swept]:
         """Sweep again and again, and tell each sweep that found something. An outage is waited out."""
+        sweeps = 0
         while True:
             try:
                 swept = await self.sweep()
-                if swept.bundles or swept.problems:
+                if deletes and sweeps % SWEEPS_BETWEEN_DELETIONS == 0:
+                    swept = replace(swept, deleted=(await self.delete_expired()).deleted)
+                sweeps += 1
+                if swept.bundles or swept.problems or swept.deleted:
                     yield swept
             except StepkeepError as problem:
                 log.warning("ended runs are not archived now: %s", problem)
@@ -242,6 +287,11 @@ class ArchiveSweeper:
 def _is_below(folder: Path, base: Path) -> bool:
     """Whether a folder is below another one, also when every link on the way to it is followed."""
     return folder.resolve().is_relative_to(base.resolve())
+
+
+def _is_bundle(place: Path, base: Path) -> bool:
+    """Whether a run is archived there."""
+    return _is_below(place, base) and place.is_dir()
 
 
 def _archived(folder: Path) -> frozenset[str]:

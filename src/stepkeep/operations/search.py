@@ -1,31 +1,37 @@
-"""Finds runs by what no index has: labels, times, error text, any text. It reads pages of the indexed lists.
+"""Finds runs by what no index has: labels, error text, any text. The database looks through a bounded part of the runs.
 
-It looks at a bounded number of runs, newest first, and says whether that were all. The engine calls it; it only reads.
+The answer says what was looked at, and where the next part begins: a caller that goes on sees every run. The engine
+calls it; it only reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.errors import Unreadable
-from stepkeep.operations.retention import first_id_at
+from stepkeep.operations import counting
+from stepkeep.operations.instants import instant
+from stepkeep.operations.retention import created_at, first_id_at
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.views import list_runs, summarise_all, unreadable_view
-from stepkeep.store.listing import is_every_run
-from stepkeep.store.records import RunFilter, RunRecord
+from stepkeep.operations.views import accept_filter, summarise_all, unreadable_view
+from stepkeep.store.listing import is_read_in_order
+from stepkeep.store.records import FIRST_ID, RunFilter, Words
 
-PAGE = 500
-MOST_READ = 20_000
-"""This many runs are looked at for one page of results."""
+MOST_IN_ORDER = 50_000
+"""Runs that one part of a search looks at, where it reads them in the order of their key."""
+MOST_LOOKED_UP = 20_000
+"""The same, where an index finds the runs first and each is looked up."""
 MOST_COUNTED = 1_000
-"""Totals are counted up to here where an index answers the search."""
+"""Totals are counted up to here where an index answers all."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for beside an index. Texts are found anywhere, in any case. Times are microseconds of the start."""
+    """What to look for beside an index. Texts are found anywhere, in any case of ASCII letters. Times are microseconds
+    of the start."""
 
     labels: Mapping[str, str] = {}
     since: int | None = None
@@ -38,79 +44,65 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         return self == Terms()
 
     @property
-    def needle(self) -> str | None:
-        """Lower-case ASCII that every match has in one of its stored fields; None if there is none to rely on."""
-        # The value of a label is stored as JSON text: with its quotes it is found in fewer other places.
-        quoted = (f'"{value}"' for value in self.labels.values() if _is_plain(value))
-        return next((one.lower() for one in (*filter(_is_plain, (self.text, self.error)), *quoted)), None)
+    def words(self) -> Words:
+        """What the database looks for in each run."""
+        encode = msgspec.json.encode
+        return Words(
+            error=_lower(self.error),
+            text=_lower(self.text),
+            labels=tuple(encode(name) + b":" + encode(value) for name, value in sorted(self.labels.items())),
+        )
 
-    def match(self, record: RunRecord) -> bool:
-        run, details = record.run, record.details
-        if self.labels:
-            own = msgspec.json.decode(details.labels) if details.labels else {}
-            if any(own.get(name) != value for name, value in self.labels.items()):
-                return False
-        if self.error is not None and self.error.casefold() not in (run.error or "").casefold():
-            return False
-        if self.text is None:
-            return True
-        parts = (run.id, details.workflow, details.business_key, details.correlation_id, details.created_by, run.error)
-        payloads = (details.input.decode(), (details.labels or b"").decode())
-        wanted = self.text.casefold()
-        return any(wanted in part.casefold() for part in (*parts, *payloads) if part)
+    def bound(self, which: RunFilter) -> RunFilter:
+        """The filter with what an index can answer: ids begin with the time of the start."""
+        if self.since is not None:
+            which = replace(which, oldest=first_id_at(self.since))
+        if self.until is not None:
+            newest = first_id_at(self.until + 1_000)
+            which = replace(which, before=newest if which.before is None else min(which.before, newest))
+        return replace(which, erred=self.error is not None)
 
 
-def _is_plain(text: str | None) -> TypeGuard[str]:
-    """Whether a text is stored as it is: JSON and the database escape no character of it."""
-    return text is not None and text != "" and text.isascii() and text.isprintable() and not set(text) & set('"\\')
+def _lower(text: str | None) -> str | None:
+    return None if text is None else text.encode().lower().decode()
 
 
 async def search_runs(transactor: Transactor, which: RunFilter, terms: Terms) -> dict[str, Any]:
-    """`{"runs": [...], "total": n, "is_complete": bool}`, newest first. An incomplete total is a lower bound."""
-    if terms.is_empty:
-        listed = await list_runs(transactor, which)
-        every = msgspec.structs.replace(which, before=None, limit=MOST_COUNTED)
-        total = await transactor.store.count_found(every)
-        return listed | {"total": total, "is_complete": total < MOST_COUNTED}
-    await list_runs(transactor, msgspec.structs.replace(which, limit=which.limit and 1))  # refuses what is malformed
-    return await _walk(transactor, which, terms)
+    """`{"runs": [...], "total": n, "is_complete": bool, "next": id or None}`, newest first.
+
+    An incomplete total is a lower bound. `next` is the `before` of what follows. A search that ended before the last
+    run has `looked_at`.
+    """
+    accept_filter(which)
+    which, words, store = terms.bound(which), terms.words, transactor.store
+    unreadable: list[Unreadable] = []
+    if words == Words():
+        most = max(MOST_COUNTED, which.limit)
+    else:
+        most = MOST_IN_ORDER if is_read_in_order(which, words) else MOST_LOOKED_UP
+    found = await store.search_runs(which, words, most, unreadable)
+    is_complete = found.looked_at < most
+    shown = [record.run.id for record in found.records] + [str(problem.run_id) for problem in unreadable]
+    is_full = len(shown) >= which.limit
+    said: dict[str, Any] = {
+        "runs": await summarise_all(transactor, which.tenant, found.records),
+        "total": found.total,
+        "is_complete": is_complete,
+        "next": min(shown) if is_full else None if is_complete else found.last,
+    }
+    if not is_complete and words != Words():
+        said["looked_at"] = {
+            "runs": found.looked_at,
+            **await _of(transactor, which, words),
+            "back_to": None if found.last is None else instant(created_at(found.last)),
+            "last": found.last,
+        }
+    return said | ({"unreadable": [unreadable_view(problem) for problem in unreadable]} if unreadable else {})
 
 
-async def _walk(transactor: Transactor, which: RunFilter, terms: Terms) -> dict[str, Any]:
-    oldest = "" if terms.since is None else first_id_at(terms.since)
-    before = which.before
-    if terms.until is not None:
-        newest = first_id_at(terms.until + 1_000)
-        before = newest if before is None else min(before, newest)
-    needle = terms.needle if is_every_run(which) else None
-    found: list[RunRecord] = []
-    problems: list[Unreadable] = []
-    total = read = 0
-    is_complete = False
-    while read < MOST_READ:
-        unreadable: list[Unreadable] = []
-        page = await transactor.store.list_runs(msgspec.structs.replace(which, before=before, limit=PAGE), unreadable)
-        problems += (one for one in unreadable if str(one.run_id) >= oldest)
-        within = [record for record in page if record.run.id >= oldest]
-        read += len(page) + len(unreadable)
-        matching = [record for record in within if terms.match(record)]
-        total += len(matching)
-        found += matching[: which.limit - len(found)]
-        if len(page) + len(unreadable) < PAGE or len(within) < len(page):
-            is_complete = True
-            break
-        before = min([*(record.run.id for record in page[-1:]), *(str(one.run_id) for one in unreadable)])
-        if needle is not None:
-            # The database looks through the others, and gives only those that may match.
-            others = msgspec.structs.replace(which, before=before, limit=MOST_READ - read)
-            looked_at = await transactor.store.count_found(others)
-            worded = msgspec.structs.replace(which, before=before, words=needle, limit=MOST_COUNTED)
-            likely = await transactor.store.list_runs(worded, problems)
-            matching = [record for record in likely if record.run.id >= oldest and terms.match(record)]
-            total += len(matching)
-            found += matching[: which.limit - len(found)]
-            is_complete = looked_at < MOST_READ - read and len(likely) < MOST_COUNTED
-            break
-    listed = await summarise_all(transactor, which.tenant, found)
-    said: dict[str, Any] = {"runs": listed, "total": total, "is_complete": is_complete}
-    return said | ({"unreadable": [unreadable_view(problem) for problem in problems]} if problems else {})
+async def _of(transactor: Transactor, which: RunFilter, words: Words) -> dict[str, Any]:
+    """How many runs there are to look at, with the first part; None where an index would have to be read for it."""
+    if which.before is not None or not is_read_in_order(which, words):
+        return {"of": None, "of_at_least": False}
+    every = await transactor.store.count_newest(which.tenant, which.oldest or FIRST_ID, counting.MOST)
+    return {"of": every, "of_at_least": every >= counting.MOST}

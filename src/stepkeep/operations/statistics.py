@@ -1,33 +1,33 @@
 """How the newest runs of a tenant went: how many there were over time, how long they took, why they failed, which steps
 are slow, and how old the backlog is.
 
-Every number comes from a bounded part of an index: the newest runs of a window, never the whole history. It decides
-nothing. `engine.statistics` and the overview of the web pages call it.
+Every number comes from the runs of a window: from all of few, from a sample of many, which is called an estimate. It
+decides nothing. `engine.statistics` and the overview of the web pages call it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stepkeep.errors import StepkeepError
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RunState
+from stepkeep.operations import counting
 from stepkeep.operations.causes import SECOND
+from stepkeep.operations.counting import Sample, sample_recent
 from stepkeep.operations.diagnosis import read_staff
 from stepkeep.operations.instants import instant
-from stepkeep.operations.retention import first_id_at
+from stepkeep.operations.retention import created_at, first_id_at
 from stepkeep.operations.staffing import title
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.records import RecentAttempt, RecentRun
 
 MOST_RUNS = 5_000
-"""How many of the newest runs are looked at."""
+"""So many runs of a window are looked at; of more, a sample of about this size."""
 MOST_ENDED = 200
 """Of how many ended runs the attempts are read."""
 MOST_ATTEMPTS = 5_000
-MOST_READY = 10_000
 BUCKETS = 30
 SHARES = {"p50_seconds": 0.5, "p90_seconds": 0.9, "p99_seconds": 0.99}
 SLOWEST = 10
@@ -41,31 +41,32 @@ async def read_statistics(transactor: Transactor, *, tenant: str, window: int) -
     now = await store.now()
     since = max(0, now - window)
     after = first_id_at(since)
-    runs = await store.read_recent_runs(tenant, after=after, limit=MOST_RUNS)
+    newest = await store.read_recent_runs(tenant, after=after, limit=MOST_RUNS)
+    is_estimate = len(newest) >= MOST_RUNS
+    sample = await sample_recent(store, tenant, after) if is_estimate else Sample(runs=newest, total=len(newest))
+    runs = sample.runs
     attempts = await store.read_recent_attempts(
-        tenant, after=after, looked_at=MOST_RUNS, runs=MOST_ENDED, limit=MOST_ATTEMPTS
+        tenant, after=after, looked_at=counting.EXACT, runs=MOST_ENDED, limit=MOST_ATTEMPTS
     )
-    is_complete = len(runs) < MOST_RUNS
     # The spans of time begin with the oldest run that was looked at: a young or a busy system fills all of them.
-    first = max(since, created_at(runs[-1])) if runs else since
-    ended = sorted((one for one in runs if one.ended_at is not None), key=lambda one: -(one.ended_at or 0))[:NEWEST]
+    first = max(since, created_at(runs[-1].id)) if runs else since
+    ended = sorted((one for one in {*newest, *runs} if one.ended_at is not None), key=_latest)[:NEWEST]
     plans = await _plans(transactor, {one.definition_id for one in ended} | {one.definition_id for one in attempts})
-    failed = [one for one in runs if one.state in FAILED]
+    failures = sample.count(one.category or "none" for one in runs if one.state in FAILED)
     return {
         "statistics": {
             "at": instant(now),
             "since": instant(since),
             "runs": {
-                "total": len(runs),
-                "is_complete": is_complete,
-                "by_state": dict(Counter(one.state for one in runs).most_common()),
+                "total": sample.total,
+                "is_complete": sample.total < counting.MOST,
+                "is_estimate": is_estimate,
+                "looked_at": len(runs),
+                "by_state": sample.count(one.state for one in runs),
             },
-            "throughput": throughput(runs, first, now),
+            "throughput": throughput(sample, first, now),
             "durations": durations(one.ended_at - one.started_at for one in runs if one.ended_at and one.started_at),
-            "failures": {
-                "total": len(failed),
-                "by_category": dict(Counter(one.category or "none" for one in failed).most_common()),
-            },
+            "failures": {"total": sum(failures.values()), "is_estimate": is_estimate, "by_category": failures},
             "backlog": await _backlog(transactor, tenant, now),
             "slowest_steps": slowest(attempts, plans),
             "newest_ends": _ends(ended, plans),
@@ -73,20 +74,26 @@ async def read_statistics(transactor: Transactor, *, tenant: str, window: int) -
     }
 
 
-def created_at(run: RecentRun) -> int:
-    """When a run was created, in microseconds: its id begins with the milliseconds."""
-    return int(run.id.replace("-", "")[:12], 16) * 1000
-
-
-def throughput(runs: Sequence[RecentRun], first: int, last: int) -> list[dict[str, Any]]:
+def throughput(sample: Sample, first: int, last: int) -> list[dict[str, Any]]:
     """Equal spans of time with how many runs were created in each, by what became of them."""
     width = max(SECOND, -(-(last - first) // BUCKETS))
-    buckets = [{"succeeded": 0, "failed": 0, "other": 0} for _ in range(BUCKETS)]
-    for one in runs:
-        place = min(BUCKETS - 1, max(0, (created_at(one) - first) // width))
-        kind = "succeeded" if one.state == RunState.SUCCEEDED else "failed" if one.state in FAILED else "other"
-        buckets[place][kind] += 1
-    return [{"at": instant(first + number * width), **counts} for number, counts in enumerate(buckets)]
+
+    def part(one: RecentRun) -> tuple[int, str]:
+        place = min(BUCKETS - 1, max(0, (created_at(one.id) - first) // width))
+        return place, "succeeded" if one.state == RunState.SUCCEEDED else "failed" if one.state in FAILED else "other"
+
+    counts = sample.count(part(one) for one in sample.runs)
+    return [
+        {
+            "at": instant(first + number * width),
+            **{kind: counts.get((number, kind), 0) for kind in ("succeeded", "failed", "other")},
+        }
+        for number in range(BUCKETS)
+    ]
+
+
+def _latest(run: RecentRun) -> tuple[int, str]:
+    return -(run.ended_at or 0), run.id
 
 
 def durations(taken: Iterable[int]) -> dict[str, Any]:
@@ -141,12 +148,12 @@ async def _plans(transactor: Transactor, ids: set[int]) -> dict[int, Plan]:
 
 async def _backlog(transactor: Transactor, tenant: str, now: int) -> list[dict[str, Any]]:
     staff = await read_staff(transactor.store, tenant)
-    found = await transactor.store.read_backlog(sorted(staff.specs), MOST_READY)
+    found = await transactor.store.read_backlog(sorted(staff.specs), counting.MOST)
     return [
         {
             "needs": title(staff.specs[one.queue]),
             "ready": one.depth,
-            "is_complete": one.depth < MOST_READY,
+            "is_complete": one.depth < counting.MOST,
             "oldest_seconds": max(0, now - one.oldest_at) / SECOND,
         }
         for one in sorted(found, key=lambda one: one.oldest_at)

@@ -1,19 +1,19 @@
 """The state of the whole system in numbers: runs by state, queues with their backlog, failures, workers, late timers.
 
-It reads bounded parts of indexes and never the history, so that a million finished runs cost nothing. A count that
-reached its bound says so. `stepkeep status` and `engine.status` call it; metrics and pages may use the same value.
+It reads bounded parts of indexes and never the history before its window. `counting` says which counts are exact.
+`stepkeep status` and `engine.status` call it; metrics and pages may use the same value.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from stepkeep.kernel.states import RunState
+from stepkeep.operations import counting
 from stepkeep.operations.causes import FAULTS, SECOND, span
+from stepkeep.operations.counting import count_runs
 from stepkeep.operations.diagnosis import Staff, read_staff
 from stepkeep.operations.instants import instant
 from stepkeep.operations.pauses import claims_view, workflows_view
@@ -22,44 +22,45 @@ from stepkeep.operations.services import Known, UsageWindow, known_workers
 from stepkeep.operations.staffing import judge, queue_paused, title
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import Store
-from stepkeep.store.records import Backlog, RunCounts
+from stepkeep.store.records import Backlog
 
-LIMIT = 10_000
-"""Each count ends here."""
+MOST_SEARCHED = 50_000
+"""Stuck runs are searched for among fewer unfinished runs than these; `stepkeep db status` searches among all."""
 WINDOW = 3_600 * SECOND
 LATE = 5 * SECOND
 """A live worker sweeps due timers every second."""
 MOST_STUCK = 20
 
 
-async def read_status(
-    transactor: Transactor, *, tenant: str, window: int = WINDOW, limit: int = LIMIT
-) -> dict[str, Any]:
-    """The numbers of one tenant. `window` (microseconds) bounds what counts as recent, `limit` every count."""
+async def read_status(transactor: Transactor, *, tenant: str, window: int = WINDOW) -> dict[str, Any]:
+    """The numbers of one tenant. `window` (microseconds) bounds what counts as recent."""
     store = transactor.store
     staff = await read_staff(store, tenant)
     since = staff.now - window
-    tally = await store.tally(tenant, after=first_id_at(since), late_by=staff.now - LATE, limit=limit)
-    backlog = await store.read_backlog(sorted(staff.specs), limit)
-    live = sum(tally.live.values())
-    stuck = await _stuck(store, tenant) if live < limit else None
-    queues = [_queue(one, staff, limit) for one in sorted(backlog, key=lambda one: one.oldest_at)]
+    counts = await count_runs(store, tenant, after=first_id_at(since), late_by=staff.now - LATE)
+    backlog = await store.read_backlog(sorted(staff.specs), counting.MOST)
+    stuck = await _stuck(store, tenant) if counts.live.total < MOST_SEARCHED else None
+    queues = [_queue(one, staff) for one in sorted(backlog, key=lambda one: one.oldest_at)]
     said: dict[str, Any] = {
         "at": instant(staff.now),
         "runs": {
-            "live": _counted(tally.live, limit),
-            "recent": {"since": instant(since), **_counted(tally.recent, limit)},
+            "live": counts.live.view("by_state"),
+            "recent": {"since": instant(since), **counts.recent.view("by_state")},
         },
-        "failures": {"since": instant(since), **_failures(tally, limit)},
+        "failures": {"since": instant(since), **counts.failures.view("by_category")},
         "queues": queues,
         "workers": [worker_view(known, staff.now) for known in staff.workers],
         "paused": claims_view(staff.pauses),
         "paused_workflows": workflows_view(staff.pauses),
-        "waiting_for_slots": await store.slots.count_waiting(tenant, limit),
-        "late_timers": {"count": tally.late, "since": instant(tally.late_since)},
+        "waiting_for_slots": await store.slots.count_waiting(tenant, counting.MOST),
+        "late_timers": {
+            "count": counts.late,
+            "is_complete": counts.late_is_complete,
+            "since": instant(counts.late_since),
+        },
         "stuck_runs": stuck,
     }
-    return {"status": said | {"problems": problems(said, staff.now, tally.late_since)}}
+    return {"status": said | {"problems": problems(said, staff.now, counts.late_since)}}
 
 
 async def list_workers(transactor: Transactor, *, tenant: str, live_only: bool) -> dict[str, Any]:
@@ -77,7 +78,10 @@ def problems(said: Mapping[str, Any], now: int, late_since: int | None) -> list[
     found += [f"worker {worker['id']} hands back {text}" for worker in said["workers"] for text in worker["misfits"]]
     found += [f"worker {worker['id']} is silent" for worker in said["workers"] if worker["silent"]]
     if said["late_timers"]["count"] and late_since is not None:
-        found.append(f"{said['late_timers']['count']:,} timers are overdue, the oldest by {span(now - late_since)}")
+        least = "" if said["late_timers"]["is_complete"] else "at least "
+        found.append(
+            f"{least}{said['late_timers']['count']:,} timers are overdue, the oldest by {span(now - late_since)}"
+        )
     for run_id in said["stuck_runs"] or ():
         found.append(f"run {run_id} is stuck: this is a defect, please report it")
     return found
@@ -118,21 +122,7 @@ async def _stuck(store: Store, tenant: str) -> list[str]:
     return [run_id for owner, run_id in await store.stuck_runs(MOST_STUCK) if owner == tenant]
 
 
-def _counted(counts: Mapping[RunState, int], limit: int) -> dict[str, Any]:
-    total = sum(counts.values())
-    by_state = {str(state): counts[state] for state in RunState if state in counts}
-    return {"total": total, "is_complete": total < limit, "by_state": by_state}
-
-
-def _failures(tally: RunCounts, limit: int) -> dict[str, Any]:
-    by_category: Counter[str] = Counter()
-    for (_, category), count in tally.troubled.items():
-        by_category[str(category or "none")] += count
-    total = sum(by_category.values())
-    return {"total": total, "is_complete": total < limit, "by_category": dict(by_category.most_common())}
-
-
-def _queue(one: Backlog, staff: Staff, limit: int) -> dict[str, Any]:
+def _queue(one: Backlog, staff: Staff) -> dict[str, Any]:
     spec = staff.specs[one.queue]
     code, why, _ = queue_paused(spec, staff.pauses) or judge(spec, one.queue, staff.workers, staff.former, staff.now)
     serving: Sequence[Known] = [
@@ -145,7 +135,7 @@ def _queue(one: Backlog, staff: Staff, limit: int) -> dict[str, Any]:
         "handler": spec.name,
         "capabilities": list(spec.capabilities),
         "ready": one.depth,
-        "is_complete": one.depth < limit,
+        "is_complete": one.depth < counting.MOST,
         "oldest_at": instant(one.oldest_at),
         "oldest_seconds": max(0, staff.now - one.oldest_at) / SECOND,
         "workers": len(serving),

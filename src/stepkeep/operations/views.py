@@ -102,6 +102,7 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     run = (
         summarise(found)
         | aside.get(found.run.id, {})
+        | (await _fired(transactor, tenant, [found.run.id])).get(found.run.id, {})
         | {
             "input": decode_json(visible(found.details.input)),
             "output": result,
@@ -162,8 +163,8 @@ def is_sleep(plan: Plan, step: Step) -> bool:
     return step.state is StepState.AWAITING_EVENT and planned.sleeps
 
 
-async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
-    """`{"runs": [...]}`, newest first."""
+def accept_filter(which: RunFilter) -> None:
+    """Refuse a malformed filter."""
     if type(which.limit) is not int or not 0 < which.limit <= MAX_PAGE:
         raise InvalidInput(f"the limit must be a whole number from 1 to {MAX_PAGE}")
     for name, key in (("workflow", which.workflow), ("key", which.business_key), ("id", which.correlation_id)):
@@ -171,6 +172,11 @@ async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
             validate.key(f"the {name} to look for", key)
     if which.before is not None:
         validate.run_id(which.before)
+
+
+async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
+    """`{"runs": [...]}`, newest first."""
+    accept_filter(which)
     unreadable: list[Unreadable] = []
     found = await transactor.store.list_runs(which, unreadable)
     listed: dict[str, Any] = {"runs": await summarise_all(transactor, which.tenant, found)}
@@ -180,9 +186,19 @@ async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
 
 
 async def summarise_all(transactor: Transactor, tenant: str, found: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    """The summaries of these runs, quarantined ones marked."""
+    """The summaries of these runs, quarantined ones marked, with what started them."""
     aside = await _set_aside(transactor, tenant)
-    return [summarise(record) | aside.get(record.run.id, {}) for record in found]
+    fired = await _fired(transactor, tenant, [record.run.id for record in found])
+    return [summarise(record) | aside.get(record.run.id, {}) | fired.get(record.run.id, {}) for record in found]
+
+
+async def _fired(transactor: Transactor, tenant: str, run_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What to add to the summaries of runs that a trigger started."""
+    found = await transactor.store.triggers.find_firings_of(tenant, run_ids) if run_ids else {}
+    return {
+        run_id: {"fired": {"trigger": one.trigger_name, "moment": one.moment, "backfill": one.backfill}}
+        for run_id, one in found.items()
+    }
 
 
 async def _set_aside(transactor: Transactor, tenant: str) -> dict[str, dict[str, Any]]:
@@ -228,6 +244,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "labels": decode_json(details.labels) if details.labels else {},
         "journal": {"seq": run.seq, "head": run.head.hex()},
         "quarantined": None,
+        "fired": None,
     }
 
 

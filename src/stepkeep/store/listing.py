@@ -7,22 +7,22 @@ or the primary key, for all. Both stores call it; it touches no database.
 from __future__ import annotations
 
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.store.records import LAST_ID, RunFilter
+from stepkeep.store.records import FIRST_ID, LAST_ID, RunFilter, Words
 
 LIVE = frozenset(RunState) - RUN_TERMINAL
 TROUBLED = (RUN_TERMINAL - {RunState.SUCCEEDED}) | {RunState.STOPPING, RunState.COMPENSATING}
 """States that a run is in only after a failure, a timeout or a cancel."""
 
 TAKES = {
-    "find_runs": 4,
-    "find_live_runs": 5,
-    "find_troubled_runs": 5,
-    "find_runs_of_workflow": 5,
-    "find_runs_by_words": 5,
-    "find_runs_by_business_key": 6,
-    "find_runs_by_correlation": 8,
+    "find_runs": 5,
+    "find_live_runs": 6,
+    "find_troubled_runs": 6,
+    "find_runs_of_workflow": 6,
+    "find_erred_runs": 6,
+    "find_runs_by_business_key": 7,
+    "find_runs_by_correlation": 9,
 }
-"""How many of the arguments each statement takes; the order is the same in all. The fifth is a workflow, or words."""
+"""How many of the arguments each statement takes; the order is the same in all."""
 
 
 def finder(which: RunFilter) -> str:
@@ -32,8 +32,6 @@ def finder(which: RunFilter) -> str:
     'find_troubled_runs'
     """
     states = frozenset(which.states)
-    if which.words is not None:
-        return "find_runs_by_words"
     if which.correlation_id is not None:
         return "find_runs_by_correlation"
     if which.business_key is not None:
@@ -42,12 +40,15 @@ def finder(which: RunFilter) -> str:
         return "find_live_runs"
     if states and states <= TROUBLED:
         return "find_troubled_runs"
+    if which.erred:
+        return "find_erred_runs"
     return "find_runs" if which.workflow is None else "find_runs_of_workflow"
 
 
-def is_every_run(which: RunFilter) -> bool:
-    """Whether nothing but the place in the list limits what is found: the primary key alone counts such runs."""
-    return finder(which) == "find_runs" and not which.states
+def is_read_in_order(which: RunFilter, words: Words) -> bool:
+    """Whether a search reads a range of all runs in the order of their key. Otherwise an index finds runs first, and
+    each is looked up."""
+    return words != Words() and words.error is None and finder(which) == "find_runs" and not which.states
 
 
 def arguments(which: RunFilter, own_run: str | None) -> tuple[object, ...]:
@@ -59,8 +60,9 @@ def arguments(which: RunFilter, own_run: str | None) -> tuple[object, ...]:
         which.tenant,
         which.before or LAST_ID,
         which.limit,
+        which.oldest or FIRST_ID,
         [str(state) for state in which.states] or None,
-        which.workflow if which.words is None else which.words,
+        which.workflow,
         which.business_key,
         which.correlation_id,
         own_run,

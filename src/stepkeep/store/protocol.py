@@ -59,10 +59,12 @@ from stepkeep.store.records import (
     RunRecord,
     RunStatus,
     SchemaStatus,
+    Searched,
     SignedHead,
     TailEntry,
     UnsignedHead,
     WholeRun,
+    Words,
     WorkerChange,
     WorkerReport,
 )
@@ -371,6 +373,22 @@ class Store(Protocol):
         were due by `late_by`."""
         ...
 
+    async def count_unfinished(self, tenant: str, most: int) -> int:
+        """How many runs of a tenant have not ended, counted up to `most`."""
+        ...
+
+    async def count_newest(self, tenant: str, oldest: str, most: int) -> int:
+        """How many runs of a tenant there are from an id on, counted up to `most`."""
+        ...
+
+    async def sample_live(self, tenant: str, *, share: int, limit: int) -> list[RecentRun]:
+        """Those of the newest `limit` unfinished runs whose ids end in a byte below `share`; 256 is all."""
+        ...
+
+    async def sample_recent(self, tenant: str, *, after: str, share: int, limit: int) -> list[RecentRun]:
+        """The same of all runs after an id."""
+        ...
+
     async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
         """The claimable steps of these queues; a queue without any is left out."""
         ...
@@ -386,8 +404,11 @@ class Store(Protocol):
         `limit`, by run (newest first), step and fence."""
         ...
 
-    async def count_found(self, which: RunFilter) -> int:
-        """How many runs `list_runs` would return, without reading them."""
+    async def search_runs(
+        self, which: RunFilter, words: Words, most: int, unreadable: list[Unreadable] | None = None
+    ) -> Searched:
+        """Look for words in the newest `most` runs of a filter: how many have them, and the first `limit` of those.
+        For unreadable runs, see `list_runs`."""
         ...
 
     async def read_payload(self, tenant: str, run_id: str, digest: str) -> bytes | None:

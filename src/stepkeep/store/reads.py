@@ -26,6 +26,7 @@ from stepkeep.store.reading import read_queues
 from stepkeep.store.records import (
     FIRST_GATE,
     FIRST_MESSAGE,
+    LAST_ID,
     Backlog,
     Due,
     Evidence,
@@ -91,6 +92,21 @@ class SharedReads(ABC):
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
         return read_queues(_decode_spec, await self._read(tuple, self.sql.list_queues, tenant))
+
+    async def count_unfinished(self, tenant: str, most: int) -> int:
+        [count] = await self._find(lambda row: int(row[0]), self.sql.count_unfinished, tenant, most)
+        return count
+
+    async def count_newest(self, tenant: str, oldest: str, most: int) -> int:
+        [count] = await self._find(lambda row: int(row[0]), self.sql.find_last_of, tenant, LAST_ID, most, oldest)
+        return count
+
+    async def sample_live(self, tenant: str, *, share: int, limit: int) -> list[RecentRun]:
+        return await self._find(lambda row: RecentRun(*row), self.sql.sample_live, tenant, share, limit)
+
+    async def sample_recent(self, tenant: str, *, after: str, share: int, limit: int) -> list[RecentRun]:
+        given = (tenant, share, limit, after)
+        return await self._find(lambda row: RecentRun(*row), self.sql.sample_recent, *given)
 
     async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
         return await self._find(lambda row: Backlog(*row), self.sql.read_backlog, self._numbers(queues), limit)

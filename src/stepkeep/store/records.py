@@ -43,19 +43,38 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs to list, newest first; `before` is the id of the last run of the page before.
-
-    `words` is lower-case ASCII that is looked for in the newest 20,000 of them; it goes with states, and with no other.
-    """
+    """Which runs to list, newest first; `before` is the id of the last run of the page before, `oldest` the lowest id.
+    `erred` says that only runs with an error are wanted: unless another index chooses the runs, no other is listed."""
 
     tenant: str
     states: tuple[RunState, ...] = ()
     workflow: str | None = None
     business_key: str | None = None
     correlation_id: str | None = None
-    words: str | None = None
+    erred: bool = False
     before: str | None = None
+    oldest: str | None = None
     limit: int = 50
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search looks for in runs: a part of the error; a part of id, workflow, keys, actor, error, input or
+    labels; and labels. Texts are found in any case of ASCII letters, and are in lower case here. A label is JSON as it
+    is stored: `"team":"a"`."""
+
+    error: str | None = None
+    text: str | None = None
+    labels: tuple[bytes, ...] = ()
+
+
+class Searched(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search found among the newest `looked_at` runs of its filter: `total` runs, and the first as records.
+    `last` is the last run that was looked at."""
+
+    records: list[RunRecord]
+    total: int
+    looked_at: int
+    last: str | None
 
 
 FIRST_ID = "00000000-0000-0000-0000-000000000000"

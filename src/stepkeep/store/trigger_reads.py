@@ -55,10 +55,10 @@ class TriggerTables:
     async def read_firings(self, tenant: str, name: str, moments: Sequence[str]) -> list[Firing]:
         return await self._read(firing_from, self._sql.read_firings, tenant, name, json_text(list(moments)))
 
-    async def find_firing_of(self, tenant: str, run_id: str) -> Firing | None:
-        if not self._store._can_exist(run_id):
-            return None
-        return first(await self._read(firing_from, self._sql.find_firing_of, tenant, run_id))
+    async def find_firings_of(self, tenant: str, run_ids: Sequence[str]) -> dict[str, Firing]:
+        known = json_text([run_id for run_id in run_ids if self._store._can_exist(run_id)])
+        found = await self._read(firing_from, self._sql.find_firings_of, tenant, known)
+        return {str(one.run_id): one for one in found}
 
     async def list_backfills(self, tenant: str, name: str, limit: int = 100) -> list[Backfill]:
         return await self._read(backfill_from, self._sql.list_backfills, tenant, name, limit)

@@ -30,9 +30,15 @@ def verified(manifest: Path) -> Iterator[str]:
 
 @asynccontextmanager
 async def archiving(
-    transactor: Transactor, *, tenant: str, base: Path | None = None, tell: Callable[[str], None] = log.info
+    transactor: Transactor,
+    *,
+    tenant: str,
+    base: Path | None = None,
+    deletes: bool = False,
+    tell: Callable[[str], None] = log.info,
 ) -> AsyncIterator[None]:
-    """Archive ended runs of workflows that declare it meanwhile, below `base`, and once more at the end."""
+    """Archive ended runs of workflows that declare it meanwhile, below `base`, and once more at the end. With
+    `deletes`, runs go whose declared time has passed."""
     sweeper = ArchiveSweeper(transactor, tenant=tenant, verify=verified, base=base)
 
     def told(swept: Swept) -> None:
@@ -40,9 +46,11 @@ async def archiving(
             tell(f"run {one.run_id} ({one.workflow}, {one.state}) is archived in {one.folder}")
         for run_id, why in swept.problems:
             tell(f"run {run_id} is not archived: {why}")
+        if swept.deleted:
+            tell(f"{len(swept.deleted):,} runs are deleted: the time that their workflows keep them has passed")
 
     async def keep() -> None:
-        async for swept in sweeper.follow():
+        async for swept in sweeper.follow(deletes=deletes):
             told(swept)
 
     keeping = asyncio.create_task(keep(), name="archives")

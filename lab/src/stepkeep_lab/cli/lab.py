@@ -24,6 +24,7 @@ from stepkeep_lab.cli.lab_neighbour import neighbour
 from stepkeep_lab.cli.lab_proof import proof
 from stepkeep_lab.cli.lab_stores import stores
 from stepkeep_lab.cli.lab_torture import torture
+from stepkeep_lab.cli.lab_truth import truth
 from stepkeep_lab.cli.lab_views import views
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ app.command("mutants")(with_settings(mutants))
 app.command("campaign")(with_settings(campaign))
 app.command("stores")(with_settings(stores))
 app.command("views")(with_settings(views))
+app.command("truth")(with_settings(truth))
 app.command("check")(with_settings(check))
 app.command("torture")(with_settings(torture))
 app.command("misdeeds")(with_settings(misdeeds))

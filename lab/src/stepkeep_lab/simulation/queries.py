@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
+from msgspec.structs import replace
+
 from stepkeep.kernel.resources import AWAITS_RESOURCES
-from stepkeep.kernel.rows import Details, Run, Step, Worker
+from stepkeep.kernel.rows import Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
 from stepkeep.store.change import Loaded, Propose, RunKey, StoredDefinition
+from stepkeep.store.listing import finder
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.records import (
+    FIRST_ID,
     Backlog,
     Due,
     FinishedFilter,
@@ -19,7 +23,9 @@ from stepkeep.store.records import (
     RunCounts,
     RunFilter,
     RunRecord,
+    Searched,
     WholeRun,
+    Words,
     WorkerReport,
 )
 from stepkeep_lab.simulation.tables import Tables
@@ -125,17 +131,30 @@ def runs(tables: Tables, which: RunFilter) -> list[RunRecord]:
             and which.business_key in (None, details.business_key)
             and which.correlation_id in (None, details.correlation_id)
             and (which.before is None or run.id < which.before)
-            and (which.words is None or which.words in _worded(run, details))
+            and (which.oldest is None or run.id >= which.oldest)
+            and (finder(which) != "find_erred_runs" or run.error is not None)
         ):
             found.append(RunRecord(run=run, details=details))
     return found[: which.limit]
 
 
-def _worded(run: Run, details: Details) -> str:
-    """Everything of a run that is searched for words."""
-    parts = (run.id, details.workflow, details.business_key, details.correlation_id, details.created_by, run.error)
-    payloads = (one.decode(errors="replace") for one in (details.input, details.labels) if one is not None)
-    return "\n".join([*(one for one in parts if one is not None), *payloads]).lower()
+def searched(tables: Tables, which: RunFilter, words: Words, most: int) -> Searched:
+    """The newest runs of a filter that have the words."""
+    looked_at = runs(tables, replace(which, limit=most))
+    found = [record for record in looked_at if _has(record, words)]
+    last = looked_at[-1].run.id if looked_at else None
+    return Searched(records=found[: which.limit], total=len(found), looked_at=len(looked_at), last=last)
+
+
+def _has(record: RunRecord, words: Words) -> bool:
+    run, details = record.run, record.details
+    names = (run.id, details.workflow, details.business_key, details.correlation_id, details.created_by, run.error)
+    parts = [*(one.encode() for one in names if one is not None), details.input, details.labels or b""]
+    return (
+        (words.error is None or words.error.encode() in (run.error or "").encode().lower())
+        and (words.text is None or words.text.encode() in b"\n".join(parts).lower())
+        and all(one in (details.labels or b"") for one in words.labels)
+    )
 
 
 def counts(tables: Tables, tenant: str) -> Mapping[RunState, int]:
@@ -167,6 +186,13 @@ def recent_runs(tables: Tables, tenant: str, after: str, limit: int) -> list[Rec
         RecentRun(run.id, run.definition_id, run.state, run.category, run.started_at, run.ended_at)
         for run in own[:limit]
     ]
+
+
+def sample(tables: Tables, tenant: str, after: str | None, share: int, limit: int) -> list[RecentRun]:
+    """Of all runs after an id, or of the unfinished ones."""
+    found = recent_runs(tables, tenant, after or FIRST_ID, len(tables.runs))
+    newest = [one for one in found if after is not None or one.ended_at is None][:limit]
+    return [one for one in newest if int(one.id[-2:], 16) < share]
 
 
 def recent_attempts(tables: Tables, tenant: str, after: str, looked_at: int, most: int) -> list[RecentAttempt]:

@@ -61,10 +61,12 @@ from stepkeep.store.records import (
     RunRecord,
     RunStatus,
     SchemaStatus,
+    Searched,
     SignedHead,
     TailEntry,
     UnsignedHead,
     WholeRun,
+    Words,
     WorkerChange,
     WorkerReport,
 )
@@ -689,8 +691,23 @@ class ModelStore:
             "read", lambda: queries.recent_attempts(self._tables, tenant, after, looked_at, runs)[:limit]
         )
 
-    async def count_found(self, which: RunFilter) -> int:
+    async def search_runs(
+        self, which: RunFilter, words: Words, most: int, unreadable: list[Unreadable] | None = None
+    ) -> Searched:
+        return await self._read("read", lambda: queries.searched(self._tables, which, words, most))
+
+    async def count_unfinished(self, tenant: str, most: int) -> int:
+        return len(await self.sample_live(tenant, share=256, limit=most))
+
+    async def count_newest(self, tenant: str, oldest: str, most: int) -> int:
+        which = RunFilter(tenant=tenant, oldest=oldest, limit=most)
         return await self._read("read", lambda: len(queries.runs(self._tables, which)))
+
+    async def sample_live(self, tenant: str, *, share: int, limit: int) -> list[RecentRun]:
+        return await self._read("read", lambda: queries.sample(self._tables, tenant, None, share, limit))
+
+    async def sample_recent(self, tenant: str, *, after: str, share: int, limit: int) -> list[RecentRun]:
+        return await self._read("read", lambda: queries.sample(self._tables, tenant, after, share, limit))
 
     async def read_payload(self, tenant: str, run_id: str, digest: str) -> bytes | None:
         return await self._read("read", lambda: self._tables.payloads.get((tenant, run_id), {}).get(digest))

@@ -180,10 +180,10 @@ class ModelTriggers:
         mine = self._rows.firings.get((tenant, name), {})
         return await self._read(lambda: [mine[moment] for moment in sorted(set(moments)) if moment in mine])
 
-    async def find_firing_of(self, tenant: str, run_id: str) -> Firing | None:
-        def look() -> Firing | None:
+    async def find_firings_of(self, tenant: str, run_ids: Sequence[str]) -> dict[str, Firing]:
+        def look() -> dict[str, Firing]:
             rows = [one for (owner, _), mine in self._rows.firings.items() if owner == tenant for one in mine.values()]
-            return next((one for one in rows if one.run_id == run_id), None)
+            return {one.run_id: one for one in rows if one.run_id is not None and one.run_id in run_ids}
 
         return await self._read(look)
 

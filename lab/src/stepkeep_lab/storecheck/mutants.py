@@ -1118,15 +1118,15 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "find_runs_by_words",
         "words-page",
         "every page of a search begins with the newest run",
-        "and run_id < $2::uuid",
-        "and $2::uuid is not null",
+        "details.run_id < $2::uuid",
+        "$2::uuid is not null",
     ),
     _on(
         SQLITE,
         "find_runs_by_words",
         "words-page",
         "every page of a search begins with the newest run",
-        "id < ?2",
+        "r.id < ?2",
         "?2 is not null",
     ),
     _on(

@@ -18,7 +18,7 @@ from stepkeep.kernel.states import RunState
 from stepkeep.operations.transact import Claim
 from stepkeep.store.change import Loaded, StoredDefinition
 from stepkeep.store.protocol import Store
-from stepkeep.store.records import FIRST_ID, Due, FinishedFilter, RunFilter, RunRecord, WholeRun
+from stepkeep.store.records import FIRST_ID, Due, FinishedFilter, RunFilter, RunRecord, WholeRun, Words
 
 SILENCE = 30 * SECOND
 CLOSELY = 3
@@ -74,9 +74,21 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         "small runs": await store.list_runs(RunFilter(tenant=tenant, workflow="small")),
         "a page": await store.list_runs(RunFilter(tenant=tenant, before=ids[1] if len(ids) > 1 else None, limit=2)),
         "counts": {state: number for state, number in (await store.count_runs(tenant)).items() if number},
-        "worded runs": await store.list_runs(
-            RunFilter(tenant=tenant, words="small", before=ids[1] if len(ids) > 1 else None, limit=2)
-        ),
+        "worded runs": [
+            await store.search_runs(
+                RunFilter(tenant=tenant, states=states, before=ids[1] if len(ids) > 1 else None, limit=2),
+                Words(text="small"),
+                most=5,
+            )
+            for states in ((), UNFINISHED)
+        ],
+        "erred runs": await store.list_runs(RunFilter(tenant=tenant, erred=True)),
+        "unfinished": await store.count_unfinished(tenant, 4),
+        "newest": await store.count_newest(tenant, ids[-1] if ids else FIRST_ID, 4),
+        "samples": [
+            [one.id for one in await store.sample_live(tenant, share=128, limit=9)],
+            [one.id for one in await store.sample_recent(tenant, after=FIRST_ID, share=128, limit=9)],
+        ],
         "recent runs": [
             (one.id, one.state, one.category, one.started_at, one.ended_at)
             for one in await store.read_recent_runs(tenant, after=FIRST_ID, limit=5)

@@ -16,13 +16,21 @@ from stepkeep.cli.settings import Settings
 from stepkeep.errors import InvalidInput
 
 
-def require_remote(settings: Settings, state_dir: str | None, metrics_port: int | None, sign_with: Path | None) -> None:
+def require_remote(
+    settings: Settings, state_dir: str | None, metrics_port: int | None, sign_with: Path | None, delete_expired: bool
+) -> None:
     """Refuse options that need the database, and a worker without a key."""
     if settings.db_was_typed or settings.tenant != "default":
         raise InvalidInput(
             "--server takes neither --db nor --tenant: the service has them, by its database and the key."
         )
-    for option, value in (("--state-dir", state_dir), ("--metrics-port", metrics_port), ("--sign-with", sign_with)):
+    given = {
+        "--state-dir": state_dir,
+        "--metrics-port": metrics_port,
+        "--sign-with": sign_with,
+        "--delete-expired": delete_expired or None,
+    }
+    for option, value in given.items():
         if value is not None:
             raise InvalidInput(f"{option} needs the database: give it to a worker with --db.")
     if read_key(settings) is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +17,12 @@ from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.errors import InvalidInput
 from stepkeep.redaction import database_url
 
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
+
 DEFAULT_LIMIT = 20
+MOST_PARTS = 20
+"""A search that has found less than a page goes on for this many parts."""
 
 
 def runs(
@@ -53,6 +58,9 @@ def runs(
     before: Annotated[
         str | None, typer.Option("--before", metavar="RUN", help="Only runs older than this one: the next page.")
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Look at every run for labels and texts.", show_default=False)
+    ] = False,
     as_: As = None,
 ) -> int:
     """List runs, newest first, and how many there are."""
@@ -67,13 +75,15 @@ def runs(
         "error": error,
         "text": text,
     }
-    found = asyncio.run(_list(settings, filters, limit, before, as_))
+    found = asyncio.run(_list(settings, filters, limit, before, as_, every))
     unreadable = found.get("unreadable", [])
     if settings.json:
         answer(found)
         return FAILED if unreadable else SUCCEEDED
     if not found["runs"] and unreadable:
         say(f"no readable runs in {database_url(settings.db)}")
+    elif not found["runs"] and found.get("looked_at"):
+        say("no such run was found so far")
     elif not found["runs"]:
         which = "such runs" if any(filters.values()) or before else "runs"
         say(f"no {which} in {database_url(settings.db)}")
@@ -87,15 +97,26 @@ def runs(
         screen = console()
         screen.print(runs_table(found["runs"], screen.width))
         more = "" if found["is_complete"] else "at least "
-        say(f"{more}{found['total']:,} in all")
+        say(f"{more}{found['total']:,} {'in all' if before is None else 'from there on'}")
         if len(found["runs"]) == limit:
             say(f"older ones: {settings.command('runs', *_again(locals()), '--before', found['runs'][-1]['id'])}")
+    if found.get("looked_at"):
+        say(_looked_at(found["looked_at"]))
+        say(f"look further: {settings.command('runs', *_again(locals()), '--all')}")
     for run in found["runs"]:
         if run.get("quarantined"):
             say(told(run["quarantined"]))
     for run in unreadable:
         say(run["message"])
     return FAILED if unreadable else SUCCEEDED
+
+
+def _looked_at(part: Mapping[str, Any]) -> str:
+    """What a search looked at that ended before the last run, and how to narrow it."""
+    least = "at least " if part["of_at_least"] else ""
+    of = "" if part["of"] is None else f" of {least}{part['of']:,}"
+    narrower = "--state, --workflow, --since and --until narrow a search"
+    return f"looked at the newest {part['runs']:,}{of} runs, back to {part['back_to']}; {narrower}"
 
 
 def _again(given: Mapping[str, Any]) -> list[str]:
@@ -109,7 +130,7 @@ def _again(given: Mapping[str, Any]) -> list[str]:
 
 
 async def _list(
-    settings: Settings, filters: dict[str, Any], limit: int, before: str | None, as_: str | None
+    settings: Settings, filters: dict[str, Any], limit: int, before: str | None, as_: str | None, every: bool
 ) -> dict[str, Any]:
     from stepkeep.kernel.states import RunState
 
@@ -117,4 +138,27 @@ async def _list(
         raise InvalidInput(f"{unknown[0]!r} is no state of a run. Choose from {', '.join(RunState)}.")
     async with open_engine(settings) as engine:
         last = None if before is None else await find_run(engine, before)
-        return await engine.runs(**filters, limit=limit, before=last, as_=as_)
+        found = await engine.runs(**filters, limit=limit, before=last, as_=as_)
+        parts = 1
+        while "looked_at" in found and (every or (len(found["runs"]) < limit and parts < MOST_PARTS)):
+            found, parts = await _go_on(engine, filters, limit, found), parts + 1
+        return found
+
+
+async def _go_on(engine: AsyncEngine, filters: dict[str, Any], limit: int, found: dict[str, Any]) -> dict[str, Any]:
+    """The answer together with that of the next part."""
+    left, looked_at = limit - len(found["runs"]), found["looked_at"]
+    part = await engine.runs(**filters, limit=max(1, left), before=looked_at["last"])
+    runs = [*found["runs"], *part["runs"][:left]]
+    joined: dict[str, Any] = {
+        "runs": runs,
+        "total": found["total"] + part["total"],
+        "is_complete": part["is_complete"],
+        "next": runs[-1]["id"] if len(runs) >= limit else part["next"],
+    }
+    if "looked_at" in part:
+        joined["looked_at"] = {**part["looked_at"], "of": looked_at["of"], "of_at_least": looked_at["of_at_least"]}
+        joined["looked_at"]["runs"] += looked_at["runs"]
+    if unreadable := [*found.get("unreadable", []), *part.get("unreadable", [])]:
+        joined["unreadable"] = unreadable
+    return joined

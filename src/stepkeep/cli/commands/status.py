@@ -52,7 +52,9 @@ def _counts(told: dict[str, Any]) -> Iterator[str]:
     yield f"runs started since {recent['since']}: {_counted(recent, 'by_state')}"
     yield f"failed, cancelled or stopping among them: {_counted(told['failures'], 'by_category')}"
     late = told["late_timers"]
-    yield f"late timers: {late['count']:,}" + (f", since {late['since']}" if late["count"] else "")
+    yield f"late timers: {'' if late['is_complete'] else 'at least '}{late['count']:,}" + (
+        f", since {late['since']}" if late["count"] else ""
+    )
     for one in told["paused"]:
         what = "the whole tenant" if one["queue"] is None else queue_words(one["queue"])
         yield f"paused: {what}, by {one['by']} since {one['since']}" + (f": {one['reason']}" if one["reason"] else "")
@@ -62,14 +64,16 @@ def _counts(told: dict[str, Any]) -> Iterator[str]:
     if told["waiting_for_slots"]:
         yield f"runs that wait for a slot: {told['waiting_for_slots']:,} (stepkeep slots list)"
     stuck = told["stuck_runs"]
-    yield f"stuck runs: {'not searched for: too many runs' if stuck is None else len(stuck)}"
+    unsearched = "not searched for among so many unfinished runs; `stepkeep db status` does"
+    yield f"stuck runs: {unsearched if stuck is None else len(stuck)}"
     if not told["workers"]:
         yield "workers: none"
 
 
 def _counted(part: dict[str, Any], by: str) -> str:
     more = "" if part["is_complete"] else "at least "
-    parts = ", ".join(f"{count:,} {word.replace('_', ' ')}" for word, count in part[by].items())
+    about = "about " if part["is_estimate"] else ""
+    parts = ", ".join(f"{about}{count:,} {word.replace('_', ' ')}" for word, count in part[by].items())
     return f"{more}{part['total']:,}" + (f" ({parts})" if parts else "")
 
 

@@ -69,6 +69,10 @@ def worker(
         typer.Option("--state-dir", metavar="DIR", help="Keep the state files of workstreams in DIR current."),
     ] = None,
     archive_root: ArchiveRoot = Path(),
+    delete_expired: Annotated[
+        bool,
+        typer.Option("--delete-expired", help="Delete archived runs when the `keep` of their workflow has passed."),
+    ] = False,
     sign_with: Annotated[
         Path | None,
         typer.Option(
@@ -92,7 +96,7 @@ def worker(
     """Run steps until SIGTERM or SIGINT, then finish what runs and hand back the rest."""
     install_log(log_level, log_format)
     if server is not None:
-        require_remote(settings, state_dir, metrics_port, sign_with)
+        require_remote(settings, state_dir, metrics_port, sign_with, delete_expired)
     install_tracing("stepkeep-worker")
     from stepkeep.evidence.signing import read_key
 
@@ -116,6 +120,7 @@ def worker(
                     app or [],
                     state_dir,
                     archive_root,
+                    delete_expired,
                     metrics,
                     signing_key,
                 )
@@ -135,6 +140,7 @@ async def _serve(
     apps: list[str],
     state_dir: str | None,
     archive_root: Path,
+    delete_expired: bool,
     metrics: socket.socket | None,
     signing_key: SigningKey | None,
 ) -> str | None:
@@ -169,7 +175,9 @@ async def _serve(
                 )
                 async with (
                     _state_files(engine, state_dir),
-                    archiving(engine.transactor, tenant=engine.tenant, base=archive_root, tell=warn),
+                    archiving(
+                        engine.transactor, tenant=engine.tenant, base=archive_root, deletes=delete_expired, tell=warn
+                    ),
                     _signed_heads(engine, signing_key),
                     _metrics(engine, worker, metrics),
                 ):

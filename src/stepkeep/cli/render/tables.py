@@ -39,7 +39,8 @@ def runs_table(runs: Sequence[View], width: int = WIDE) -> Table:
     whole = width >= WIDE
     table = _table("RUN", "WORKFLOW", "STATE", "CREATED", "TOOK", "ABOUT")
     for run in runs:
-        about = run["business_key"] or ""
+        fired = run["fired"]
+        about = run["business_key"] or ("" if fired is None else f"{fired['trigger']}/{fired['moment']}")
         if run["error"]:
             about = shorten(f"{about} {run['error']}".strip(), 80)
         took = span(seconds_between(run["started_at"], run["ended_at"]))

@@ -13,7 +13,9 @@ MAX_DEPTH = 16
 
 async def depth_after(firer: Firer, tenant: str, source: str | None) -> int:
     """How many triggers led to a firing that this run caused."""
-    before = None if source is None else await firer.transactor.store.triggers.find_firing_of(tenant, source)
+    if source is None:
+        return 1
+    before = (await firer.transactor.store.triggers.find_firings_of(tenant, [source])).get(source)
     return 1 if before is None else before.depth + 1
 
 

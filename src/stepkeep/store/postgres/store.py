@@ -43,7 +43,7 @@ from stepkeep.store.change import (
 from stepkeep.store.children import ChildTable
 from stepkeep.store.deliveries import DeliveryTables, Rows, Statement, worker_cursor, worker_target
 from stepkeep.store.jobs import JobTables
-from stepkeep.store.listing import TAKES, arguments, finder, is_every_run
+from stepkeep.store.listing import TAKES, arguments, finder, is_read_in_order
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.positions import read_position
 from stepkeep.store.postgres import retention, schema
@@ -80,9 +80,11 @@ from stepkeep.store.records import (
     RunRecord,
     RunStatus,
     SchemaStatus,
+    Searched,
     SignedHead,
     TailEntry,
     WholeRun,
+    Words,
     WorkerChange,
 )
 from stepkeep.store.resources import ResourceTable
@@ -421,13 +423,23 @@ class PostgresStore(SharedReads):
         late = await self._find(tuple, SQL.count_late, tenant, late_by, limit)
         return tally_from(live, recent, troubled, late)
 
-    async def count_found(self, which: RunFilter) -> int:
-        if not is_every_run(which):
-            return len(await self._find_ids(which))
-        if which.before is not None and not is_run_id(which.before):
-            return 0
-        [count] = await self._find(lambda row: int(row[0]), SQL.count_newest, *arguments(which, None)[:3])
-        return count
+    async def search_runs(
+        self, which: RunFilter, words: Words, most: int, unreadable: list[Unreadable] | None = None
+    ) -> Searched:
+        wanted, part = (words.error, words.text, list(words.labels)), replace(which, limit=most)
+        if is_read_in_order(which, words):
+            [(looked_at, last)] = await self._find(tuple, SQL.find_last_of, *arguments(part, None)[:4])
+            down_to = arguments(replace(part, oldest=last), None)[:4]
+            found = await self._find(only, SQL.find_runs_by_words, *down_to, *wanted[1:]) if looked_at else []
+        else:
+            found = listed = await self._find_ids(part)
+            looked_at, last = len(listed), listed[-1] if listed else None
+            if listed and words != Words():
+                found = await self._find(only, SQL.find_worded, which.tenant, ids(listed), *wanted)
+        shown = found[: which.limit]
+        read = await self._read(tuple, SQL.read_runs, which.tenant, ids(shown)) if shown else []
+        records = retention.records_from(read, unreadable)
+        return Searched(records=records, total=len(found), looked_at=looked_at, last=last)
 
     async def add_signed_heads(self, signed: Sequence[SignedHead]) -> None:
         async with self._transaction() as connection:

@@ -45,7 +45,7 @@ from stepkeep.store.children import ChildTable
 from stepkeep.store.columns import json_text
 from stepkeep.store.deliveries import DeliveryTables, Rows, Statement
 from stepkeep.store.jobs import JobTables
-from stepkeep.store.listing import TAKES, arguments, finder, is_every_run
+from stepkeep.store.listing import TAKES, arguments, finder, is_read_in_order
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.people import PeopleTables
 from stepkeep.store.positions import position_number
@@ -64,9 +64,11 @@ from stepkeep.store.records import (
     RunRecord,
     RunStatus,
     SchemaStatus,
+    Searched,
     SignedHead,
     TailEntry,
     WholeRun,
+    Words,
     WorkerChange,
 )
 from stepkeep.store.resources import ResourceTable
@@ -351,11 +353,28 @@ class SqliteStore(SharedReads):
 
         return await self._look(look)
 
-    async def count_found(self, which: RunFilter) -> int:
-        if not is_every_run(which):
-            return len(await self._look(lambda c: _find(c, which)))
-        [count] = await self._find(lambda row: int(row[0]), SQL.count_newest, *arguments(which, None)[:3])
-        return count
+    async def search_runs(
+        self, which: RunFilter, words: Words, most: int, unreadable: list[Unreadable] | None = None
+    ) -> Searched:
+        wanted = (words.error, words.text, json_text([one.decode() for one in words.labels]))
+        part = replace(which, limit=most)
+
+        def look(c: apsw.Connection) -> Searched:
+            if is_read_in_order(which, words):
+                counted: list[Any] = c.execute(SQL.find_last_of, arguments(part, None)[:4]).fetchall()
+                looked_at, last = counted[0]
+                down_to = arguments(replace(part, oldest=last), None)[:4]
+                worded = c.execute(SQL.find_runs_by_words, (*down_to, *wanted[1:])) if looked_at else ()
+                found = [str(one) for (one,) in worded]
+            else:
+                found = listed = _find(c, part)
+                looked_at, last = len(listed), listed[-1] if listed else None
+                if listed and words != Words():
+                    found = [one for (one,) in c.execute(SQL.find_worded, (which.tenant, json_text(listed), *wanted))]
+            records = retention.read_records(c, which.tenant, found[: which.limit], unreadable)
+            return Searched(records=records, total=len(found), looked_at=looked_at, last=last)
+
+        return await self._look(look)
 
     async def add_signed_heads(self, signed: Sequence[SignedHead]) -> None:
         given = [msgspec.structs.astuple(one) for one in signed]
@@ -538,6 +557,6 @@ class SqliteStore(SharedReads):
 def _find(connection: apsw.Connection, which: RunFilter) -> list[str]:
     """The ids of the runs that a filter selects."""
     name = finder(which)
-    tenant, before, limit, states, *rest = arguments(which, which.correlation_id)[: TAKES[name]]
-    asked = (tenant, before, limit, None if states is None else json_text(states), *rest)
+    tenant, before, limit, oldest, states, *rest = arguments(which, which.correlation_id)[: TAKES[name]]
+    asked = (tenant, before, limit, oldest, None if states is None else json_text(states), *rest)
     return [run_id for (run_id,) in connection.execute(getattr(SQL, name), asked)]

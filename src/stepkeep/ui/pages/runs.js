@@ -19,7 +19,7 @@ const BULK_ICONS = [["cancel", "slash"], ["rerun", "retry"], ["pause", "pause"],
 export function runsPage(context) {
 	const { signal } = context;
 	const filters = readFilters(context.query);
-	const store = createStore({ runs: ([]), next: (null), total: (null), complete: true, problem: "", loaded: false });
+	const store = createStore({ runs: ([]), next: (null), total: (null), complete: true, looked: (null), problem: "", loaded: false });
 	const health = createHealth(signal, () => table.refresh());
 	let isLoadingMore = false, generation = 0, asked = 0;
 
@@ -43,9 +43,9 @@ export function runsPage(context) {
 	const chips = h("div.chips");
 	const bar = h("div.card.selection.row", { hidden: true, role: "region", "aria-label": "Selected runs" });
 	const views = h("div.row");
-	const problem = h("div");
+	const problem = h("div"), looked = h("div.row.muted", { role: "status", hidden: true });
 	const element = h("div.page.full.runs", h("div.head", h("h1", "Runs"), h("div.row", views, may("start") && button("Start a run", () => startDialog(), { kind: "primary", icon: "plus" }))),
-		h("div.filters", h("div.search", icon("search"), search), button("Filter", openFilters, { icon: "more" }), states), chips, problem, bar, table.element);
+		h("div.filters", h("div.search", icon("search"), search), button("Filter", openFilters, { icon: "more" }), states), chips, problem, looked, bar, table.element);
 
 	function open(run, event) {
 		if (event && (event.ctrlKey || event.metaKey)) window.open(href(`/runs/${run.id}`), "_blank", "noopener");
@@ -53,6 +53,7 @@ export function runsPage(context) {
 	}
 	function nothing() {
 		const isFiltered = FILTERS.some((name) => filters[name] !== undefined && String(filters[name]).length);
+		if (store.get().looked) return empty("search", "No run matches so far", "Older runs were not looked at yet.");
 		if (isFiltered) return empty("search", "No run matches", "Change the filters, or ", button("show all runs", () => change(Object.fromEntries(FILTERS.map((name) => [name, undefined]))), SMALL));
 		return empty("runs", "No runs yet", "Start one here, or from the command line: ", h("code", "stepkeep run FILE.yaml"), ". It shows up at once.");
 	}
@@ -68,7 +69,7 @@ export function runsPage(context) {
 		if (document.activeElement !== search) search.value = filters.text ?? "";
 		generation += 1;
 		asked = 0;
-		store.set({ runs: [], next: null, loaded: false });
+		store.set({ runs: [], next: null, looked: null, loaded: false });
 		table.scroller.scrollTop = 0;
 		drawFilters();
 		reloader.ask();
@@ -152,7 +153,9 @@ export function runsPage(context) {
 			const oldest = found.runs.at(-1)?.id;
 			// Rows that new runs have pushed off the first page go: only as many stay as the reader has asked for.
 			const older = found.next && oldest ? before.filter((run) => run.id < oldest && !fresh.has(run.id)) : [], behind = older.slice(0, asked);
-			store.set({ runs: [...found.runs, ...behind], next: !behind.length ? found.next : behind.length < older.length ? behind.at(-1).id : store.get().next, total: found.total, complete: found.is_complete, problem: "", loaded: true });
+			// A search that the reader took further stays there: its cursor is older than that of the first part.
+			const reached = store.get().looked, isFurther = Boolean(reached && found.looked_at && reached.last < found.looked_at.last);
+			store.set({ runs: [...found.runs, ...behind], next: isFurther ? store.get().next : !behind.length ? found.next : behind.length < older.length ? behind.at(-1).id : store.get().next, total: isFurther ? store.get().total : found.total, complete: found.is_complete, looked: isFurther ? reached : found.looked_at ?? null, problem: "", loaded: true });
 		} catch (error) {
 			if (signal.aborted) return;
 			refused(error);
@@ -168,7 +171,9 @@ export function runsPage(context) {
 			const found = await get("/runs", { ...query(), cursor: next, limit: 200 }, signal);
 			if (mine !== generation) return;
 			asked = store.get().runs.length + found.runs.length - PAGE;
-			store.set({ runs: [...store.get().runs, ...found.runs], next: found.next });
+			const { looked: before, total } = store.get();
+			const reached = found.looked_at && { ...found.looked_at, runs: found.looked_at.runs + (before?.runs ?? 0), of: before?.of ?? found.looked_at.of };
+			store.set({ runs: [...store.get().runs, ...found.runs], next: found.next, ...(before ? { looked: reached ?? null, total: (total ?? 0) + found.total, complete: found.is_complete } : {}) });
 		} catch (error) {
 			if (!signal.aborted && !(error instanceof Problem)) throw error;
 		} finally {
@@ -176,8 +181,10 @@ export function runsPage(context) {
 		}
 	}
 	const reloader = createReloader(load, signal, 600);
-	store.watch(({ runs, next, total, complete, problem: text, loaded }) => {
+	store.watch(({ runs, next, total, complete, looked: part, problem: text, loaded }) => {
 		put(problem, text ? problemBox(text) : null);
+		looked.hidden = !part;
+		if (part) put(looked, h("span", `Looked at the newest ${part.runs.toLocaleString("en")}${part.of ? ` of ${part.of_at_least ? "at least " : ""}${part.of.toLocaleString("en")}` : ""} runs, back to `, moment(part.back_to), "."), button("Look further", () => void more(), SMALL));
 		table.show(runs, !loaded ? "Loading" : total === null || total === undefined ? counted(runs.length, "run") : `${counted(total, "run")}${complete ? "" : " or more"}${next ? `, ${runs.length.toLocaleString("en")} loaded` : ""}`);
 	}, signal);
 

@@ -1,4 +1,4 @@
--- Find unfinished runs, in certain states and perhaps of one workflow, newest first, before a run.
+-- Find unfinished runs, in certain states and perhaps of one workflow, newest first, between two ids.
 select runs.id::text
 from runs
 cross join lateral (
@@ -7,7 +7,7 @@ cross join lateral (
     where run_details.tenant = runs.tenant and run_details.run_id = runs.id
     offset 0
 ) as details
-where runs.tenant = $1 and runs.id < $2::uuid and runs.ended_at is null and runs.state = any($4::text[])
-    and ($5::text is null or details.workflow = $5)
+where runs.tenant = $1 and runs.id < $2::uuid and runs.id >= $4::uuid and runs.ended_at is null
+    and runs.state = any($5::text[]) and ($6::text is null or details.workflow = $6)
 order by runs.id desc
 limit $3

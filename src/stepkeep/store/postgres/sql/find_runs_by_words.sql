@@ -1,35 +1,23 @@
--- Find those of the newest 20,000 runs before a run that have a text of lower-case ASCII in their id, names, error, labels or
--- input, in any case, newest first. Other bytes of payloads are escaped, because they need not be text. The two tables are
--- read one after the other in the order of their keys: a join would look up each of the 20,000.
+-- Find runs between two ids with these words anywhere, and these labels, newest first. Words are lower case in ASCII; labels
+-- are written as they are stored. Bytes of payloads are escaped, because they need not be text. The two tables are read one
+-- after the other in the order of their keys: a join would look up each run.
 with erred (id) as (
-    select newest.id
-    from (
-        select id, state, error
-        from runs
-        where tenant = $1 and id < $2::uuid
-        order by runs.id desc
-        limit 20000) as newest
-    where position($5 in lower(newest.error collate "C")) > 0 and ($4::text[] is null or newest.state = any($4::text[]))
-    order by newest.id desc
-    limit $3
-),
-worded (id) as (
-    select newest.run_id
-    from (
-        select run_id, workflow, business_key, correlation_id, created_by, input, labels
-        from run_details
-        where tenant = $1 and run_id < $2::uuid
-        order by run_details.run_id desc
-        limit 20000) as newest
-    where position($5 in lower(concat_ws(
-        e'\n', newest.run_id::text, newest.workflow, newest.business_key, newest.correlation_id, newest.created_by,
-        encode(newest.input, 'escape'), encode(newest.labels, 'escape')) collate "C")) > 0
-        and ($4::text[] is null or exists (
-            select from runs where runs.tenant = $1 and runs.id = newest.run_id and runs.state = any($4::text[])))
-    order by newest.run_id desc
-    limit $3
+    select id
+    from runs
+    where tenant = $1 and id < $2::uuid and id >= $4::uuid and position($5 in lower(error collate "C")) > 0
 )
-select found.id::text
-from (select id from erred union select id from worded) as found
-order by found.id desc
+select details.run_id::text
+from run_details as details
+where details.tenant = $1 and details.run_id < $2::uuid and details.run_id >= $4::uuid
+    and ($5::text is null
+        or position($5 in lower(concat_ws(
+            e'\n', details.run_id::text, details.workflow, details.business_key, details.correlation_id,
+            details.created_by) collate "C")) > 0
+        or position((select encode(convert_to($5, 'UTF8'), 'escape')) in lower(concat_ws(
+            e'\n', encode(details.input, 'escape'), encode(details.labels, 'escape')) collate "C")) > 0
+        or details.run_id in (select id from erred))
+    and ($6::bytea[] = '{}' or not exists (
+        select from unnest($6::bytea[]) as wanted (label)
+        where coalesce(position(wanted.label in details.labels), 0) = 0))
+order by details.run_id desc
 limit $3

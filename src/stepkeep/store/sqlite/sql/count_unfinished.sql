@@ -1,0 +1,3 @@
+-- Count the unfinished runs of a tenant, up to a limit; the index alone is read.
+select count(*)
+from (select id from runs indexed by runs_live where tenant = ?1 and ended_at is null limit ?2)
