@@ -54,7 +54,8 @@ def test_a_run_that_was_killed_goes_on_where_it_stood(process: Start, cli: Cli, 
     said = finish(process("run", "--resume", run, "--app", HANDLERS))
     assert said.status == 0, said
     assert "1 of 3 steps were settled before" in said.out
-    assert "middle is leased to another worker" in said.out
+    assert "middle is leased to worker " in said.out
+    assert "if that worker is gone, middle goes on in " in said.out
     assert "before  running" not in said.out
     assert executed(ledger) == {"before": 1, "middle": 2, "after": 1}
     [lost, _] = cli("show", run, "--json").json["steps"][1]["history"]

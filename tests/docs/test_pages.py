@@ -25,6 +25,11 @@ def test_the_page_of_states_is_what_the_tables_say() -> None:
     assert tables.PAGE.read_text(encoding="utf-8") == tables.page(), "run python scripts/state_tables.py"
 
 
+def test_the_page_of_databases_has_every_migration() -> None:
+    migrations = load("migration_table")
+    assert migrations.PAGE.read_text(encoding="utf-8") == migrations.page(), "run python scripts/migration_table.py"
+
+
 def test_the_page_of_the_service_has_every_route() -> None:
     routes = load("http_routes")
     assert routes.PAGE.read_text(encoding="utf-8") == routes.page(), "run python scripts/http_routes.py"

@@ -276,3 +276,36 @@ def _row() -> Any:
         heard_at=0,
         started_at=0,
     )
+
+
+def test_a_run_that_another_worker_holds_says_until_when_it_is_waited_for(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def go() -> None:
+        registry, begun, may_end = Registry(), asyncio.Event(), asyncio.Event()
+
+        async def slow() -> str:
+            begun.set()
+            await may_end.wait()
+            return "done"
+
+        flow = flow_of(registry, "held", slow)
+        given = {"registry": registry, "auto_migrate": True, "loop": "mine"}
+        async with AsyncEngine(database_url, **given) as one, AsyncEngine(database_url, **given) as other:
+            first = asyncio.create_task(one.run(flow, idempotency_key="k"))
+            await begun.wait()
+            # In the same engine, the holder is known: nothing is to be said.
+            same = asyncio.create_task(one.run(flow, idempotency_key="k"))
+            second = asyncio.create_task(other.run(flow, idempotency_key="k"))
+            while not caplog.messages:  # noqa: ASYNC110 - the log has no event
+                await asyncio.sleep(0.001)
+            may_end.set()
+            results = [await run for run in (first, same, second)]
+            assert [run.output for run in results] == ["done"] * 3
+            [said] = caplog.messages
+            names = tuple(f"run {results[0].run_id}: step-0 is leased to worker {id}, heard " for id in await live(one))
+            assert said.startswith(names)
+            assert "; if that worker is gone, step-0 goes on in " in said
+
+    caplog.set_level("WARNING", "stepkeep.engine")
+    asyncio.run(go())

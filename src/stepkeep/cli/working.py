@@ -13,8 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepkeep.cli.progress import MICROS, Progress
-from stepkeep.cli.render.times import span
+from stepkeep.cli.progress import Progress
 from stepkeep.cli.screens import Screen
 from stepkeep.errors import InvalidInput, StoreError
 from stepkeep.kernel.journal import SealedEntry, open_entry
@@ -203,6 +202,8 @@ class Follower:
 
     async def begin(self, *, resumed: bool) -> None:
         """Show the run from here on; events before it was resumed are not shown again."""
+        from stepkeep.operations.own_run import leased_elsewhere
+
         while resumed and (page := await self._pages()):
             for sealed in page:
                 self._progress.take(open_entry(sealed.body))
@@ -211,11 +212,8 @@ class Follower:
         if not resumed:
             return
         self._screen.note(f"{self._progress.settled:,} of {self._progress.size:,} steps were settled before")
-        for step in await self._engine.store.read_steps(self._engine.tenant, self._run_id):
-            if step.worker is not None and step.due_at is not None:
-                left = span(max(0, step.due_at - ahead - time.time_ns() // 1000) / MICROS)
-                name = self._plan.of(step).name
-                self._screen.note(f"{name} is leased to another worker; if that is gone, it goes on in {left}")
+        for said in await leased_elsewhere(self._engine.transactor, self._engine.tenant, self._run_id):
+            self._screen.note(said)
 
     @property
     def state(self) -> str:
