@@ -238,3 +238,8 @@ def test_words_of_others_are_shown_as_they_are() -> None:
     text = as_text(report(odd))
     assert "[red]not markup[/red] [/]" in text
     assert "[bold]x" in text
+
+
+def test_a_call_of_a_flow_is_shown_with_what_it_calls() -> None:
+    text = as_text(report(view(ran("agent", 0, 2, call=None), ran("agent[0]", 0, 1, call="orders.charge"))))
+    assert text.count("agent[0] orders.charge") == 2, "in the graph and in the timeline"

@@ -225,3 +225,13 @@ def test_a_packed_log_is_verified_from_a_pipe_as_from_a_file(cli: Cli, home: Pat
     assert verdicts[0] == verdicts[1] == (0, len(plain.splitlines()))
     assert verdicts[2][0] == 1, "cut off in the middle"
     assert verdicts[4][0] == 1, "one byte is no log"
+
+
+def test_a_run_is_not_repeated_or_continued_here_without_its_code(process: Start, cli: Cli) -> None:
+    failed = cli("run", "failing.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
+    for command in ("retry", "rerun"):
+        said = finish(process(command, failed))
+        assert said.status == 2, said
+        assert "Name it with --app; or leave the new run to workers (--no-wait)." in said.err
+    assert only_run(cli) == failed
+    assert finish(process("retry", failed, "--no-wait")).status == 4

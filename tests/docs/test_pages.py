@@ -52,3 +52,11 @@ def test_the_page_on_architecture_names_every_package_and_no_other() -> None:
     roots = (ROOT / "src" / "stepkeep", ROOT / "lab" / "src" / "stepkeep_lab")
     there = {path.parent.name for root in roots for path in root.glob("*/__init__.py")}
     assert named == there
+
+
+def test_a_page_that_calls_the_laboratory_says_that_it_needs_a_checkout() -> None:
+    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name != "glossary.md"]
+    texts = {page.name: page.read_text(encoding="utf-8") for page in pages}
+    calling = {name: text for name, text in texts.items() if re.search(r"stepkeep (?:bench|lab)\b", text)}
+    assert {"benchmarks.md", "torture.md", "cli.md"} <= calling.keys()
+    assert [name for name, text in calling.items() if "checkout" not in text] == []

@@ -303,7 +303,8 @@ def test_a_run_that_another_worker_holds_says_until_when_it_is_waited_for(
             results = [await run for run in (first, same, second)]
             assert [run.output for run in results] == ["done"] * 3
             [said] = caplog.messages
-            names = tuple(f"run {results[0].run_id}: step-0 is leased to worker {id}, heard " for id in await live(one))
+            said_first = f"run {results[0].run_id}: step-0 is leased to worker "
+            names = tuple(f"{said_first}{worker}, heard " for worker in await live(one))
             assert said.startswith(names)
             assert "; if that worker is gone, step-0 goes on in " in said
 
