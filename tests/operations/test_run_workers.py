@@ -310,3 +310,26 @@ def test_a_run_that_another_worker_holds_says_until_when_it_is_waited_for(
 
     caplog.set_level("WARNING", "stepkeep.engine")
     asyncio.run(go())
+
+
+def test_a_worker_may_serve_the_default_queue_alone(database_url: str) -> None:
+    async def go() -> None:
+        registry = Registry()
+        registry.register(HandlerSpec(name="said", function=note))
+        flow = sk.Workflow("queues", version=1, timeout="1m", registry=registry)
+        flow.step("plain", "said", inputs={}, after=())
+        flow.step("elsewhere", "said", inputs={}, queue="slow", after=())
+        async with AsyncEngine(database_url, registry=registry, auto_migrate=True) as engine:
+            await engine.start_worker(queues=[""])
+            run = await engine.start(flow)
+            while (states := await step_states(engine, run.run_id))["plain"] != "succeeded":  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            assert states["elsewhere"] == "ready"
+            await engine.start_worker(queues=["slow"])
+            assert (await engine.wait(run.run_id)).state is RunState.SUCCEEDED
+
+    asyncio.run(go())
+
+
+async def step_states(engine: AsyncEngine, run_id: str) -> dict[str, str]:
+    return {step["name"]: step["state"] for step in (await engine.show(run_id))["steps"]}
