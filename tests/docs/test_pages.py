@@ -60,3 +60,11 @@ def test_a_page_that_calls_the_laboratory_says_that_it_needs_a_checkout() -> Non
     calling = {name: text for name, text in texts.items() if re.search(r"stepkeep (?:bench|lab)\b", text)}
     assert {"benchmarks.md", "torture.md", "cli.md"} <= calling.keys()
     assert [name for name, text in calling.items() if "checkout" not in text] == []
+
+
+def test_pages_for_users_name_dialects_and_not_the_numbers_of_their_sources() -> None:
+    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name not in ("conformance.md", "proof.md")]
+    found = {
+        page.name for page in pages if re.search(r"\bseeds? 00\d|formats of the seeds", page.read_text(), re.IGNORECASE)
+    }
+    assert found == set()

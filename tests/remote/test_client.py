@@ -225,7 +225,7 @@ def test_a_program_says_the_same_embedded_and_through_a_service(database_url: st
         ["waits", "waits"],
         1,
         ["order"],
-        True,
+        "conforms",
         True,
         ["order/v1"],
         {"type": "object"},
