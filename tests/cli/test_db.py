@@ -117,6 +117,9 @@ def test_a_backup_keeps_the_schema_of_an_older_file(cli: Cli, home: Path) -> Non
     ("words", "said"),
     [
         (("copy.db",), "there is no database"),
+        (("x" * 300, "--db", "sqlite:///gated.yaml"), "cannot be written"),
+        (("gated.yaml/copy.db", "--db", "sqlite:///gated.yaml"), "cannot be written"),
+        (("copy.db", "--db", "sqlite:///gated.yaml"), "is damaged or is not an SQLite database"),
         (("nowhere/at/all/copy.db", "--db", "postgresql://x@localhost/y"), "pg_dump"),
     ],
 )

@@ -20,14 +20,16 @@ def backup(source: Path, target: Path) -> int:
 
     A copy that is under way has the ending `.part`: a file without it is whole.
     """
-    if target.exists():
-        raise InvalidInput(f"{target} is there already. Name a new file: a backup overwrites nothing.")
     part = Path(f"{target}.part")
     try:
-        part.unlink(missing_ok=True)
-        DatabaseFile(part).make()
-    except OSError as error:
-        raise StoreUnavailable(f"{part} cannot be written: {error}") from None
+        is_there = target.exists()
+        if not is_there:
+            part.unlink(missing_ok=True)
+            DatabaseFile(part).make()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{part} cannot be written: {error}") from None
+    if is_there:
+        raise InvalidInput(f"{target} is there already. Name a new file: a backup overwrites nothing.")
     with translated(source):
         held = open_connection(DatabaseFile(source), read_only=True)
         try:
