@@ -80,9 +80,9 @@ from stepkeep.operations.codec import PayloadCodec, mark_sealed
 from stepkeep.operations.correlation import correlated_run
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
-from stepkeep.operations.own_run import OwnRun, lacking_of
+from stepkeep.operations.own_run import OwnRun, lacking_of, leased_elsewhere
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
-from stepkeep.operations.publish import find_plan, list_published, publish
+from stepkeep.operations.publish import as_draft, find_plan, list_published, publish
 from stepkeep.operations.quotas import QuotaKeeper
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.results import RunResult
@@ -153,8 +153,11 @@ class AsyncEngine:
     `secrets` where those workers find the values of secrets: a mapping, a function, or a `Secrets`. With
     `wait_for_database`, opening waits for a server that does not answer yet, as a running worker does.
 
-    An SQLite file is migrated when it is opened. A PostgreSQL database that lacks a migration is refused, unless
-    `auto_migrate` says to apply it: for tests and demos, where the role owns the schema.
+    An SQLite file is migrated when it is opened, unless `auto_migrate` is False. A PostgreSQL database that lacks a
+    migration is refused, unless `auto_migrate` is True: for tests and demos, where the role owns the schema.
+
+    With `dev`, a changed workflow is published under the next version by itself: for notebooks, where a cell is
+    changed and run again.
 
     With a `key`, the owner of the key is the actor and the tenant is the key's. Without one, the program vouches for
     the names that it gives (`actor`, `by=`).
@@ -167,7 +170,8 @@ class AsyncEngine:
     _lifespan: Lifespan | None = None
     _loop: Literal["own", "mine"] = "own"
     _waits = False
-    _auto_migrate = False
+    _auto_migrate: bool | None = None
+    _dev = False
     _credential: Credential | None = None
     _key_scope: str | None = None
 
@@ -187,12 +191,14 @@ class AsyncEngine:
         payload_codec: PayloadCodec | None = None,
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
         wait_for_database: bool = False,
-        auto_migrate: bool = False,
+        auto_migrate: bool | None = None,
+        dev: bool = False,
         lifespan: Lifespan | None = None,
         loop: Literal["own", "mine"] = "own",
     ) -> None:
         self._waits = arguments.flag("wait_for_database", wait_for_database)
-        self._auto_migrate = arguments.flag("auto_migrate", auto_migrate)
+        self._auto_migrate = None if auto_migrate is None else arguments.flag("auto_migrate", auto_migrate)
+        self._dev = arguments.flag("dev", dev)
         policies = {
             "http": http,
             "commands": commands,
@@ -278,10 +284,10 @@ class AsyncEngine:
     async def _open(self) -> None:
         await self.store.open()
         try:
-            if self._auto_migrate or self.store.is_embedded:
+            if self.store.is_embedded if self._auto_migrate is None else self._auto_migrate:
                 await self.store.migrate()
             else:
-                require_migrated(await self.store.status())
+                require_migrated(await self.store.status(), is_embedded=self.store.is_embedded)
             self.store.confine_to(self.tenant)
             await self.access.open()
             self.tenant, self.actor = self.access.tenant, self.access.actor
@@ -467,7 +473,8 @@ class AsyncEngine:
             return found
         if (known := self._plans.get(id(found))) is not None:
             return known[1]
-        plan = await publish(self.transactor, found, tenant=self.tenant, actor=self.actor)
+        definition = await self._draft(found) if self._dev else found
+        plan = await publish(self.transactor, definition, tenant=self.tenant, actor=self.actor)
         if plan.definition_id not in self._installed:
             await install(self._firer, plan.definition, tenant=self.tenant, actor=self.actor)
             self._installed.add(plan.definition_id)
@@ -476,6 +483,13 @@ class AsyncEngine:
         # An unchanged Workflow gives the same definition again, which is kept so that its id stays its own.
         self._plans[id(found)] = found, plan
         return plan
+
+    async def _draft(self, definition: Definition) -> Definition:
+        """The definition under a version of its own, if its content was changed since it was published."""
+        draft = await as_draft(self.transactor, definition, tenant=self.tenant)
+        if draft.version != definition.version:
+            log.warning("the workflow has changed: it runs as version %d of %s", draft.version, draft.name)
+        return draft
 
     async def publish_schema(self, ref: str, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Publish a JSON Schema, to which definitions refer with `{ref: NAME}`. A published schema never changes."""
@@ -722,6 +736,7 @@ class AsyncEngine:
             ),
         )
         only = None if serve_all else run_id
+        await self._tell_leases(run_id)
         await self.worker(concurrency=concurrency, only_run=only, capabilities=capabilities).run_until(own.is_over)
         return replace(await self.result(run_id), lacking=tuple(map(str, own.stranded)))
 
@@ -730,16 +745,28 @@ class AsyncEngine:
     ) -> Result:
         """Execute a run here until its state is one of these."""
 
+        async def telling(worker: Worker) -> StartedHere:
+            begun = await begin(worker)
+            if not begun.started.created:
+                await self._tell_leases(begun.started.run_id)
+            return begun
+
         def expecting(begun: StartedHere) -> AbstractContextManager[asyncio.Future[RunResult]]:
             # A run with a claimed step has not settled.
             return self._waiting.expecting(
                 self.tenant, begun.started.run_id, settled, polls_first=begun.has_more or not begun.claims
             )
 
-        run_id, found = await self._own.execute(begin, expecting, Ability(concurrency, capabilities))
+        run_id, found = await self._own.execute(telling, expecting, Ability(concurrency, capabilities))
         if found.state is not RunState.SUCCEEDED:
             return await self.result(run_id)
         return Result(run_id=run_id, state=found.state, output=found.output)
+
+    async def _tell_leases(self, run_id: str) -> None:
+        """Log what a run that was there before waits for, so that a wait after a crash does not look like a hang."""
+        own = [one.id for one in (*self._hosted, *self._own.all)]
+        for said in await leased_elsewhere(self.transactor, self.tenant, run_id, own):
+            log.warning("run %s: %s", run_id, said)
 
     async def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
         """Wait until a run has ended (or, with `until_blocked`, is blocked). Any worker may run it.

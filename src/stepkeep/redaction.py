@@ -16,6 +16,13 @@ UNREADABLE: Final = "(a malformed URL)"
 
 _SECRET_PARAMETERS: Final = ("password", "passwd", "passfile", "secret", "token", "key", "sslpassword", "sslkey")
 _SECRET_NAMES: Final = (*_SECRET_PARAMETERS, "auth", "cookie", "credential", "passphrase", "pwd")
+_SECRET_FIELD: Final = re.compile(
+    "pass(?:word|wd|file|phrase)|pwd|secret|token|cookie|credential|authoriz|authent|(?:^|[^a-z])auth(?:$|[^a-z])"
+    "|(?:api|access|account|auth|client|encryption|license|master|private|session|shared|signing|ssh|ssl|webhook)"
+    "[_ -]?keys?(?:$|[^a-z])",
+    re.IGNORECASE,
+)
+"""A name in JSON of people under which a secret is likely. Headers and variables are judged more strictly."""
 _REFERENCE: Final = re.compile(r"^[A-Za-z]{0,10} ?\$\{\{ secret\.[A-Za-z0-9_]+ \}\}$")
 """A reference to a secret, perhaps behind a word such as Bearer: it hides nothing."""
 _SHORTEST_SECRET: Final = 6
@@ -140,13 +147,18 @@ def secrets_of_arguments(argv: Sequence[str]) -> tuple[str, ...]:
 def hide_secrets(value: object) -> object:
     """A JSON value in which every text under a secret name is hidden, at any depth.
 
-    >>> hide_secrets({"user": "ada", "login": {"api_key": "abcdef"}})
-    {'user': 'ada', 'login': {'api_key': '***'}}
+    A plain `key` is none: it names a row, a file or a request. Neither is `author`.
+
+    >>> hide_secrets({"user": "ada", "key": "o-7", "login": {"api_key": "abcdef"}})
+    {'user': 'ada', 'key': 'o-7', 'login': {'api_key': '***'}}
     """
     if isinstance(value, Mapping):
         return {
             name: HIDDEN
-            if isinstance(name, str) and _holds_secret(name) and isinstance(item, str) and not _REFERENCE.search(item)
+            if isinstance(name, str)
+            and _SECRET_FIELD.search(name)
+            and isinstance(item, str)
+            and not _REFERENCE.search(item)
             else hide_secrets(item)
             for name, item in value.items()
         }

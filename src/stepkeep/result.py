@@ -13,6 +13,10 @@ import msgspec
 
 from stepkeep.errors import InvalidInput, RunNotSucceeded
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.safe_text import html_table, inert_line
+
+MOST_SHOWN = 300
+"""How many characters the repr of a result has at most."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,17 +24,22 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     `wait` does not read the view of a finished run, and `run` and `work_on` not that of one that succeeded. On an
     Engine, `result.view` reads it when it is asked for; on an AsyncEngine, `await engine.show(result.run_id)` does.
-    `lacking` says which steps of a run that `run` or `work_on` left unfinished need a capability that they were not
-    given.
     """
 
     run_id: str
+    """The id of the run."""
     state: RunState
+    """Its state. `finished` says whether it is the last one."""
     output: Any = None
+    """Its output; None unless it has succeeded."""
     error: str | None = None
+    """Why it did not succeed; None otherwise."""
     lacking: tuple[str, ...] = ()
+    """Which steps of a run that `run` or `work_on` left unfinished need a capability that they were not given."""
     loaded: dict[str, Any] | None = None
+    """The view, if it was read with the result. Use `view`."""
     load: Callable[[], dict[str, Any]] | None = None
+    """What reads the view. Use `view`."""
 
     @property
     def view(self) -> dict[str, Any]:
@@ -69,12 +78,24 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             raise RunNotSucceeded(str(self), self)
         return self
 
+    def __repr__(self) -> str:
+        return f"<Result: {inert_line(str(self), MOST_SHOWN)}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        shown = {"output": self.output, "error": self.error, "waits for": [*self.lacking, *self._waits()]}
+        rows = [(name, str(value)) for name, value in shown.items() if value not in (None, [])]
+        return html_table(f"run {self.run_id} {self.state}", rows)
+
+    def _waits(self) -> list[str]:
+        return list(map(_wait_text, self.waiting_for)) if self.loaded and not self.finished else []
+
     def __str__(self) -> str:
         said = f"run {self.run_id} {self.state}"
         if self.error:
             return f"{said}: {self.error}"
         if not self.finished and self.loaded:
-            waits = "; ".join((*self.lacking, *map(_wait_text, self.waiting_for)))
+            waits = "; ".join((*self.lacking, *self._waits()))
             return f"{said}: {waits}" if waits else said
         return said if self.output is None else f"{said}: {msgspec.json.encode(self.output).decode()}"
 

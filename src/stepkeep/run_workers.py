@@ -42,7 +42,8 @@ class RunWorkers:
 
     def __init__(self, make: Callable[[Ability], Worker], handlers: Callable[[], int]) -> None:
         self._make, self._handlers = make, handlers
-        self._all: set[_RunWorker] = set()
+        self.all: set[_RunWorker] = set()
+        """Those that run a run, and those that rest."""
         self._resting: list[_RunWorker] = []
 
     async def execute(self, begin: Begin, expecting: Expecting[T], able: Ability) -> tuple[str, T]:
@@ -75,7 +76,7 @@ class RunWorkers:
 
     async def close(self, grace: float | None = None) -> None:
         """Stop all of them."""
-        await asyncio.gather(*(self._stop(one, grace) for one in tuple(self._all)))
+        await asyncio.gather(*(self._stop(one, grace) for one in tuple(self.all)))
 
     async def _take(self, able: Ability) -> _RunWorker:
         version = self._handlers()
@@ -96,11 +97,11 @@ class RunWorkers:
 
     async def _begin(self, able: Ability, version: int) -> _RunWorker:
         one = _RunWorker(self._make(able), able, version)
-        self._all.add(one)
+        self.all.add(one)
         try:
             await one.begin()
         except BaseException:
-            self._all.discard(one)
+            self.all.discard(one)
             raise
         return one
 
@@ -118,7 +119,7 @@ class RunWorkers:
             one.ask_to_stop(grace)
             # An error that ended it has been logged.
             await asyncio.wait({one.task})
-        self._all.discard(one)
+        self.all.discard(one)
 
 
 class _RunWorker(AsyncHostedWorker):

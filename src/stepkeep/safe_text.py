@@ -8,7 +8,8 @@ line breaks that forge other lines. Every edge passes such text through this mod
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from html import escape
 from itertools import accumulate
 from typing import Final, cast
 
@@ -53,6 +54,16 @@ def inert_json(text: str) -> str:
     '["\\u007f\\u202e"]'
     """
     return _outside_ascii(_escape_json, text)
+
+
+def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """A title and rows of two cells for a notebook, in which no text is taken for HTML.
+
+    >>> html_table("run r1", [("output", "<b>")])
+    '<b>run r1</b><table><tr><td>output</td><td>&lt;b&gt;</td></tr></table>'
+    """
+    cells = "".join(f"<tr><td>{escape(inert(one))}</td><td>{escape(inert(other))}</td></tr>" for one, other in rows)
+    return f"<b>{escape(inert_line(title))}</b>" + (f"<table>{cells}</table>" if cells else "")
 
 
 def exception_text(error: BaseException) -> str:

@@ -77,7 +77,8 @@ class EngineOptions(TypedDict, total=False):
     payload_codec: PayloadCodec | None
     max_payload_bytes: int
     wait_for_database: bool
-    auto_migrate: bool
+    auto_migrate: bool | None
+    dev: bool
     lifespan: Lifespan | None
 
 

@@ -438,6 +438,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("lab", "campaign"): [["--report", f"{FILE}/x", "--runs", "1", "--no-mutants"]],
         ("lab", "stores"): [["--only", HOSTILE]],
         ("lab", "check"): [["--case", HOSTILE, "--states", "1"]],
+        ("db", "backup"): [[FILE], [HOSTILE], [f"nowhere/{FILE}"], ["copy.db", "--db", f"sqlite:///new/{FILE}"]],
         ("db", "grants"): [
             [HOSTILE, "--as", "worker"],
             [HOSTILE, "--as", HOSTILE],

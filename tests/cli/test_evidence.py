@@ -18,7 +18,7 @@ timeout: 1h
 steps:
   - name: label
     uses: mine.label
-    with: {order: "${{ input.order }}", api_key: "${{ input.key }}"}
+    with: {order: "${{ input.order }}", api_key: "${{ input.api_key }}"}
     timeout: 1m
     retry: {max_attempts: 1}
 """
@@ -32,7 +32,7 @@ def label(ctx: sk.Context, order: dict, api_key: str) -> str:
 """
 NUMBERS = count()
 """A name of its own for the handler of each test: all tests share the registry of this process."""
-INPUT = json.dumps({"order": {"id": 7}, "key": "abcdef-key"})
+INPUT = json.dumps({"order": {"id": 7}, "api_key": "abcdef-key"})
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_failed_attempt_keeps_its_worker_its_inputs_and_its_traceback(
     assert "abcdef" not in said.replace("abcdef-from-env", "")
     assert "mine.py" in said
     whole = cli("show", run, *db).out
-    assert 'input = {"order": {"id": 7}, "key": "***"}' in whole
+    assert 'input = {"order": {"id": 7}, "api_key": "***"}' in whole
     assert attempt["worker"] in whole
     assert cli("show", run, "--step", "none", *db).status == 1
 

@@ -238,3 +238,16 @@ def test_words_of_others_are_shown_as_they_are() -> None:
     text = as_text(report(odd))
     assert "[red]not markup[/red] [/]" in text
     assert "[bold]x" in text
+
+
+def test_a_call_of_a_flow_is_shown_with_what_it_calls() -> None:
+    text = as_text(report(view(ran("agent", 0, 2, call=None), ran("agent[0]", 0, 1, call="orders.charge"))))
+    assert text.count("agent[0] orders.charge") == 2, "in the graph and in the timeline"
+
+
+def test_a_plain_key_and_an_author_are_shown_and_secrets_are_not() -> None:
+    given = {"key": "o-7", "author": "ada", "idempotency_key": "r:1", "apiKey": "CANARY", "db": {"password": "CANARY"}}
+    text = as_text(report(view(ran("a", 0, 1), output={**given, "auth": "CANARY", "access_token": "CANARY"})))
+    assert "CANARY" not in text
+    for shown in ('"key": "o-7"', '"author": "ada"', '"idempotency_key": "r:1"'):
+        assert shown in text

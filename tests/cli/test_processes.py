@@ -54,7 +54,8 @@ def test_a_run_that_was_killed_goes_on_where_it_stood(process: Start, cli: Cli, 
     said = finish(process("run", "--resume", run, "--app", HANDLERS))
     assert said.status == 0, said
     assert "1 of 3 steps were settled before" in said.out
-    assert "middle is leased to another worker" in said.out
+    assert "middle is leased to worker " in said.out
+    assert "if that worker is gone, middle goes on in " in said.out
     assert "before  running" not in said.out
     assert executed(ledger) == {"before": 1, "middle": 2, "after": 1}
     [lost, _] = cli("show", run, "--json").json["steps"][1]["history"]
@@ -224,3 +225,13 @@ def test_a_packed_log_is_verified_from_a_pipe_as_from_a_file(cli: Cli, home: Pat
     assert verdicts[0] == verdicts[1] == (0, len(plain.splitlines()))
     assert verdicts[2][0] == 1, "cut off in the middle"
     assert verdicts[4][0] == 1, "one byte is no log"
+
+
+def test_a_run_is_not_repeated_or_continued_here_without_its_code(process: Start, cli: Cli) -> None:
+    failed = cli("run", "failing.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
+    for command in ("retry", "rerun"):
+        said = finish(process(command, failed))
+        assert said.status == 2, said
+        assert "Name it with --app; or leave the new run to workers (--no-wait)." in said.err
+    assert only_run(cli) == failed
+    assert finish(process("retry", failed, "--no-wait")).status == 4

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import textwrap
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 import stepkeep as sk
 
@@ -126,17 +130,33 @@ def _section(name: str, found: Any) -> Iterator[str]:
             yield ""
             yield f"#### `{name}.{method}`"
             yield ""
-            if not isinstance(value, property):
+            if inspect.isfunction(value):
                 yield from _signature(method, value)
             yield from _words(value)
 
 
 def _members(found: type) -> dict[str, Any]:
+    """Methods, properties and described attributes. Those of a Struct have their words behind the field."""
+    fields = field_words(found) if issubclass(found, msgspec.Struct) else {}
     return {
-        name: value
+        name: fields.get(name, value)
         for name, value in vars(found).items()
-        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)) and value.__doc__
+        if not name.startswith("_")
+        and (name in fields or inspect.getdoc(value))
+        and (inspect.isfunction(value) or isinstance(value, property) or inspect.ismemberdescriptor(value))
     }
+
+
+def field_words(found: type) -> dict[str, property]:
+    """The words that the source has behind each field of a class."""
+    [tree] = ast.parse(textwrap.dedent(inspect.getsource(found))).body
+    assert isinstance(tree, ast.ClassDef)
+    words = {}
+    for one, following in pairwise(tree.body):
+        if isinstance(one, ast.AnnAssign) and isinstance(following, ast.Expr):
+            assert isinstance(following.value, ast.Constant)
+            words[ast.unparse(one.target)] = property(doc=str(following.value.value))
+    return words
 
 
 def _signature(name: str, found: Any) -> Iterator[str]:

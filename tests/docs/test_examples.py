@@ -24,6 +24,7 @@ from typer.exceptions import TyperException
 
 import stepkeep as sk
 from stepkeep.cli.main import app
+from stepkeep.definition.apps import load_app
 from stepkeep.definition.registry import default_registry
 from tests.cli.surface import commands
 from tests.docs.python_reference import SET_UP
@@ -142,6 +143,24 @@ def test_the_python_of_a_page_runs(page: Path) -> None:
         with sk.open(f"sqlite:///{file.name}") as engine:
             shown = engine.show(engine.runs()["runs"][0]["id"])
             assert {step["state"] for step in (shown["run"], *shown["steps"])} == {"succeeded"}
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_the_workflow_of_the_readme_sends_its_mail_with_the_handlers_of_the_examples(tmp_path: Path) -> None:
+    [block] = [block for block in blocks("yaml") if block.page.name == "README.md"]
+    file = tmp_path / "onboarding.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    assert "--app examples/handlers.py" in block.page.read_text(encoding="utf-8")
+    load_app(str(ROOT / "examples" / "handlers.py"))
+    with sk.open("sqlite:///readme.db") as engine:
+        run = engine.run(file, {"email": "a@example.com"})
+        engine.approve(run.id, "sign-off")
+        shown = engine.work_on(run.id).view["steps"]
+    assert {step["name"]: step["state"] for step in shown if step["phase"] == "main"} == {
+        "create-account": "succeeded",
+        "sign-off": "succeeded",
+        "send-welcome": "succeeded",
+    }
 
 
 def test_no_python_is_left_out_without_a_reason() -> None:

@@ -25,6 +25,11 @@ def test_the_page_of_states_is_what_the_tables_say() -> None:
     assert tables.PAGE.read_text(encoding="utf-8") == tables.page(), "run python scripts/state_tables.py"
 
 
+def test_the_page_of_databases_has_every_migration() -> None:
+    migrations = load("migration_table")
+    assert migrations.PAGE.read_text(encoding="utf-8") == migrations.page(), "run python scripts/migration_table.py"
+
+
 def test_the_page_of_the_service_has_every_route() -> None:
     routes = load("http_routes")
     assert routes.PAGE.read_text(encoding="utf-8") == routes.page(), "run python scripts/http_routes.py"
@@ -47,3 +52,19 @@ def test_the_page_on_architecture_names_every_package_and_no_other() -> None:
     roots = (ROOT / "src" / "stepkeep", ROOT / "lab" / "src" / "stepkeep_lab")
     there = {path.parent.name for root in roots for path in root.glob("*/__init__.py")}
     assert named == there
+
+
+def test_a_page_that_calls_the_laboratory_says_that_it_needs_a_checkout() -> None:
+    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name != "glossary.md"]
+    texts = {page.name: page.read_text(encoding="utf-8") for page in pages}
+    calling = {name: text for name, text in texts.items() if re.search(r"stepkeep (?:bench|lab)\b", text)}
+    assert {"benchmarks.md", "torture.md", "cli.md"} <= calling.keys()
+    assert [name for name, text in calling.items() if "checkout" not in text] == []
+
+
+def test_pages_for_users_name_dialects_and_not_the_numbers_of_their_sources() -> None:
+    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name not in ("conformance.md", "proof.md")]
+    found = {
+        page.name for page in pages if re.search(r"\bseeds? 00\d|formats of the seeds", page.read_text(), re.IGNORECASE)
+    }
+    assert found == set()

@@ -435,7 +435,7 @@ def test_the_record_names_the_person_that_the_program_names(database_url: str) -
             assert f'"actor":"{name}"' in log, name
         assert log.count('"vouched_by":"portal"') == log.count('"vouched_by"') == 5
         assert '"actor":"portal"' not in log
-        assert engine.certify(run_id).ok
+        assert engine.certify(run_id).verdict == "conforms"
         mine = engine.start(flow, by="portal").run_id
         engine.approve(mine)
         assert "vouched_by" not in b"".join(engine.log(mine)).decode()

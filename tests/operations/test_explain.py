@@ -13,6 +13,7 @@ from stepkeep.operations.causes import FAULTS, Why
 from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.services import Known, Lack, Service
 from stepkeep.operations.staffing import judge
+from stepkeep.operations.status import worker_view
 from stepkeep.store.slot_rows import SlotRow
 from tests.kernel.driver import World
 from tests.kernel.walks import live, world_of
@@ -147,3 +148,9 @@ def test_the_command_names_the_code_that_a_worker_had_which_is_gone() -> None:
     gone = Service(handlers=("mail.send",), apps=("mails.py",))
     _, _, command = judge(ASKED, 1, (), (gone,), NOW)
     assert command[:3] == ("worker", "--app", "mails.py")
+
+
+def test_a_worker_that_was_shut_down_is_shown_without_what_it_held_before() -> None:
+    held = {"held": 3, "free": 1}
+    assert worker_view(a_known(state=WorkerState.BUSY, **held), NOW)["held"] == 3
+    assert worker_view(a_known(state=WorkerState.SHUTDOWN, **held), NOW)["held"] == 0

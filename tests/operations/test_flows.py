@@ -389,3 +389,18 @@ def test_a_call_that_a_person_skips_gives_none_whether_or_not_it_failed_before(h
         assert (skipped["state"], skipped["category"]) == ("skipped", None)
         assert skipped["error"] == ("ConnectionError: no route" if has_failed else None)
         assert bench.call(bench.engine.certify(run.id)).ok
+
+
+@sk.flow("flows.asks", version=1)
+async def asks(ctx: sk.FlowContext) -> Any:
+    await ctx.step(double, 2)
+    return await ctx.gate("go on?")
+
+
+def test_a_call_that_was_not_made_is_refused_by_the_name_that_was_asked_for(database_url: str) -> None:
+    with sk.Engine(database_url) as engine:
+        blocked = engine.run(asks)
+        assert [step["call"] for step in blocked.view["steps"]] == [None, "flows.double", "gate"]
+        with pytest.raises(sk.NotFound, match=rf"run {blocked.id} has no step flows.asks\[8\]$"):
+            engine.approve(blocked.id, "flows.asks[8]")
+        engine.approve(blocked.id, "flows.asks[1]")

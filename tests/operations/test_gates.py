@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from datetime import datetime
 
 import pytest
 from msgspec.structs import replace
 
+import stepkeep as sk
 from stepkeep.errors import Conflict, NotAllowed, StepkeepError
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.decision import Accepted
@@ -190,3 +192,19 @@ def test_of_many_decisions_at_once_exactly_the_quorum_counts(database_url: str, 
             assert (await benches[0].step_states(run_id))[1] is StepState.SUCCEEDED
 
     on_several(database_url, processes, act)
+
+
+def test_the_time_of_a_decision_is_a_number_in_the_output_and_a_text_for_people(database_url: str) -> None:
+    flow = sk.Workflow("when", version=1, timeout="1h")
+    signed = flow.approval("sign-off", deadline="1h")
+    moment = '${{ string(timestamp(steps["sign-off"].output.at / 1000000)) }}'
+    flow.returns({"number": signed.output.at, "text": moment})
+    with sk.open(database_url, auto_migrate=True) as engine:
+        run = engine.start(flow)
+        answered = engine.approve(run.run_id)["at"]
+        found = engine.result(run.run_id)
+    [step] = found.view["steps"]
+    assert step["output"]["at"] == found.output["number"]
+    assert step["record"]["at"] == answered
+    assert found.output["text"] == f"{answered[:19]}Z"
+    assert datetime.fromisoformat(answered).timestamp() == found.output["number"] // 1000 / 1000

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.conformance.report import Code
 from stepkeep.engine import AsyncEngine
@@ -172,3 +173,23 @@ def test_a_definition_that_is_gone_is_named(database_url: str, tmp_path: Path) -
                 await engine.certify(run_id)
 
     asyncio.run(go())
+
+
+def test_an_engine_for_trying_things_publishes_a_changed_workflow_under_the_next_version(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def cell(deadline: str) -> sk.Workflow:
+        made = sk.Workflow("cell", version=1)
+        made.approval("look", deadline=deadline)
+        return made
+
+    with sk.open(database_url, auto_migrate=True) as engine:
+        engine.publish(cell("1h"))
+        with pytest.raises(sk.Conflict, match=r"in Python `stepkeep.open\(dev=True\)`"):
+            engine.publish(cell("2h"))
+    with sk.open(database_url, dev=True) as engine:
+        assert engine.publish(cell("1h")).definition.version == 1
+        assert [engine.publish(cell("2h")).definition.version for _ in range(2)] == [2, 2]
+        run = engine.start(cell("3h"))
+        assert engine.show(run.run_id)["run"]["version"] == 3
+    assert "the workflow has changed: it runs as version 3 of cell" in caplog.text

@@ -276,3 +276,60 @@ def _row() -> Any:
         heard_at=0,
         started_at=0,
     )
+
+
+def test_a_run_that_another_worker_holds_says_until_when_it_is_waited_for(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def go() -> None:
+        registry, begun, may_end = Registry(), asyncio.Event(), asyncio.Event()
+
+        async def slow() -> str:
+            begun.set()
+            await may_end.wait()
+            return "done"
+
+        flow = flow_of(registry, "held", slow)
+        given = {"registry": registry, "auto_migrate": True, "loop": "mine"}
+        async with AsyncEngine(database_url, **given) as one, AsyncEngine(database_url, **given) as other:
+            first = asyncio.create_task(one.run(flow, idempotency_key="k"))
+            await begun.wait()
+            # In the same engine, the holder is known: nothing is to be said.
+            same = asyncio.create_task(one.run(flow, idempotency_key="k"))
+            second = asyncio.create_task(other.run(flow, idempotency_key="k"))
+            while not caplog.messages:  # noqa: ASYNC110 - the log has no event
+                await asyncio.sleep(0.001)
+            may_end.set()
+            results = [await run for run in (first, same, second)]
+            assert [run.output for run in results] == ["done"] * 3
+            [said] = caplog.messages
+            said_first = f"run {results[0].run_id}: step-0 is leased to worker "
+            names = tuple(f"{said_first}{worker}, heard " for worker in await live(one))
+            assert said.startswith(names)
+            assert "; if that worker is gone, step-0 goes on in " in said
+
+    caplog.set_level("WARNING", "stepkeep.engine")
+    asyncio.run(go())
+
+
+def test_a_worker_may_serve_the_default_queue_alone(database_url: str) -> None:
+    async def go() -> None:
+        registry = Registry()
+        registry.register(HandlerSpec(name="said", function=note))
+        flow = sk.Workflow("queues", version=1, timeout="1m", registry=registry)
+        flow.step("plain", "said", inputs={}, after=())
+        flow.step("elsewhere", "said", inputs={}, queue="slow", after=())
+        async with AsyncEngine(database_url, registry=registry, auto_migrate=True) as engine:
+            await engine.start_worker(queues=[""])
+            run = await engine.start(flow)
+            while (states := await step_states(engine, run.run_id))["plain"] != "succeeded":  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            assert states["elsewhere"] == "ready"
+            await engine.start_worker(queues=["slow"])
+            assert (await engine.wait(run.run_id)).state is RunState.SUCCEEDED
+
+    asyncio.run(go())
+
+
+async def step_states(engine: AsyncEngine, run_id: str) -> dict[str, str]:
+    return {step["name"]: step["state"] for step in (await engine.show(run_id))["steps"]}

@@ -331,7 +331,7 @@ def test_an_engine_is_opened_by_a_path_and_by_nothing_that_is_no_name(
     assert (tmp_path / "by-path.db").exists()
     monkeypatch.chdir(tmp_path)
     for number, value in enumerate(WRONG):
-        for name in ("url", "tenant", "actor", "registry", "wait_for_database", "auto_migrate"):
+        for name in ("url", "tenant", "actor", "registry", "wait_for_database", "dev"):
             refused(
                 lambda name=name, value=value: AsyncEngine(**{"url": "sqlite:///x.db", name: value}), f"{name} {number}"
             )

@@ -160,7 +160,7 @@ def program(engine: sk.Engine) -> list[Any]:
     said.append([one["workflow"] for one in engine.runs(workflow="waits")["runs"]])
     said.append(engine.runs(labels={"team": "a"})["total"])
     said.append([one["workflow"] for one in engine.definitions(name="order")["definitions"]])
-    said.append(engine.certify(first.run_id).ok)
+    said.append(engine.certify(first.run_id).verdict)
     said.append(len(engine.log(first.run_id)) > 3)
     with pytest.raises(NotFound):
         engine.show("01a1e12c-57d6-75bf-abba-e99e88c4e41f")
@@ -225,7 +225,7 @@ def test_a_program_says_the_same_embedded_and_through_a_service(database_url: st
         ["waits", "waits"],
         1,
         ["order"],
-        True,
+        "conforms",
         True,
         ["order/v1"],
         {"type": "object"},
@@ -259,6 +259,8 @@ def test_refusals_of_the_service_are_the_errors_of_the_engine(tmp_path: Path, da
             assert refused.value.rule == "scope"
             with pytest.raises(InvalidInput, match="needs the database itself"):
                 client.start_worker()
+            with pytest.raises(InvalidInput, match="`serve` needs the database itself"):
+                client.serve()
             with pytest.raises(InvalidInput, match="needs the database itself"):
                 client.prune(archive=None, older_than="1d")
         with sk.open(address, key=key) as client:

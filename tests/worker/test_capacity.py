@@ -97,6 +97,7 @@ def test_a_claim_under_way_has_the_slots_it_may_fill() -> None:
     slots, _ = some_slots(50, 3)
     with slots.reserve(2, 2), slots.reserve(10):
         assert slots.free == FreeSlots(total=38, blocking=1, kept=1)
+        assert slots.unused == FreeSlots(total=50, blocking=3), "it holds nothing yet"
     assert slots.free == FreeSlots(total=50, blocking=3, kept=3)
 
 

@@ -19,7 +19,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.operations.publish import find_plan
 
-routes = router("Seed 003")
+routes = router("Dialect action")
 
 DIALECT = "action"
 Workspace = Annotated[str, Path(alias="workspaceId", max_length=255, description="The tenant.", examples=["default"])]

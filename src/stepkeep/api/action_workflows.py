@@ -28,7 +28,7 @@ from stepkeep.operations.aside import aside
 from stepkeep.operations.publish import find_plan
 from stepkeep.operations.withdrawn import list_withdrawn
 
-routes = router("Seed 003")
+routes = router("Dialect action")
 
 Tier = Literal["Auto", "Assisted", "HumanApprove", "ManualOnly"]
 WorkflowOf = Annotated[str, Path(alias="workflowId", max_length=255, description="Its name.", examples=["invoice"])]

@@ -36,7 +36,7 @@ async def check_ready(service: Service) -> None:
     store = service.engine.store
     try:
         async with asyncio.timeout(CHECK_SECONDS):
-            require_migrated(await store.status())
+            require_migrated(await store.status(), is_embedded=store.is_embedded)
             with suppress(PermissionDenied):  # a role of its own may lack this right
                 # A write that changes nothing: a database that is read-only refuses it.
                 await store.drop_mailbox("default", "readiness", "none")

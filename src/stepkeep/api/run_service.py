@@ -26,7 +26,7 @@ from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.operations.following import JournalFollower
 from stepkeep.operations.publish import find_plan
 
-routes = router("Seed 001")
+routes = router("Dialect run")
 
 DIALECT = "run"
 DEFAULT_TEMPLATE = "default"

@@ -63,7 +63,7 @@ class HoldDecision(By):
 
 
 class Completion(By):
-    """The completion of a manual step. The body may also be the signal of seed 003, section 3.3."""
+    """The completion of a manual step. The body may also be the signal of the dialect `action`."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"token": "TOKEN", "outcome": "Succeeded"}]})
 
@@ -153,8 +153,8 @@ async def decide_step(engine: Engine, run_id: RunId, step: StepName, body: HoldD
 async def complete_step(engine: Engine, run_id: RunId, step: StepName, body: Completion | SignalBlock) -> Answer:
     """With the token that was issued for the step. The same token and outcome again is answered as before.
 
-    The signal of seed 003 names the run, the action and the token itself. What it says about its actor and its time is
-    kept as a claim; the actor is the owner of the key.
+    The signal of the dialect `action` names the run, the action and the token itself. What it says about its actor and
+    its time is kept as a claim; the actor is the owner of the key.
     """
     if isinstance(body, SignalBlock):
         said = read_signal(body.model_dump(mode="json", by_alias=True))

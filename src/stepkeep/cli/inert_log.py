@@ -90,9 +90,14 @@ def install_log(level: str, form: str = "text") -> None:
         raise InvalidInput(f"--log-level takes one of {', '.join(LEVELS)}, not {inert_line(level, 40)!r}.")
     if form not in FORMATS:
         raise InvalidInput(f"--log-format takes {' or '.join(FORMATS)}, not {inert_line(form, 40)!r}.")
+    if logging.getLogger().handlers:
+        return
     handler = logging.StreamHandler()
     handler.setFormatter(FORMATS[form])
     logging.basicConfig(level=level.upper(), handlers=[handler])
+    if level != "debug":
+        # A remote worker asks several times a second.
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
 def _about(record: logging.LogRecord) -> dict[str, object]:

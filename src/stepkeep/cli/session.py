@@ -44,15 +44,18 @@ async def open_engine(
     *,
     wait_for_database: bool = False,
     creates: bool = False,
+    dev: bool = False,
     operation: str | None = None,
 ) -> AsyncIterator[AsyncEngine]:
     """The engine for the given database, acting as the owner of the key, else as the user of this process. Only with
-    `creates` is a missing SQLite file made. `operation` is what the command does beside the methods of the engine: a
+    `creates` is a missing SQLite file made. An older one is migrated with `creates` and where steps are run (with
+    `policies`): looking changes no schema. `operation` is what the command does beside the methods of the engine: a
     key that may not is refused at once."""
     from stepkeep.engine import AsyncEngine
 
     options = {} if policies is None else policies.options()
-    options["wait_for_database"] = wait_for_database
+    options |= {"wait_for_database": wait_for_database, "dev": dev}
+    options["auto_migrate"] = None if creates or policies is not None else False
     key = read_key(settings)
     named = actor() if key is None else None
     opened = AsyncEngine(settings.db, tenant=settings.tenant, actor=named, key=key, **options)

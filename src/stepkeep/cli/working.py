@@ -10,11 +10,10 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepkeep.cli.progress import MICROS, Progress
-from stepkeep.cli.render.times import span
+from stepkeep.cli.progress import Progress
 from stepkeep.cli.screens import Screen
 from stepkeep.errors import InvalidInput, StoreError
 from stepkeep.kernel.journal import SealedEntry, open_entry
@@ -22,8 +21,7 @@ from stepkeep.own_process import SECRET
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
-    from stepkeep.kernel.plan import Plan
-    from stepkeep.kernel.rows import Step
+    from stepkeep.kernel.plan import Plan, PlannedStep
     from stepkeep.operations.own_run import Lacking
     from stepkeep.worker.loop import Worker
 
@@ -106,25 +104,42 @@ async def work_on(
 async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan, kinds: Sequence[str]) -> None:
     """Refuse to work on a run without its handlers, or with an executor that is not among `kinds`: it would wait
     forever."""
+    from stepkeep.kernel.states import STEP_TERMINAL
+
+    rows = await engine.store.read_steps(engine.tenant, run_id)
+    require_code(engine, run_id, plan, [plan.of(one) for one in rows if one.state not in STEP_TERMINAL], kinds)
+
+
+def require_code_to_go_on(
+    engine: AsyncEngine, run_id: str, workflow: Plan, again: Collection[str], capabilities: Sequence[str]
+) -> None:
+    """The same for a run that is not made yet, in which the steps named `again` run: nothing is made in vain."""
+    left = [step for step in workflow.steps if step.name in again]
+    kinds = engine.worker(app="run", capabilities=capabilities).kinds
+    require_code(engine, run_id, workflow, left, kinds, "; or leave the new run to workers (--no-wait)")
+
+
+def require_code(
+    engine: AsyncEngine, run_id: str, plan: Plan, left: Sequence[PlannedStep], kinds: Sequence[str], or_else: str = ""
+) -> None:
+    """Refuse steps that this program has no code for, or may not run."""
     from stepkeep.definition.built_in import is_built_in
     from stepkeep.definition.fit import misfit
     from stepkeep.definition.rule_words import handlers_among
     from stepkeep.definition.secrets import secrets_among
     from stepkeep.kernel.definition import Agent, Handler
-    from stepkeep.kernel.states import STEP_TERMINAL, Phase
+    from stepkeep.kernel.states import Phase
     from stepkeep.worker.secrets import SecretReader, Secrets
 
     missing: dict[str, None] = {}
     final = handlers_among(plan.definition.check_capabilities or ())
     missing.update({name: None for name in final if engine.registry.get(name) is None})
     secrets = SecretReader(engine.policies.get("secrets", Secrets()))
-    left = [one for one in await engine.store.read_steps(engine.tenant, run_id) if one.state not in STEP_TERMINAL]
     _require_kinds(run_id, plan, left, kinds)
-    for step in left:
-        executor = plan.of(step).executor
+    for planned in left:
+        executor = planned.executor
         if executor is None:
             continue
-        planned = plan.of(step)
         undo = planned.definition.undo
         asked = planned.definition.capabilities
         if planned.phase is Phase.UNDO and undo is not None and undo.capabilities is not None:
@@ -140,19 +155,21 @@ async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan, kinds: 
             spec = engine.registry.get(executor.name)
             if spec is None:
                 missing[executor.name] = None
-            elif (said := misfit(spec, plan.of(step).inputs, plan.definition)) is not None:
+            elif (said := misfit(spec, planned.inputs, plan.definition)) is not None:
                 raise InvalidInput(
-                    f"step {plan.of(step).name} of run {run_id} cannot run here: {said}. "
+                    f"step {planned.name} of run {run_id} cannot run here: {said}. "
                     "Run it with the code that fits, or give the parameter a default."
                 )
         if isinstance(executor, Agent) and engine.registry.agent(executor.name) is None:
             missing[executor.name] = None
     if missing:
         names = ", ".join(list(missing)[:10])
-        raise InvalidInput(f"no code was given that has the handlers of run {run_id}: {names}. Name it with --app.")
+        raise InvalidInput(
+            f"no code was given that has the handlers of run {run_id}: {names}. Name it with --app{or_else}."
+        )
 
 
-def _require_kinds(run_id: str, plan: Plan, left: Sequence[Step], kinds: Sequence[str]) -> None:
+def _require_kinds(run_id: str, plan: Plan, left: Sequence[PlannedStep], kinds: Sequence[str]) -> None:
     """Refuse what this program may not run, in the words of `explain`."""
     from stepkeep.kernel.plan import queue_specs
     from stepkeep.operations.services import kinds_of
@@ -203,6 +220,8 @@ class Follower:
 
     async def begin(self, *, resumed: bool) -> None:
         """Show the run from here on; events before it was resumed are not shown again."""
+        from stepkeep.operations.own_run import leased_elsewhere
+
         while resumed and (page := await self._pages()):
             for sealed in page:
                 self._progress.take(open_entry(sealed.body))
@@ -211,11 +230,8 @@ class Follower:
         if not resumed:
             return
         self._screen.note(f"{self._progress.settled:,} of {self._progress.size:,} steps were settled before")
-        for step in await self._engine.store.read_steps(self._engine.tenant, self._run_id):
-            if step.worker is not None and step.due_at is not None:
-                left = span(max(0, step.due_at - ahead - time.time_ns() // 1000) / MICROS)
-                name = self._plan.of(step).name
-                self._screen.note(f"{name} is leased to another worker; if that is gone, it goes on in {left}")
+        for said in await leased_elsewhere(self._engine.transactor, self._engine.tenant, self._run_id):
+            self._screen.note(said)
 
     @property
     def state(self) -> str:

@@ -91,6 +91,11 @@ class Certificate(msgspec.Struct, frozen=True):
     def ok(self) -> bool:
         return bool(self.content["ok"])
 
+    @property
+    def verdict(self) -> str:
+        """`conforms` or `does not conform`."""
+        return str(self.content["verdict"])
+
     def as_json(self) -> dict[str, Any]:
         return self.content
 

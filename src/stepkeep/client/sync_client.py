@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
-from stepkeep.client.async_client import AsyncClient
+from stepkeep.client.async_client import NOT_HERE, AsyncClient
+from stepkeep.client.groups import refuse_without_database
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput
+from stepkeep.hosted import WorkerOptions
 from stepkeep.loop_thread import LoopThread
 from stepkeep.sync_engine import Engine
 
@@ -39,6 +41,10 @@ class Client(Engine):
 
     def __repr__(self) -> str:
         return f"<stepkeep.Client of {self._client.service.url}>"
+
+    def serve(self, *, signals: bool = True, **options: Unpack[WorkerOptions]) -> None:
+        """Refused: `stepkeep worker --server URL` is the worker of a service."""
+        refuse_without_database("serve", "serve", NOT_HERE)
 
     def follow(self, run_id: str, *, after: int = 0) -> Iterator[dict[str, Any]]:
         """The journal of a run as it grows, until the run has ended."""

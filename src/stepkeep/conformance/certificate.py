@@ -138,6 +138,11 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         stored_ok = all(one is None or one.ok for one in parts)
         return stored_ok and not self.canonical and all(one.ok for one in self.dialects)
 
+    @property
+    def verdict(self) -> str:
+        """`conforms` or `does not conform`."""
+        return "conforms" if self.ok else "does not conform"
+
     def as_json(self) -> dict[str, Any]:
         """The documented JSON object behind `--json`."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
@@ -147,7 +152,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
             plain["tree"]["ok"] = self.tree.ok
         if self.chain is not None:
             plain["chain"]["ok"] = self.chain.ok
-        return {"verdict": "conforms" if self.ok else "does not conform", "ok": self.ok, **plain}
+        return {"verdict": self.verdict, "ok": self.ok, **plain}
 
     def page(self) -> str:
         """The certificate as text."""

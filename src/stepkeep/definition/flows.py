@@ -7,17 +7,23 @@ the function, and `worker/flows` has the context that it is given.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 from stepkeep.definition import arguments
+from stepkeep.definition.document import nearest
+from stepkeep.definition.growth import NOT_FOR_FLOWS
 from stepkeep.definition.handlers import registry_of, step
-from stepkeep.definition.python import Workflow
+from stepkeep.definition.python import HandlerOptions, Workflow
 from stepkeep.definition.registry import Function, Registry
 from stepkeep.definition.retry import Duration, Retry
 from stepkeep.errors import InvalidInput
 
 MAX_CALLS = 1_000
+
+
+HEAD = tuple(name for name in inspect.signature(Workflow).parameters if name not in ("name", "version", "registry"))
+"""The options of a Workflow that a flow has, too; its version and registry are parameters of its own."""
 
 
 class FlowWorkflow(Workflow):
@@ -77,6 +83,7 @@ def flow(
     into = registry_of(registry)
     if "name" in head:
         raise InvalidInput('flow takes its name without a keyword. Write `@flow("NAME")`.')
+    _refuse_unknown(head)
     if not (target is None or callable(target) or isinstance(target, str)):
         raise InvalidInput(f"flow takes a name or an `async def` function, not {arguments.shown(target)}.")
 
@@ -92,3 +99,16 @@ def flow(
         return made
 
     return decorate(target) if callable(target) else decorate
+
+
+def _refuse_unknown(head: Mapping[str, Any]) -> None:
+    """Refuse an option that no workflow has, with what to write instead."""
+    unknown = next((name for name in head if name not in HEAD), None)
+    if unknown is None:
+        return
+    own = [name for name in inspect.signature(flow).parameters if name not in ("target", "head")]
+    if (hint := NOT_FOR_FLOWS.get(unknown)) is None and unknown in HandlerOptions.__annotations__:
+        hint = f"It is an option of a step: `ctx.options({unknown}=...).step(...)` gives it to a call."
+    elif hint is None and (closest := nearest(unknown, [*own, *HEAD])) is not None:
+        hint = f"Did you mean `{closest}=`?"
+    raise InvalidInput(f"flow has no option `{unknown}=`. {hint or ''} Its options: {', '.join([*own, *HEAD])}.")

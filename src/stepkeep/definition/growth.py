@@ -20,7 +20,7 @@ _NOT_FOR_ELEMENTS = {
 """Keys of a step with a handler that an element does not have, with the reason."""
 
 
-_NOT_FOR_FLOWS = {
+NOT_FOR_FLOWS = {
     "map": "Write a loop in the function.",
     "repeat": "Write a loop in the function.",
     "undo": "Each call of the function has an undo of its own.",
@@ -37,7 +37,7 @@ def check_flow(step: StepBlock, written: Collection[str], path: Path) -> Iterato
     if step.uses is None:
         said = f"Step `{step.name}` has `flow`, and no function that makes the calls."
         yield Finding((*path, "flow"), said, "Name an `async def` function with `uses`.", key=True)
-    for other, hint in _NOT_FOR_FLOWS.items():
+    for other, hint in NOT_FOR_FLOWS.items():
         if other in written:
             yield Finding((*path, other), f"`{other}` means nothing for a `flow`.", hint, key=True)
 

@@ -189,7 +189,8 @@ def _condition_that_skips_others(definition: Definition) -> Iterator[Finding]:
     for number, name, skipped in islice(skip_cascades(definition), MAX_PROBLEMS):
         names = ", ".join(f"`{each}`" for each in skipped[:MOST_NAMED])
         more = f" and {len(skipped) - MOST_NAMED} more" if len(skipped) > MOST_NAMED else ""
-        said = f"If the condition of step `{name}` is false, {names}{more} are skipped too, and the run still succeeds."
+        are = "is" if len(skipped) == 1 else "are"
+        said = f"If the condition of step `{name}` is false, {names}{more} {are} skipped too; the run still succeeds."
         hint = f"Depend on `{{step: {name}, allow: [skipped]}}` where a step should run all the same."
         yield Finding(_at(number, "if"), said, hint, key=True)
 

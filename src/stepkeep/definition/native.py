@@ -19,6 +19,7 @@ from stepkeep.definition.checks import check_edges, check_handlers, check_rule_h
 from stepkeep.definition.complaints import complaints
 from stepkeep.definition.document import Syntax, parse_document, read_document
 from stepkeep.definition.findings import Finding, Path, Source, as_written, located
+from stepkeep.definition.flow_code import flow_advice
 from stepkeep.definition.gates import check_duties, check_gates
 from stepkeep.definition.graph import Ancestry, Node, check_graph
 from stepkeep.definition.lint import lint
@@ -30,6 +31,7 @@ from stepkeep.definition.triggers import check_triggers
 from stepkeep.definition.written import StepBlock, WorkflowBlock
 from stepkeep.errors import DefinitionError, Problem
 from stepkeep.kernel.definition import Definition
+from stepkeep.safe_text import html_table
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +44,22 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     ignored: tuple[Problem, ...] = ()
+
+    def __repr__(self) -> str:
+        lines = [f"{kind}: {said}" for kind, said in self._lines()]
+        return "\n".join([f"<CheckReport: {self._title}>", *lines])
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html_table(self._title, self._lines())
+
+    @property
+    def _title(self) -> str:
+        name = "" if self.definition is None else f"{self.definition.name} v{self.definition.version}, "
+        return f"{name}problems: {len(self.problems)}, warnings: {len(self.warnings)}"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        return [*(("problem", str(one)) for one in self.problems), *(("warning", str(one)) for one in self.warnings)]
 
 
 def load_file(path: str | FilePath, handlers: Registry | None = None) -> Definition:
@@ -105,7 +123,8 @@ def examine(data: Any, source: Source, handlers: Registry | None = None, *, all_
         return CheckReport(definition=None, problems=located(source, found))
     definition = build(written, handlers)
     assert ancestry is not None
-    return CheckReport(definition=definition, **advised(source, lint(written, definition, ancestry)))
+    code = () if handlers is None else flow_advice(definition, handlers)
+    return CheckReport(definition=definition, **advised(source, [*lint(written, definition, ancestry), *code]))
 
 
 def accepted(report: CheckReport) -> Definition:

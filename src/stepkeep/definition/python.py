@@ -30,9 +30,11 @@ from stepkeep.definition.registry import Function, Registry
 from stepkeep.definition.retry import Duration, Retry, written_retry
 from stepkeep.errors import InvalidInput, Problem
 from stepkeep.kernel.definition import Definition
-from stepkeep.safe_text import plain_text, type_name
+from stepkeep.safe_text import html_table, plain_text, type_name
 
 MAX_DEPTH = 100
+MOST_SHOWN = 10
+"""How many steps the repr of a workflow names."""
 
 Policy = Literal["abort", "skip", "continue", "compensate"]
 Condition = str | Expr
@@ -212,6 +214,16 @@ class Workflow:
             **({} if archive is None else {"archive": arguments.mapping("archive", archive)}),
             **{key: value for key, value in optional.items() if value is not None},
         }
+
+    def __repr__(self) -> str:
+        steps = ", ".join(str(step.get("name")) for step in self._steps[:MOST_SHOWN])
+        more = f" and {len(self._steps) - MOST_SHOWN} more" if len(self._steps) > MOST_SHOWN else ""
+        return f"<{type(self).__name__} {self.name} v{self._head['version']}: {steps or 'no steps'}{more}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = [(str(step.get("name")), str(step.get("uses", ""))) for step in self._steps]
+        return html_table(f"{type(self).__name__} {self.name} v{self._head['version']}", rows)
 
     @property
     def name(self) -> str:

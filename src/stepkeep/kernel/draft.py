@@ -217,7 +217,7 @@ class Draft:
         """The step that an event names, which may not exist."""
         found = self.known(no)
         if found is None:
-            raise NotFound(f"run {self.run_id} has no step {no}")
+            raise NotFound(f"run {self.run_id} has no step {self.plan.name_of(no) or no}")
         return found
 
     def require(self, numbers: Iterable[int]) -> None:

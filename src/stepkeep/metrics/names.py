@@ -24,8 +24,8 @@ def _rows() -> tuple[Metric, ...]:
     # fmt: off
     table: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         # Seed 001's own names and words.
-        ("runs_total", c, "Runs that entered a status, in seed 001's words.", ("status",)),
-        ("steps_total", c, "Steps that entered a status, in seed 001's words.", ("status",)),
+        ("runs_total", c, "Runs that entered a status, in the words of the dialect run.", ("status",)),
+        ("steps_total", c, "Steps that entered a status, in the words of the dialect run.", ("status",)),
         ("step_execution_duration_seconds", h, "Time from the claim of an attempt to its end.", ()),
         ("step_retries_total", c, "Attempts that failed and are followed by another one.", ()),
         ("worker_claim_latency_seconds", h, "How long a claim took.", ()),

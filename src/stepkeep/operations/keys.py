@@ -224,7 +224,8 @@ def _limit(what: str, given: Iterable[str] | None) -> tuple[str, ...] | None:
     named = arguments.items(f"{what}s", given)
     if not named:
         raise InvalidInput(f"a key that is limited to {what}s names at least one. Leave it out for any {what}.")
-    return tuple(sorted({one if (what, one) == ("queue", "") else validate.key(f"each {what}", one) for one in named}))
+    read = validate.queues if what == "queue" else validate.names
+    return tuple(sorted(set(read(f"{what}s", named))))
 
 
 def read_scopes(given: Iterable[str]) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ from stepkeep.kernel.plan import Plan, queue_specs
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
 from stepkeep.operations import validate
+from stepkeep.operations.causes import span
 from stepkeep.operations.diagnosis import read_staff
-from stepkeep.operations.plans import plan_for
+from stepkeep.operations.plans import plan_for, plan_of
 from stepkeep.operations.services import Wanted
 from stepkeep.operations.sleeping import is_asleep
 from stepkeep.operations.transact import Transactor
@@ -45,6 +46,30 @@ def lacking_of(plan: Plan, capabilities: Collection[str]) -> dict[int, Lacking]:
         if words:
             found[no] = Lacking(plan.at(no).name, words)
     return found
+
+
+async def leased_elsewhere(
+    transactor: Transactor, tenant: str, run_id: str, own: Collection[str | None] = ()
+) -> list[str]:
+    """One sentence for each step of a run that a worker other than `own` holds: which worker, and when the step goes
+    on if that worker is gone. A caller that continues a run after a crash waits for these leases."""
+    store = transactor.store
+    held = [step for step in await store.read_steps(tenant, run_id) if step.worker is not None and step.due_at]
+    if not held:
+        return []
+    plan = await plan_of(transactor, tenant, run_id)
+    now, rows = await store.now(), {row.no: row for row in await store.list_workers(tenant, live_only=True)}
+    said = []
+    for step in held:
+        row, name, left = rows.get(step.worker or 0), plan.of(step).name, span(max(0, (step.due_at or now) - now))
+        if row is None:
+            said.append(f"{name} is leased to a worker that is gone; it goes on in {left}")
+        elif row.id not in own:
+            heard = f"heard {span(max(0, now - row.heard_at))} ago"
+            said.append(
+                f"{name} is leased to worker {row.id}, {heard}; if that worker is gone, {name} goes on in {left}"
+            )
+    return said
 
 
 class OwnRun:

@@ -41,7 +41,7 @@ async def publish(transactor: Transactor, definition: Definition, *, tenant: str
         raise Conflict(
             f"version {definition.version} of {definition.name} was published before with other content"
             f"{_what_differs(stored, definition)}. A published version never changes: raise `version`, or let "
-            "`stepkeep run --dev` do so while you try it."
+            "`stepkeep run --dev`, in Python `stepkeep.open(dev=True)`, do so while you try it."
         )
     return transactor.plans.add(stored)
 

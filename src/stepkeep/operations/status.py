@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from stepkeep.kernel.states import WorkerState
 from stepkeep.operations import counting
 from stepkeep.operations.causes import FAULTS, SECOND, span
 from stepkeep.operations.counting import count_runs
@@ -90,6 +92,9 @@ def problems(said: Mapping[str, Any], now: int, late_since: int | None) -> list[
 def worker_view(known: Known, now: int) -> dict[str, Any]:
     """A worker, what it serves and how much it holds, as JSON."""
     row, offer = known.row, known.service
+    if offer is not None and row.state is WorkerState.SHUTDOWN:
+        # Its last report is older than its end, and it ends when it holds nothing.
+        offer = replace(offer, held=0, free=0)
     return {
         "id": row.id,
         "state": row.state,

@@ -68,6 +68,11 @@ def names(what: str, given: object) -> list[str]:
     return [key(f"each of {what}", name) for name in arguments.items(what, given)]
 
 
+def queues(what: str, given: object) -> list[str]:
+    """Names of queues; an empty one is the default queue."""
+    return [name if name == "" else key(f"each of {what}", name) for name in arguments.items(what, given)]
+
+
 def words(what: str, value: object, limit: int = MAX_WORDS) -> str:
     """Text from people, possibly empty, possibly of several lines."""
     if not isinstance(value, str):

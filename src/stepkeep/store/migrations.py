@@ -79,13 +79,16 @@ def as_pairs(migrations: Iterable[Migration | Applied]) -> tuple[tuple[int, str]
     return tuple((migration.version, migration.name) for migration in migrations)
 
 
-def require_migrated(status: SchemaStatus) -> None:
+def require_migrated(status: SchemaStatus, *, is_embedded: bool = False) -> None:
     """Raise SchemaMismatch with the command to run where a migration is missing. `status.url` holds no password."""
     if status.pending:
         missing = ", ".join(f"{version:04d}_{name}" for version, name in status.pending)
         found = f"lacks the migrations {missing}" if status.applied else "has no Stepkeep schema yet"
         command = shlex.join(["stepkeep", "db", "migrate", "--db", status.url])
-        raise SchemaMismatch(
-            f"{status.url} {found}, and opening a PostgreSQL database never changes its schema. As the owner of the "
-            f"tables, run: {command}"
+        why = (
+            "and what only looks never migrates it: an older Stepkeep could then no longer open it. Once no older one "
+            "uses it"
+            if is_embedded
+            else "and opening a PostgreSQL database never changes its schema. As the owner of the tables"
         )
+        raise SchemaMismatch(f"{status.url} {found}, {why}, run: {command}")

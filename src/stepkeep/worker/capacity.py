@@ -81,6 +81,12 @@ class Slots:
         blocking += self._reserved_blocking
         return FreeSlots(total, self._sizes[Kind.BLOCKING] - blocking, max(0, self._share - blocking))
 
+    @property
+    def unused(self) -> FreeSlots:
+        """The free slots with those of claims under way, which may bring nothing: for people, not for claims."""
+        free = self.free
+        return FreeSlots(free.total + self._reserved, free.blocking + self._reserved_blocking)
+
     def chain_budget(self, batch: Sequence[Report], leaving: Set[Job]) -> ChainBudget:
         """Slots for the steps that these reports may make ready. Not more than can follow, because reserved slots
         cannot be used for other claims."""

@@ -92,49 +92,41 @@ class Outputs(Mapping[str, Any]):
 
 
 class Context:
-    """One attempt, as its handler sees it.
+    """One attempt, as its handler sees it."""
 
-    `idempotency_key` stays the same over all attempts of a step: hand it to whatever must not do a thing twice.
-    `deadline` is a reading of `time.monotonic()`, `deadline_at` the same moment in microseconds since 1970.
-    `completion_token` is there when the step is completed by hand: give it to the person or system that will do so.
-    `connection` is the database connection of a transactional step, None in all others. `shared` has what the worker's
-    lifespans opened, by name. `trace` is the W3C `traceparent` to pass on: that of this attempt where the worker writes
-    spans, else that of the run; None without one.
-    """
-
-    __slots__ = (
-        "_calling",
-        "_checkpoints",
-        "_cost",
-        "_emitted",
-        "_emitted_bytes",
-        "_input",
-        "_logger",
-        "_progress",
-        "_progressed",
-        "_spent",
-        "_statements",
-        "attempt",
-        "business_key",
-        "cancelled",
-        "completion_token",
-        "connection",
-        "correlation_id",
-        "deadline",
-        "deadline_at",
-        "effect_of",
-        "idempotency_key",
-        "outputs",
-        "run_id",
-        "shared",
-        "step",
-        "tenant",
-        "trace",
-        "undoing",
-        "version",
-        "woken_by",
-        "workflow",
-    )
+    __slots__ = {
+        "_calling": "",
+        "_checkpoints": "",
+        "_cost": "",
+        "_emitted": "",
+        "_emitted_bytes": "",
+        "_input": "",
+        "_logger": "",
+        "_progress": "",
+        "_progressed": "",
+        "_spent": "",
+        "_statements": "",
+        "attempt": "The number of this attempt of the step, from 1.",
+        "business_key": "The business key of the run; None without one.",
+        "cancelled": "Whether the handler was asked to end early, and why; `check_cancelled` raises it.",
+        "completion_token": "What completes the step by hand, for the person or system that will do so; else None.",
+        "connection": "The database connection of a transactional step; None in all others.",
+        "correlation_id": "The correlation id of the run.",
+        "deadline": "When the time for this attempt ends, as a reading of `time.monotonic()`.",
+        "deadline_at": "The same moment in microseconds since 1970.",
+        "effect_of": "In an undo of an adopted step: the run that did what is undone. None in all others.",
+        "idempotency_key": "The same over all attempts of a step: hand it to whatever must not do a thing twice.",
+        "outputs": "The outputs of finished steps that this one reads, by name.",
+        "run_id": "The id of the run.",
+        "shared": "What the worker's lifespans opened, by name.",
+        "step": "The name of the step. In a flow, the method that calls a handler; the name is `step_name` there.",
+        "tenant": "The tenant of the run.",
+        "trace": "The W3C `traceparent` to pass on: of this attempt if the worker writes spans, else of the run.",
+        "undoing": "Whether this is the undo of the step.",
+        "version": "The version of the workflow.",
+        "woken_by": "What ended the wait after `wait_for`: the message, or the deadline. None in other attempts.",
+        "workflow": "The name of the workflow.",
+    }
 
     def __init__(
         self,

@@ -158,7 +158,7 @@ class Worker:
         self._runtime = runtime or Runtime()
         self._transactor, self._registry, self._tenant = transactor, registry, tenant
         self._capabilities = frozenset(validate.names("the capabilities of a worker", capabilities))
-        self._groups = None if queues is None else frozenset(validate.names("the queues of a worker", queues))
+        self._groups = None if queues is None else frozenset(validate.queues("the queues of a worker", queues))
         self._limits = limits
         self._apps = tuple(validate.names("the apps of a worker", apps))
         self._outage = Outage(self._runtime, "the database" if transactor.has_database else "the service")
@@ -331,7 +331,7 @@ class Worker:
     @property
     def free_slots(self) -> int:
         """How many of its slots are free: held by no attempt, and by no handler that outlived its attempt."""
-        return self._shared.slots.free.total
+        return self._shared.slots.unused.total
 
     @property
     def id(self) -> str | None:
@@ -611,7 +611,7 @@ class Worker:
 
     def _offer(self) -> Service:
         """What it serves and how much it holds, for `explain` and `status`."""
-        free = self._shared.slots.free
+        free = self._shared.slots.unused
         return Service(
             handlers=self._registry.names,
             agents=self._registry.agents,

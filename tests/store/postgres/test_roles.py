@@ -76,10 +76,14 @@ async def session(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]
         await connection.close()
 
 
-async def execute(dsn: str, *statements: str) -> None:
+async def execute(dsn: str, *statements: str) -> list[str]:
+    """Run the statements. Returns the notices that psql would print."""
+    notices: list[str] = []
     async with session(dsn) as connection:
+        connection.add_log_listener(lambda _, message: notices.append(str(message)))
         for statement in statements:
             await connection.execute(statement)
+    return notices
 
 
 @pytest.fixture
@@ -105,6 +109,12 @@ def roles(postgres_server: PostgresServer) -> Iterator[str]:
     finally:
         gone = [f"drop role if exists {role}" for role in (OWNER, WORKER, CLIENT, API)]
         asyncio.run(execute(server, "drop database if exists stepkeep with (force)", *gone))
+
+
+async def test_the_grants_of_the_page_are_given_without_a_notice(roles: str) -> None:
+    [*_, for_api] = blocks()
+    await execute(as_role(roles, "postgres"), f"drop owned by {API}")
+    assert await execute(as_role(roles, OWNER), *for_api) == []
 
 
 def registry() -> Registry:
@@ -227,7 +237,9 @@ def test_neither_may_change_the_schema_or_the_record_nor_do_the_others_part(role
 def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
     for role, part, block in zip((WORKER, CLIENT, API), ("worker", "client", "api"), blocks()[2:], strict=True):
         assert main(["db", "grants", role, "--as", part, "--db", f"postgresql://{OWNER}:secret@host/stepkeep"]) == 0
-        assert capsys.readouterr().out.splitlines() == block
+        remark, *statements = capsys.readouterr().out.splitlines()
+        assert remark.startswith("-- CONNECT needs the owner of the database")
+        assert statements == block
 
 
 @pytest.mark.parametrize(

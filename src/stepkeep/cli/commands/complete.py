@@ -1,4 +1,4 @@
-"""`stepkeep complete` and `token`: complete a manual step by its token or by a signal of seed 003; replace a token."""
+"""`stepkeep complete` and `token`: complete a manual step by its token or by a signal; replace a token."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def complete(
     signal: Annotated[
         str | None,
         typer.Option(
-            "--signal", metavar="FILE", help="A manual completion signal (seed 003) as JSON, instead of RUN and STEP."
+            "--signal",
+            metavar="JSON|@FILE",
+            help="A manual completion signal of the action dialect, instead of RUN and STEP; a FILE without @, too.",
         ),
     ] = None,
     for_: For = None,
@@ -112,16 +114,17 @@ def token(
     return SUCCEEDED
 
 
-def _signalled(settings: Settings, file: str, output: str | None, for_: str | None, by: str | None) -> int:
+def _signalled(settings: Settings, signal: str, output: str | None, for_: str | None, by: str | None) -> int:
     """Complete the action that a signal names. What it says about its actor and its time is kept as a claim."""
     from stepkeep.dialects.action.signal import read_signal
 
     value = json_value(output, "--output")
-    raw = read_file(file, "--signal", MAX_SIGNAL_BYTES)
+    is_text = signal.lstrip().startswith("{")
+    raw = signal if is_text else read_file(signal.removeprefix("@"), "--signal", MAX_SIGNAL_BYTES)
     try:
         payload = json.loads(raw)
     except (ValueError, RecursionError) as problem:
-        raise InvalidInput(f"--signal: {file} is not JSON: {problem}") from None
+        raise InvalidInput(f"--signal: {'it' if is_text else signal} is not JSON: {problem}") from None
     said = read_signal(payload)
     return decided(
         settings,

@@ -19,8 +19,8 @@ from stepkeep.cli.screens import screen_for
 from stepkeep.cli.session import find_run, json_value, load_handlers, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.cli.working import Worked, work_on
-from stepkeep.errors import InvalidInput
+from stepkeep.cli.working import Worked, require_code_to_go_on, work_on
+from stepkeep.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
@@ -124,11 +124,31 @@ def go_on(settings: Settings, policies: Policies, asked: Asked, place: Place) ->
 
 async def _go_on(settings: Settings, policies: Policies, asked: Asked, place: Place) -> Worked:
     async with open_engine(settings, policies, operation="run" if place.wait else None) as engine:
+        if place.wait:
+            await _require_code(engine, asked, place)
         run_id = await _started(engine, asked)
         if not place.wait:
             return Worked(await engine.show(run_id), {}, interrupted=False)
         screen = screen_for(json=settings.json)
         return await work_on(engine, run_id, screen, concurrency=place.concurrency, capabilities=place.capabilities)
+
+
+async def _require_code(engine: AsyncEngine, asked: Asked, place: Place) -> None:
+    """Refuse to make a run that cannot be executed here."""
+    from stepkeep.operations.plans import plan_of
+    from stepkeep.operations.publish import find_plan
+
+    run_id = await find_run(engine, asked.run)
+    try:
+        found = await engine.continuations.preview(
+            run_id, asked.how, start=asked.start, input=asked.given, version=asked.version, by=asked.by
+        )
+    except Conflict:
+        # The start says so, too, unless its idempotency key made the run before.
+        return
+    name = (await plan_of(engine.transactor, engine.tenant, run_id)).definition.name
+    plan = await find_plan(engine.transactor, name, found["version"], tenant=engine.tenant)
+    require_code_to_go_on(engine, run_id, plan, found["runs_again"], place.capabilities)
 
 
 async def _started(engine: AsyncEngine, asked: Asked) -> str:

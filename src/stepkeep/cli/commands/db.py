@@ -1,8 +1,9 @@
-"""`stepkeep db`: bring a database's schema up to date, maintain it, and say how it stands."""
+"""`stepkeep db`: bring a database's schema up to date, maintain it, copy it, and say how it stands."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -64,6 +65,30 @@ def maintain(settings: Settings) -> int:
     return FAILED if done.put_off or done.weeks_denied else SUCCEEDED
 
 
+def backup(
+    settings: Settings,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The new file. An existing one is never overwritten.")],
+) -> int:
+    """Copy an SQLite database that may be in use to a file of its own, and check the copy.
+
+    At PostgreSQL use pg_dump. docs/upgrades.md says how to restore.
+    """
+    from stepkeep.store.connect import connect
+    from stepkeep.store.sqlite.backup import backup as copy
+    from stepkeep.store.sqlite.store import SqliteStore
+
+    store = connect(settings.db)
+    if not isinstance(store, SqliteStore):
+        raise InvalidInput("this command copies SQLite files. For PostgreSQL: pg_dump --format=custom.")
+    require_database(settings)
+    size = copy(store.path, Path(file))
+    if settings.json:
+        answer({"backup": {"file": file, "size_bytes": size}})
+    else:
+        say(f"{inert_line(file)}: {size:,} bytes, checked")
+    return SUCCEEDED
+
+
 def grants(
     settings: Settings,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="A role of the PostgreSQL server.")],
@@ -90,6 +115,7 @@ def grants(
     if settings.json:
         answer({"grants": said})
     else:
+        say("-- CONNECT needs the owner of the database: to another role psql says that no privileges were granted.")
         for statement in said:
             say(statement)
     return SUCCEEDED
@@ -98,6 +124,7 @@ def grants(
 app.command("migrate")(with_settings(migrate))
 app.command("status")(with_settings(status))
 app.command("maintain")(with_settings(maintain))
+app.command("backup")(with_settings(backup))
 app.command("grants")(with_settings(grants))
 
 
@@ -109,7 +136,7 @@ async def _maintain(settings: Settings) -> Maintenance:
     store = connect(settings.db)
     await store.open()
     try:
-        require_migrated(await store.status())
+        require_migrated(await store.status(), is_embedded=store.is_embedded)
         return await maintain_with_patience(store)
     finally:
         await store.close()

@@ -15,7 +15,7 @@ from stepkeep.cli.printer import quiet_stdout
 from stepkeep.cli.screens import screen_for
 from stepkeep.cli.session import find_run, json_value, load_handlers, open_engine
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.working import Worked, work_on
+from stepkeep.cli.working import Worked, require_code_to_go_on, work_on
 
 
 def rerun(
@@ -61,8 +61,14 @@ async def _rerun(
     by: str | None,
     capabilities: list[str],
 ) -> Worked:
+    from stepkeep.operations.plans import plan_of
+
     async with open_engine(settings, policies, operation="run" if wait else None) as engine:
-        started = await engine.rerun(await find_run(engine, text), input=given, idempotency_key=key, by=by)
+        run_id = await find_run(engine, text)
+        if wait:
+            plan = await plan_of(engine.transactor, engine.tenant, run_id)
+            require_code_to_go_on(engine, run_id, plan, plan.numbers, capabilities)
+        started = await engine.rerun(run_id, input=given, idempotency_key=key, by=by)
         if not wait:
             return Worked(await engine.show(started.run_id), {}, interrupted=False)
         screen = screen_for(json=settings.json)

@@ -19,7 +19,6 @@ from stepkeep.cli.working import Worked, work_on
 from stepkeep.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from stepkeep.engine import AsyncEngine
     from stepkeep.kernel.definition import Definition
 
 
@@ -94,9 +93,7 @@ async def _run(
 ) -> Worked:
     from stepkeep.operations.retention import require_kept
 
-    async with open_engine(settings, policies, creates=True, operation=None if no_wait else "run") as engine:
-        if dev:
-            definition = await _draft(engine, definition)
+    async with open_engine(settings, policies, creates=True, dev=dev, operation=None if no_wait else "run") as engine:
         started = await engine.start(definition, given, idempotency_key=key)
         await require_kept(engine.store, started, tenant=engine.tenant)
         if no_wait:
@@ -107,19 +104,10 @@ async def _run(
             started.run_id,
             screen,
             concurrency=concurrency,
+            resumed=not started.created,
             serve_all=serve_all,
             capabilities=capabilities,
         )
-
-
-async def _draft(engine: AsyncEngine, definition: Definition) -> Definition:
-    """The definition under a version of its own, if its content was changed since it was published."""
-    from stepkeep.operations.publish import as_draft
-
-    draft = await as_draft(engine.transactor, definition, tenant=engine.tenant)
-    if draft.version != definition.version:
-        warn(f"the file has changed: it runs as version {draft.version} of {draft.name}")
-    return draft
 
 
 async def _resume(

@@ -26,6 +26,7 @@ def wait(
         float | None,
         typer.Option(
             "--timeout",
+            "--seconds",
             min=0,
             max=LONGEST_SECONDS,
             callback=finite,

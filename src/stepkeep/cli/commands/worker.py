@@ -40,7 +40,9 @@ def worker(
     capability: Capabilities = None,
     queue: Annotated[
         list[str] | None,
-        typer.Option("--queue", metavar="NAME", help="Serve only these queues; may be repeated."),
+        typer.Option(
+            "--queue", metavar="NAME", help='Serve only these queues; may be repeated. The default queue is "".'
+        ),
     ] = None,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What this worker's id begins with.")] = "worker",
     grace: Annotated[

@@ -34,7 +34,8 @@ class Node(NamedTuple):
     @property
     def label(self) -> str:
         if len(self.members) == 1:
-            return str(self.members[0]["name"])
+            # A call of a flow has a number for a name: what it calls says more.
+            return " ".join(filter(None, (self.members[0]["name"], self.members[0].get("call"))))
         first, last = self.members[0]["name"], self.members[-1]["name"]
         return f"{first} … {last}"
 

@@ -34,8 +34,8 @@ from stepkeep.worker.payloads import encode
 class _StepMethod:
     """`ctx.step` of a flow is a method. Elsewhere it is the name of the step, which a flow has as `step_name`."""
 
-    def __get__(self, context: FlowContext | None, owner: object = None) -> Any:
-        return self if context is None else context.call_step
+    def __get__(self, context: FlowContext | None, owner: Any = None) -> Any:
+        return owner.call_step if context is None else context.call_step
 
     def __set__(self, context: FlowContext, name: str) -> None:
         context.step_name = name
@@ -44,7 +44,12 @@ class _StepMethod:
 class FlowContext(Context):
     """What a flow is given: a context whose calls are steps. `step_name` is the name of its own step."""
 
-    __slots__ = ("_definition", "_flow", "_templates", "step_name")
+    __slots__ = {
+        "_definition": "",
+        "_flow": "",
+        "_templates": "",
+        "step_name": "The name of the step that is the flow.",
+    }
 
     step_name: str
     step = _StepMethod()
