@@ -82,7 +82,7 @@ from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
 from stepkeep.operations.own_run import OwnRun, lacking_of
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
-from stepkeep.operations.publish import find_plan, list_published, publish
+from stepkeep.operations.publish import Newest, find_plan, list_published, publish
 from stepkeep.operations.quotas import QuotaKeeper
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.results import RunResult
@@ -137,9 +137,14 @@ MOST_KNOWN_PLANS = 1_000
 BEFORE = "Call engine.publish(workflow) before the transaction begins."
 LONGEST_WAIT = 10 * 365 * 86_400
 
-Runnable: TypeAlias = "Workflow | Definition | Plan | str | Path"
+Runnable: TypeAlias = "Workflow | Definition | Plan | Newest | str | Path"
 """What can be started: a workflow object, a definition, the path of a definition file, a published name, or the
 result of `publish`, which is fastest for many runs of the same workflow."""
+
+
+def _names_version(workflow: Runnable) -> bool:
+    """Whether the caller says which version is started; a name alone stands for the newest."""
+    return not isinstance(workflow, Newest) and not (isinstance(workflow, str) and not looks_like_a_file(workflow))
 
 
 @guarded(free=("open", "close", "stop_workers"))
@@ -396,7 +401,7 @@ class AsyncEngine:
             )
         assert isinstance(decision, ToStart)
         started = await shared.start(
-            await self._plan_of_hook(decision.workflow),
+            Newest(await self._plan_of_hook(decision.workflow)),
             decision.input,
             idempotency_key=decision.id,
             business_key=decision.business_key,
@@ -491,8 +496,8 @@ class AsyncEngine:
 
     async def _definition(self, workflow: Runnable) -> Definition | Plan:
         """The definition of what can be started, or the plan of a published one."""
-        if isinstance(workflow, Plan):
-            return workflow
+        if isinstance(workflow, Plan | Newest):
+            return workflow if isinstance(workflow, Plan) else workflow.plan
         # A caller with a Workflow has imported it; a worker without one need not.
         from stepkeep.definition.python import Workflow
 
@@ -531,6 +536,7 @@ class AsyncEngine:
         """Create a run and, unless `start_now` is False, start it: now, `at` a moment or after a `delay`."""
         await require_released(self.store, self.access, webhook_secret)
         request = self._request(
+            workflow,
             await (self._plan(workflow) if connection is None else self._published(workflow)),
             input,
             idempotency_key=idempotency_key,
@@ -554,12 +560,15 @@ class AsyncEngine:
 
         async def prepare() -> StartRequest:
             await require_released(self.store, self.access, options.get("webhook_secret"))
-            return await self._starter.reduced(self._request(await self._published(workflow), given, **options))
+            return await self._starter.reduced(
+                self._request(workflow, await self._published(workflow), given, **options)
+            )
 
         return await self.access.admitted("start", (workflow, given), options, prepare)
 
     def _request(
         self,
+        workflow: Runnable,
         plan: Plan,
         given: Any,
         *,
@@ -577,6 +586,7 @@ class AsyncEngine:
     ) -> StartRequest:
         request = StartRequest(
             plan=plan,
+            names_version=_names_version(workflow),
             tenant=self.tenant,
             **self._acting(by),
             input=encode_payload({} if given is None else given),
@@ -636,6 +646,7 @@ class AsyncEngine:
         arguments.flag("run: check", check)
         has = tuple(sorted(validate.names("capabilities", capabilities)))
         request = self._request(
+            workflow,
             await self._plan(workflow),
             input,
             idempotency_key=idempotency_key,
@@ -1239,6 +1250,7 @@ class AsyncEngine:
             self.access.require(Scope.START, operation="send with start")
             request = StartRequest(
                 plan=await self._plan(start),
+                names_version=_names_version(start),
                 tenant=self.tenant,
                 **acting,
                 input=encode_payload({} if given is None else given),

@@ -231,6 +231,8 @@ def test_start_leaves_the_work_to_workers_and_a_key_makes_one_run(cli: Cli) -> N
     assert (again.status, again.json["created"]) == (0, False)
     assert again.json["run"]["id"] == one.json["run"]["id"]
     assert (other.status, other.json["error"]["code"]) == (1, "key_reused")
+    earlier = {"run_id": one.json["run"]["id"], "differs": ["input", "business key"]}
+    assert other.json["error"]["earlier"] == earlier
     busy = cli("start", "flow.yaml", "--business-key", "b-1", "--json")
     assert (busy.status, busy.json["error"]["winner"]["run_id"]) == (1, one.json["run"]["id"])
 

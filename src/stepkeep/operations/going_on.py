@@ -108,6 +108,7 @@ async def request_for(
     details, run, new_id = found.whole.record.details, found.whole.record.run, str(uuid7())
     return StartRequest(
         plan=found.plan,
+        names_version=wanted.version is not None,
         tenant=tenant,
         **acting,
         input=found.input,

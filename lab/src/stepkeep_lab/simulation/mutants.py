@@ -1119,6 +1119,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "plan.at(row.no)",
     ),
     _in_kernel(
+        "adopts-elements-to-undo",
+        "a retry adopts a step whose elements have an undo, which it cannot run",
+        "adoption:_choice",
+        "row.state is StepState.SKIPPED or _left(old, rows, no).undone",
+        "False",
+    ),
+    _one(
+        "forgets-what-elements-left",
+        "a retry does not say that effects of adopted elements remain",
+        "operations.going_on:_continuation",
+        "digest=payload_digest(output), remains=left",
+        "digest=payload_digest(output)",
+    ),
+    _in_kernel(
         "adopts-by-number",
         "steps are adopted in the order of the plan, not of their completion",
         "adoption:Continuation.in_order",
@@ -1137,7 +1151,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "key-for-any-body",
         "an idempotency key answers for another body",
         "operations.start:Starting.start",
-        "if earlier.fingerprint != key.fingerprint:",
+        "if (parts := request.differs_from(earlier)) is not None:",
         "if False:",
     ),
     _one(
