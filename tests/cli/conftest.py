@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from stepkeep.cli.main import main
+from stepkeep.definition.apps import load_app
 
 HANDLERS = str(Path(__file__).with_name("handlers.py"))
 
@@ -109,7 +110,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cli(home: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Run a command in this process."""
+    """Run a command in this process. The handlers of the definitions above are known, as installed ones would be."""
+    load_app(HANDLERS)
 
     def run(*arguments: str) -> Said:
         capsys.readouterr()
