@@ -27,6 +27,7 @@ from stepkeep.definition import arguments
 from stepkeep.definition.bounds import MAX_VERSION, MESSAGE_TTL, START_DELAY
 from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.hooks import Decision, ToSend, ToStart
+from stepkeep.definition.missing_outputs import may_skip
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.dialects.registry import load_file
@@ -671,7 +672,7 @@ class AsyncEngine:
             await retention.require_kept(self.store, begun.started, tenant=self.tenant)
             return begun
 
-        result = await self._execute(begin, settled_states(until_blocked=True), capabilities=has)
+        result = await self._execute(begin, settled_states(until_blocked=True), request.plan, capabilities=has)
         result = await self._followed(result, has)
         return result.raise_for_state() if check else result
 
@@ -710,7 +711,7 @@ class AsyncEngine:
         async def begin(worker: Worker) -> StartedHere:
             return StartedHere(Started(run_id, created=False))
 
-        return await self._execute(begin, settled, concurrency=concurrency, capabilities=has)
+        return await self._execute(begin, settled, plan, concurrency=concurrency, capabilities=has)
 
     async def _be_worker(
         self,
@@ -737,7 +738,13 @@ class AsyncEngine:
         return replace(await self.result(run_id), lacking=tuple(map(str, own.stranded)))
 
     async def _execute(
-        self, begin: Begin, settled: frozenset[RunState], *, concurrency: int = 16, capabilities: tuple[str, ...]
+        self,
+        begin: Begin,
+        settled: frozenset[RunState],
+        plan: Plan,
+        *,
+        concurrency: int = 16,
+        capabilities: tuple[str, ...],
     ) -> Result:
         """Execute a run here until its state is one of these."""
 
@@ -748,7 +755,7 @@ class AsyncEngine:
             )
 
         run_id, found = await self._own.execute(begin, expecting, Ability(concurrency, capabilities))
-        if found.state is not RunState.SUCCEEDED:
+        if found.state is not RunState.SUCCEEDED or any(may_skip(step) for step in plan.definition.steps):
             return await self.result(run_id)
         return Result(run_id=run_id, state=found.state, output=found.output)
 

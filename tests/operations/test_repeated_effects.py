@@ -80,9 +80,7 @@ def parent(kind: str, handler: str = "write") -> sk.Workflow:
     one = {
         "flow": lambda: flow.step("one", talk, inputs={"handler": handler}, flow={"max_calls": 3}),
         "then": lambda: flow.step("one", plan, inputs={"handler": handler}, then={"max_steps": 3}),
-        "map": lambda: flow.step(
-            "one", WORKS[handler], inputs={"name": flow.item}, map="${{ ['item'] }}"
-        ),
+        "map": lambda: flow.step("one", WORKS[handler], inputs={"name": flow.item}, map="${{ ['item'] }}"),
         "children": lambda: flow.workflow("one", "repeated-child", map="${{ [1] }}"),
         "case": lambda: flow.switch("one", flow.case("only", workflow="repeated-child")),
         "child": lambda: flow.workflow("one", "repeated-child"),

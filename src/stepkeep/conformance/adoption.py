@@ -108,11 +108,8 @@ class Adoption:
         of_skipped = self.is_rollback and line.trigger == "adopted_skipped" and not item["undo"]
         of_elements = has_elements and line.trigger == "adopted" and self._owns and item["undo"] is not self.is_rollback
         if "remains" in item and not (of_skipped or of_elements):
-            yield (
-                Code.ADOPTION,
-                "its effect is said to remain, which only a rollback says of a step that was skipped, and a run that "
-                "is responsible says of a step with elements",
-            )
+            may = "a rollback of a step that was skipped, and a run that is responsible of a step with elements"
+            yield Code.ADOPTION, f"its effect is said to remain, which only these say: {may}"
         if item["undo"] and line.trigger != "adopted" and not self.is_rollback:
             yield Code.ADOPTION, "the run owns the undo of a step that was skipped"
 

@@ -15,7 +15,17 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from stepkeep.errors import Conflict, InvalidInput, NotFound
-from stepkeep.kernel.adoption import Asked, Choice, Continuation, GoingOn, Why, choose, has_begun, reference_to, remains_of
+from stepkeep.kernel.adoption import (
+    Asked,
+    Choice,
+    Continuation,
+    GoingOn,
+    Why,
+    choose,
+    has_begun,
+    reference_to,
+    remains_of,
+)
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decision import requesters_of
 from stepkeep.kernel.journal import payload_digest

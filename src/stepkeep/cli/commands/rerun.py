@@ -45,9 +45,7 @@ def rerun(
     if version is not None and from_step is None:
         raise InvalidInput("--version goes with --from: without it, start a run of that version with `stepkeep start`.")
     if dry_run or from_step is not None:
-        asked = Asked(
-            how="rerun", run=run, start=from_step, given=given, input=input, version=version, key=key, by=by
-        )
+        asked = Asked(how="rerun", run=run, start=from_step, given=given, input=input, version=version, key=key, by=by)
         place = Place(apps=app or [], wait=wait, concurrency=concurrency, capabilities=capability or [])
         return preview(settings, asked) if dry_run else go_on(settings, policies, asked, place)
     with quiet_stdout(settings.json):
