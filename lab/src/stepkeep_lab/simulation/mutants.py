@@ -1125,13 +1125,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "row.state is StepState.SKIPPED or _left(old, rows, no).undone",
         "False",
     ),
-    _one(
-        "forgets-what-elements-left",
-        "a retry does not say that effects of adopted elements remain",
-        "operations.going_on:_continuation",
-        "digest=payload_digest(output), remains=left",
-        "digest=payload_digest(output)",
-    ),
     _in_kernel(
         "adopts-by-number",
         "steps are adopted in the order of the plan, not of their completion",
