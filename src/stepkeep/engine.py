@@ -27,6 +27,7 @@ from stepkeep.definition import arguments
 from stepkeep.definition.bounds import MAX_VERSION, MESSAGE_TTL, START_DELAY
 from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.hooks import Decision, ToSend, ToStart
+from stepkeep.definition.missing_outputs import may_skip
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.dialects.registry import load_file
@@ -82,7 +83,7 @@ from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
 from stepkeep.operations.own_run import OwnRun, lacking_of, leased_elsewhere
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
-from stepkeep.operations.publish import as_draft, find_plan, list_published, publish
+from stepkeep.operations.publish import Newest, as_draft, find_plan, list_published, publish
 from stepkeep.operations.quotas import QuotaKeeper
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.results import RunResult
@@ -137,9 +138,14 @@ MOST_KNOWN_PLANS = 1_000
 BEFORE = "Call engine.publish(workflow) before the transaction begins."
 LONGEST_WAIT = 10 * 365 * 86_400
 
-Runnable: TypeAlias = "Workflow | Definition | Plan | str | Path"
+Runnable: TypeAlias = "Workflow | Definition | Plan | Newest | str | Path"
 """What can be started: a workflow object, a definition, the path of a definition file, a published name, or the
 result of `publish`, which is fastest for many runs of the same workflow."""
+
+
+def _names_version(workflow: Runnable) -> bool:
+    """Whether the caller says which version is started; a name alone stands for the newest."""
+    return not isinstance(workflow, Newest) and not (isinstance(workflow, str) and not looks_like_a_file(workflow))
 
 
 @guarded(free=("open", "close", "stop_workers"))
@@ -402,7 +408,7 @@ class AsyncEngine:
             )
         assert isinstance(decision, ToStart)
         started = await shared.start(
-            await self._plan_of_hook(decision.workflow),
+            Newest(await self._plan_of_hook(decision.workflow)),
             decision.input,
             idempotency_key=decision.id,
             business_key=decision.business_key,
@@ -505,8 +511,8 @@ class AsyncEngine:
 
     async def _definition(self, workflow: Runnable) -> Definition | Plan:
         """The definition of what can be started, or the plan of a published one."""
-        if isinstance(workflow, Plan):
-            return workflow
+        if isinstance(workflow, Plan | Newest):
+            return workflow if isinstance(workflow, Plan) else workflow.plan
         # A caller with a Workflow has imported it; a worker without one need not.
         from stepkeep.definition.python import Workflow
 
@@ -545,6 +551,7 @@ class AsyncEngine:
         """Create a run and, unless `start_now` is False, start it: now, `at` a moment or after a `delay`."""
         await require_released(self.store, self.access, webhook_secret)
         request = self._request(
+            workflow,
             await (self._plan(workflow) if connection is None else self._published(workflow)),
             input,
             idempotency_key=idempotency_key,
@@ -568,12 +575,15 @@ class AsyncEngine:
 
         async def prepare() -> StartRequest:
             await require_released(self.store, self.access, options.get("webhook_secret"))
-            return await self._starter.reduced(self._request(await self._published(workflow), given, **options))
+            return await self._starter.reduced(
+                self._request(workflow, await self._published(workflow), given, **options)
+            )
 
         return await self.access.admitted("start", (workflow, given), options, prepare)
 
     def _request(
         self,
+        workflow: Runnable,
         plan: Plan,
         given: Any,
         *,
@@ -591,6 +601,7 @@ class AsyncEngine:
     ) -> StartRequest:
         request = StartRequest(
             plan=plan,
+            names_version=_names_version(workflow),
             tenant=self.tenant,
             **self._acting(by),
             input=encode_payload({} if given is None else given),
@@ -650,6 +661,7 @@ class AsyncEngine:
         arguments.flag("run: check", check)
         has = tuple(sorted(validate.names("capabilities", capabilities)))
         request = self._request(
+            workflow,
             await self._plan(workflow),
             input,
             idempotency_key=idempotency_key,
@@ -674,7 +686,7 @@ class AsyncEngine:
             await retention.require_kept(self.store, begun.started, tenant=self.tenant)
             return begun
 
-        result = await self._execute(begin, settled_states(until_blocked=True), capabilities=has)
+        result = await self._execute(begin, settled_states(until_blocked=True), request.plan, capabilities=has)
         result = await self._followed(result, has)
         return result.raise_for_state() if check else result
 
@@ -713,7 +725,7 @@ class AsyncEngine:
         async def begin(worker: Worker) -> StartedHere:
             return StartedHere(Started(run_id, created=False))
 
-        return await self._execute(begin, settled, concurrency=concurrency, capabilities=has)
+        return await self._execute(begin, settled, plan, concurrency=concurrency, capabilities=has)
 
     async def _be_worker(
         self,
@@ -741,7 +753,13 @@ class AsyncEngine:
         return replace(await self.result(run_id), lacking=tuple(map(str, own.stranded)))
 
     async def _execute(
-        self, begin: Begin, settled: frozenset[RunState], *, concurrency: int = 16, capabilities: tuple[str, ...]
+        self,
+        begin: Begin,
+        settled: frozenset[RunState],
+        plan: Plan,
+        *,
+        concurrency: int = 16,
+        capabilities: tuple[str, ...],
     ) -> Result:
         """Execute a run here until its state is one of these."""
 
@@ -758,7 +776,7 @@ class AsyncEngine:
             )
 
         run_id, found = await self._own.execute(telling, expecting, Ability(concurrency, capabilities))
-        if found.state is not RunState.SUCCEEDED:
+        if found.state is not RunState.SUCCEEDED or any(may_skip(step) for step in plan.definition.steps):
             return await self.result(run_id)
         return Result(run_id=run_id, state=found.state, output=found.output)
 
@@ -1269,6 +1287,7 @@ class AsyncEngine:
             self.access.require(Scope.START, operation="send with start")
             request = StartRequest(
                 plan=await self._plan(start),
+                names_version=_names_version(start),
                 tenant=self.tenant,
                 **acting,
                 input=encode_payload({} if given is None else given),

@@ -167,9 +167,14 @@ class NotAllowed(Refused):
 
 
 class KeyReused(Refused):
-    """The same idempotency key arrived with another body; nothing was created."""
+    """The same idempotency key arrived with another body; nothing was created. `earlier` has the `run_id` (or `job`)
+    that it was used for, and names what `differs`, where that is known."""
 
     code = "key_reused"
+
+    def __init__(self, message: str, earlier: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.earlier = earlier or {}
 
 
 class QuotaExceeded(Refused):

@@ -22,8 +22,9 @@ MOST_SHOWN = 300
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a run: `state`, its `output` once it has succeeded, its `error`, and everything else in `view`.
 
-    `wait` does not read the view of a finished run, and `run` and `work_on` not that of one that succeeded. On an
-    Engine, `result.view` reads it when it is asked for; on an AsyncEngine, `await engine.show(result.run_id)` does.
+    `wait` does not read the view of a finished run, and `run` and `work_on` not that of one that succeeded, unless
+    steps of it may have been skipped. On an Engine, `result.view` reads it when it is asked for; on an AsyncEngine,
+    `await engine.show(result.run_id)` does.
     """
 
     run_id: str
@@ -67,6 +68,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         """What the run waits for: one entry per open gate, awaited message and manual step."""
         return [] if self.finished else list(self.view["run"]["waiting_for"])
 
+    @property
+    def warnings(self) -> list[str]:
+        """Where a run did less than its state says: steps that were skipped after a failure, or with another step."""
+        return list(self.view["run"]["warnings"])
+
     def raise_for_state(self) -> Self:
         """Raise RunNotSucceeded unless the run has succeeded; returns the result itself.
 
@@ -97,7 +103,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         if not self.finished and self.loaded:
             waits = "; ".join((*self.lacking, *self._waits()))
             return f"{said}: {waits}" if waits else said
-        return said if self.output is None else f"{said}: {msgspec.json.encode(self.output).decode()}"
+        said += "" if self.output is None else f": {msgspec.json.encode(self.output).decode()}"
+        return said + "".join(f"; warning: {warning}" for warning in (self.warnings if self.loaded else ()))
 
 
 def settled_states(*, until_blocked: bool) -> frozenset[RunState]:

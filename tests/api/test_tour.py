@@ -167,6 +167,7 @@ async def _runs(tour: Tour) -> str:
     assert (again["run_id"], again["created"]) == (made["run_id"], False)
     other = await tour.client.post("/runs", json={**body, "input": {}}, headers={"Idempotency-Key": "one"})
     told(other, 422, "key_reused")
+    assert other.json()["earlier"] == {"run_id": made["run_id"], "differs": ["input"]}
     run: str = made["run_id"]
     result = await tour("GET", f"/runs/{run}/result?wait=30")
     assert (result["finished"], result["output"]) == (True, "Hello, Ada")

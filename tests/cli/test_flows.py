@@ -232,6 +232,8 @@ def test_start_leaves_the_work_to_workers_and_a_key_makes_one_run(cli: Cli) -> N
     assert (again.status, again.json["created"]) == (0, False)
     assert again.json["run"]["id"] == one.json["run"]["id"]
     assert (other.status, other.json["error"]["code"]) == (1, "key_reused")
+    earlier = {"run_id": one.json["run"]["id"], "differs": ["input", "business key"]}
+    assert other.json["error"]["earlier"] == earlier
     busy = cli("start", "flow.yaml", "--business-key", "b-1", "--json")
     assert (busy.status, busy.json["error"]["winner"]["run_id"]) == (1, one.json["run"]["id"])
 
@@ -308,13 +310,14 @@ def test_a_failed_run_is_retried_and_a_finished_one_forked(cli: Cli) -> None:
     assert f"run {done} executed it" in cli("explain", forked["run"]["id"], first).out
     assert cli("rerun", done, "--from", first, "--app", HANDLERS, "--json").status == 0
     assert cli("rerun", done, "--dry-run").status == 2
+    assert "--version goes with --from" in cli("rerun", done, "--version", "1").err
 
 
 def test_a_preview_prints_the_command_that_does_what_was_previewed(cli: Cli) -> None:
     done = cli("run", "flow.yaml", "--app", HANDLERS, "--input", '{"n": 1}', "--json").json
     run, first = done["run"]["id"], done["steps"][0]["name"]
     asked = ["--input", '{"n": 2}', "--key", "k 1", "--by", "ada"]
-    for how, option, version in (("fork", "--at", ["--version", "1"]), ("rerun", "--from", [])):
+    for how, option, version in (("fork", "--at", ["--version", "1"]), ("rerun", "--from", ["--version", "1"])):
         looked = cli(how, run, option, first, *asked[:2], *version, *asked[2:], "--dry-run").out
         [command] = [line.removeprefix("Do it: ") for line in looked.splitlines() if line.startswith("Do it: ")]
         words = ["stepkeep", how, run, option, first, *asked[:2], *version, *asked[2:]]

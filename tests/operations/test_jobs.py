@@ -55,7 +55,7 @@ def test_a_cancel_acts_on_what_the_filter_finds_and_on_nothing_else(database_url
         job = await engine.jobs.start("cancel", where=where, reason="a mistake", idempotency_key="k")
         again = await engine.jobs.start("cancel", where=where, reason="a mistake", idempotency_key="k")
         assert (job["created"], again["created"], again["job"]) == (True, False, job["job"])
-        with pytest.raises(sk.KeyReused):
+        with pytest.raises(sk.KeyReused, match="for job "):
             await engine.jobs.start("cancel", where=where, idempotency_key="k")
         later = await started(engine, 1, labels={"team": "a"})
         assert await carried_out(engine) == 59

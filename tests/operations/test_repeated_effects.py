@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 import stepkeep as sk
+from stepkeep.conformance.adoption import check_originals
 from stepkeep.engine import AsyncEngine
 from tests.operations.test_continuations import certified, on
 
@@ -36,9 +38,18 @@ def look(name: str) -> dict[str, str]:
     return {"name": name}
 
 
+@sk.step("repeated.load", effect="write")
+def load(name: str) -> dict[str, str]:
+    """Has an effect that nothing takes back."""
+    return write(name)
+
+
+WORKS = {"write": write, "look": look, "load": load}
+
+
 @sk.step("repeated.talk")
 async def talk(ctx: sk.FlowContext, handler: str) -> str:
-    await ctx.step(write if handler == "write" else look, "called")
+    await ctx.step(WORKS[handler], "called")
     if "talk" in BROKEN:
         raise sk.fail("talk is broken")
     return "talked"
@@ -46,7 +57,7 @@ async def talk(ctx: sk.FlowContext, handler: str) -> str:
 
 @sk.step("repeated.plan")
 def plan(handler: str) -> Any:
-    return sk.then({"name": "one", "uses": write if handler == "write" else look, "with": {"name": "added"}})
+    return sk.then({"name": "one", "uses": WORKS[handler], "with": {"name": "added"}})
 
 
 @sk.step("repeated.last", effect="read")
@@ -69,9 +80,7 @@ def parent(kind: str, handler: str = "write") -> sk.Workflow:
     one = {
         "flow": lambda: flow.step("one", talk, inputs={"handler": handler}, flow={"max_calls": 3}),
         "then": lambda: flow.step("one", plan, inputs={"handler": handler}, then={"max_steps": 3}),
-        "map": lambda: flow.step(
-            "one", write if handler == "write" else look, inputs={"name": flow.item}, map="${{ ['item'] }}"
-        ),
+        "map": lambda: flow.step("one", WORKS[handler], inputs={"name": flow.item}, map="${{ ['item'] }}"),
         "children": lambda: flow.workflow("one", "repeated-child", map="${{ [1] }}"),
         "case": lambda: flow.switch("one", flow.case("only", workflow="repeated-child")),
         "child": lambda: flow.workflow("one", "repeated-child"),
@@ -123,6 +132,58 @@ def test_a_rerun_and_a_fork_adopt_it_because_its_undo_stays_with_the_first_run(
         assert (await engine.work_on(second)).state == "succeeded"
         assert len(DONE) == 1, "nothing was repeated"
         await certified(engine, first, second)
+
+    on(database_url, do)
+
+
+@pytest.mark.parametrize("kind", ["flow", "then", "map"])
+def test_a_retry_adopts_a_step_whose_elements_have_no_undo_and_tells_a_rollback_that_they_remain(
+    database_url: str, kind: str
+) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        first = await failed(engine, parent(kind, "load"))
+        looked = await engine.continuations.preview(first, "retry")
+        assert (looked["adopted"], looked["may_repeat"]) == (["one"], [])
+        BROKEN.add("last")
+        second = (await engine.continuations.retry(first)).run_id
+        assert (await engine.work_on(second)).state == "failed"
+        BROKEN.clear()
+        third = (await engine.continuations.retry(second)).run_id
+        await engine.cancel(third, compensate=True)
+        await engine.work_on(third)
+        assert (await engine.show(third))["run"]["rollback"] == "partial"
+        fork = (await engine.continuations.rerun(second, "last")).run_id
+        await engine.cancel(fork, compensate=True)
+        await engine.work_on(fork)
+        assert (await engine.show(fork))["run"]["rollback"] != "partial", "its first run answers for it"
+        assert len(DONE) == 1, "nothing was repeated"
+        await certified(engine, first, second, third, fork)
+
+    on(database_url, do)
+
+
+@pytest.mark.parametrize("kind", ["flow", "then", "map"])
+def test_the_judge_finds_a_retry_that_takes_over_elements_in_silence(database_url: str, kind: str) -> None:
+    async def do(engine: AsyncEngine) -> None:
+        for handler, without, says in (
+            ("load", {"remains"}, "does not say that they remain"),
+            ("write", set[str](), "are to be undone, which only run"),
+        ):
+            first = await failed(engine, parent(kind, handler) if handler == "load" else other(kind))
+            lines = [json.loads(line) for line in await engine.log(first)]
+            moves = [line["metadata"] for line in lines if line["metadata"].get("step") == "one"]
+            digest = next((said["digest"] for said in moves[::-1] if "digest" in said), None)
+            fence = next((said["fence"] for said in moves[::-1] if "fence" in said), 0)
+            told = {"step": "one", "run": first, "fence": fence, "digest": digest, "undo": True, "remains": "no_undo"}
+            forged = {name: value for name, value in told.items() if name not in without and value is not None}
+            [(_, said)] = check_originals([forged], {first: lines})
+            assert said is not None
+            assert says in said
+
+    def other(kind: str) -> sk.Workflow:
+        flow = parent(kind)
+        flow._head["workflow"] = f"above-{kind}-undone"
+        return flow
 
     on(database_url, do)
 

@@ -136,8 +136,9 @@ def program(engine: sk.Engine) -> list[Any]:
     first = engine.start(ORDER, {"n": 3}, idempotency_key="o-1", labels={"team": "a"}, business_key="b-1")
     again = engine.start("order", {"n": 3}, idempotency_key="o-1", labels={"team": "a"}, business_key="b-1")
     said.append((first.created, again.created, first.run_id == again.run_id))
-    with pytest.raises(KeyReused):
+    with pytest.raises(KeyReused) as reused:
         engine.start("order", {"n": 4}, idempotency_key="o-1")
+    assert reused.value.earlier == {"run_id": first.run_id, "differs": ["input", "business key", "labels"]}
     blocked = engine.wait(first.run_id, seconds=30, until_blocked=True)
     said.append((blocked.state, blocked.finished, [wait["for"] for wait in blocked.waiting_for]))
     said.append([one["step"] for one in engine.approvals()["approvals"]])

@@ -17,7 +17,7 @@ from stepkeep.api.idempotency import under_way
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, NotFound
-from stepkeep.operations.publish import find_plan
+from stepkeep.operations.publish import Newest, find_plan
 
 routes = router("Dialect action")
 
@@ -115,7 +115,7 @@ async def create_action_run(
     except NotFound as missing:
         raise InvalidInput(str(missing)) from None
     with under_way(request, engine, "start", idempotency_key):
-        started = await engine.start(plan, body.parameters, idempotency_key=idempotency_key)
+        started = await engine.start(Newest(plan), body.parameters, idempotency_key=idempotency_key)
     return Answer(await _run(engine, started.run_id), 201 if started.created else 200)
 
 

@@ -13,9 +13,10 @@ from stepkeep.api.bodies import DIALECTS, Anything, By, Cursor, Limit, Moment, P
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.definition.bounds import MAX_VERSION
-from stepkeep.definition.declared import declared_registry
+from stepkeep.definition.declared import KINDS, declared_registry
 from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import CheckReport, accepted
+from stepkeep.definition.registry import Registry
 from stepkeep.dialects.registry import examine
 from stepkeep.errors import DefinitionError, InvalidInput, NotFound, Problem
 from stepkeep.operations.aside import aside
@@ -24,6 +25,7 @@ from stepkeep.operations.publish import find_plan
 routes = router("Workflows")
 
 MAX_DEFINITION_BYTES = 256 * 1024
+DECLARED = {"definition", "elsewhere", *KINDS}
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
 TYPES = ("application/json", *YAML_TYPES)
 EXAMPLE = """workflow: hello
@@ -35,8 +37,9 @@ BODY = {
     "requestBody": {
         "required": True,
         "description": "A definition in the native format or in a dialect, as JSON or YAML. With what the decorators "
-        "of its handlers say, JSON: `{definition: TEXT_OR_OBJECT, handlers: {NAME: {undo, retry, timeout, …}}}`. Then "
-        "every handler must be among them.",
+        "of its handlers say, JSON: `{definition: TEXT_OR_OBJECT, handlers: {NAME: {undo, retry, timeout, …}}}`, and "
+        "`agents` like `handlers`. Then every handler must be among them, unless `elsewhere` is true. A step whose "
+        "handler is not known, and whose effect a rollback would leave behind, must say its `undo` or its `effect`.",
         "content": {
             "application/yaml": {"schema": {"type": "string"}, "example": EXAMPLE},
             "application/json": {"schema": {"type": "object"}},
@@ -222,7 +225,7 @@ class Check(BaseModel):
 )
 async def publish_workflow(request: Request, engine: Engine, as_: WrittenAs = None) -> Answer:
     """A published version never changes: the same content again is answered with 200, other content with 409."""
-    report = await _report(request, as_)
+    report = await _report(request, engine, as_)
     definition = accepted(report)
     before = await _versions(engine, definition.name)
     plan = await engine.publish(definition)
@@ -245,7 +248,7 @@ async def publish_workflow(request: Request, engine: Engine, as_: WrittenAs = No
 async def check_workflow(request: Request, engine: Engine, as_: WrittenAs = None) -> Answer:
     """All problems at once, with their places. Nothing is published."""
     try:
-        report = await _report(request, as_)
+        report = await _report(request, engine, as_)
     except DefinitionError as problem:
         report = CheckReport(definition=None, problems=problem.problems)
     made = report.definition
@@ -364,25 +367,30 @@ async def _versions(engine: Engine, name: str) -> list[dict[str, Any]]:
     return listed
 
 
-async def _report(request: Request, as_: str | None) -> CheckReport:
+async def _report(request: Request, engine: Engine, as_: str | None) -> CheckReport:
     assert isinstance(request, BoundedRequest)
     body = await request.read(media_types=TYPES, limit=MAX_DEFINITION_BYTES)
     if not body:
         raise InvalidInput("the body is empty: send a definition as YAML or JSON.")
     is_json = request.headers.get("content-type", "").startswith("application/json")
     # A large definition takes a while: other requests go on meanwhile.
-    return await aside(request.share, _examine, body, "json" if is_json else "yaml", as_)
+    return await aside(request.share, _examine, body, "json" if is_json else "yaml", as_, engine.registry)
 
 
-def _examine(body: bytes, syntax: Literal["json", "yaml"], as_: str | None) -> CheckReport:
+def _examine(body: bytes, syntax: Literal["json", "yaml"], as_: str | None, own: Registry) -> CheckReport:
     document = parse_document(body, "body", syntax=syntax)
-    if not (isinstance(document.data, dict) and set(document.data) == {"definition", "handlers"}):
-        return examine(document, None, as_)
-    written, handlers = document.data["definition"], document.data["handlers"]
-    if not isinstance(handlers, dict):
-        raise InvalidInput("`handlers` is a mapping from the name of each handler to what its decorator says.")
+    if not (isinstance(document.data, dict) and {"definition", "handlers"} <= set(document.data) <= DECLARED):
+        return examine(document, own, as_, all_known=False)
+    written, declared = document.data["definition"], {key: document.data.get(key, {}) for key in KINDS}
+    for key, said in declared.items():
+        if not isinstance(said, dict):
+            raise InvalidInput(f"`{key}` is a mapping from each name to what its decorator says.")
+    elsewhere = document.data.get("elsewhere", False)
+    if not isinstance(elsewhere, bool):
+        raise InvalidInput("`elsewhere` is true or false: whether there are handlers that `handlers` does not have.")
     text = written if isinstance(written, str) else msgspec.json.encode(written).decode()
-    return examine(parse_document(text, "definition", syntax="yaml"), declared_registry(handlers), as_)
+    given = parse_document(text, "definition", syntax="yaml")
+    return examine(given, declared_registry(declared), as_, all_known=not elsewhere)
 
 
 def _told(problem: Problem) -> dict[str, Any]:

@@ -150,6 +150,9 @@ class Problem(BaseModel):
         default=None, description="What is wrong in a definition, with positions."
     )
     winner: dict[str, Any] | None = Field(default=None, description="The decision that came first.")
+    earlier: dict[str, Any] | None = Field(
+        default=None, description="What the idempotency key was used for (`run_id`), and what `differs`."
+    )
     quota: str | None = Field(default=None, description="The quota that is used up.")
     rule: str | None = Field(default=None, description="The rule that forbids it.")
     person: str | None = Field(default=None, description="The person that the rule was applied to.")
@@ -210,6 +213,8 @@ def _more(error: BaseException) -> dict[str, Any]:
         return {"quota": error.quota}
     if isinstance(error, errors.Conflict) and error.winner is not None:
         return {"winner": dict(error.winner)}
+    if isinstance(error, errors.KeyReused) and error.earlier:
+        return {"earlier": dict(error.earlier)}
     if isinstance(error, errors.NotAllowed) and error.rule not in KEY_RULES:
         return {"rule": error.rule, "person": error.person}
     return {}

@@ -24,7 +24,7 @@ from stepkeep.api.stream import SSE, Event, LastEventId, event_stream, follow, n
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.operations.following import JournalFollower
-from stepkeep.operations.publish import find_plan
+from stepkeep.operations.publish import Newest, find_plan
 
 routes = router("Dialect run")
 
@@ -108,7 +108,7 @@ async def create_template_run(
         raise InvalidInput(f"there is no template {wanted.template_name[:80]!a}.") from None
     with under_way(request, engine, "start", idempotency_key):
         started = await engine.start(
-            plan,
+            Newest(plan),
             priority=wanted.priority,
             idempotency_key=idempotency_key,
             webhook_url=wanted.webhook_url,

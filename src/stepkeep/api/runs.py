@@ -15,7 +15,7 @@ from stepkeep.api.routing import Answer, Engine, answers, router, waiting
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.states import RunState
-from stepkeep.operations.publish import find_plan
+from stepkeep.operations.publish import Newest, find_plan
 from stepkeep.result import Result
 
 routes = router("Runs")
@@ -179,7 +179,9 @@ async def create_run(
     except NotFound as missing:
         raise InvalidInput(str(missing)) from None
     with under_way(request, engine, "start", idempotency_key):
-        started = await engine.start(plan, body.input, idempotency_key=idempotency_key, **given)
+        started = await engine.start(
+            Newest(plan) if body.version is None else plan, body.input, idempotency_key=idempotency_key, **given
+        )
     if wait is None:
         return created(started.run_id, is_new=started.created)
     with waiting(request, wait):

@@ -19,6 +19,7 @@ from stepkeep.errors import (
     DefinitionError,
     ExpressionError,
     InvalidInput,
+    KeyReused,
     NotAllowed,
     PermissionDenied,
     Problem,
@@ -55,6 +56,8 @@ def failure_of(error: BaseException) -> Failure:
         more: dict[str, Any] = {}
         if isinstance(error, Conflict) and error.winner is not None:
             more = {"winner": dict(error.winner)}
+        elif isinstance(error, KeyReused) and error.earlier:
+            more = {"earlier": dict(error.earlier)}
         elif isinstance(error, NotAllowed):
             more = {"rule": error.rule, "person": error.person}
         return Failure(status, error.code, _said(error), more)

@@ -41,6 +41,9 @@ from stepkeep.client.groups import (
     refuse_without_database,
 )
 from stepkeep.definition.advice import tell
+from stepkeep.definition.native import CheckReport, accepted
+from stepkeep.definition.registry import default_registry
+from stepkeep.dialects.registry import check_file
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine_arguments import looks_like_a_file
 from stepkeep.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
@@ -291,16 +294,21 @@ class AsyncClient:
         """Publish a workflow, or return the published one; a plain name finds the highest published version."""
         if isinstance(workflow, PublishedWorkflow):
             return workflow
+        report = CheckReport(definition=None)
         if isinstance(workflow, str) and not looks_like_a_file(workflow):
             told = await perform(self.service, Route(method="GET", path="/workflows/{name}"), {"name": workflow})
         else:
-            content = _written(workflow)
+            content, report = _written(workflow), _checked(workflow)
+            accepted(report)
             answer = await again(
                 lambda: self.service.request("POST", "/workflows", content=content, media_type="application/json")
             )
             told = answer.json()
         found = told["definition"]
-        warnings = msgspec.convert(told.get("warnings", ()), tuple[Problem, ...])
+        theirs = msgspec.convert(told.get("warnings", ()), tuple[Problem, ...])
+        # The advice from here has the lines and the words of what the caller wrote.
+        known = {problem.path for problem in report.warnings}
+        warnings = (*report.warnings, *(problem for problem in theirs if problem.path not in known))
         tell(warnings)
         version = PublishedVersion(found["workflow"], found["version"], found["dialect"])
         return PublishedWorkflow(version, found["digest"], warnings)
@@ -614,11 +622,10 @@ def _written(workflow: Runnable) -> bytes:
     """A workflow as the service reads it."""
     from stepkeep.definition.declared import declare
     from stepkeep.definition.python import Workflow
-    from stepkeep.definition.registry import default_registry
 
     if isinstance(workflow, Workflow):
         text = msgspec.json.encode(workflow.document()).decode()
-        return _with_handlers(text, declare(workflow.registry, text, workflow.handler_names))
+        return _with_handlers(text, {**declare(workflow.registry, text), "elsewhere": True})
     if isinstance(workflow, str | Path):
         try:
             text = read_input(workflow, MAX_DEFINITION_BYTES).decode()
@@ -631,9 +638,19 @@ def _written(workflow: Runnable) -> bytes:
     raise InvalidInput(f"a {kind} cannot be sent to a service. Pass a Workflow, a file or a published name.")
 
 
-def _with_handlers(text: str, handlers: dict[str, dict[str, Any]]) -> bytes:
+def _with_handlers(text: str, declared: dict[str, Any]) -> bytes:
     """A definition with what the decorators of its handlers say: the service has no code to ask."""
-    return msgspec.json.encode({"definition": text, "handlers": handlers})
+    return msgspec.json.encode({"definition": text, **declared})
+
+
+def _checked(workflow: Runnable) -> CheckReport:
+    """The report on what `_written` sends, with the places where the caller wrote it."""
+    from stepkeep.definition.python import Workflow
+
+    if isinstance(workflow, Workflow):
+        return workflow.check()
+    assert isinstance(workflow, str | Path)
+    return check_file(workflow, default_registry)
 
 
 def _path(text: object) -> str:

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from stepkeep.conformance.contract import Contract, StepRule, read_contract
+from stepkeep.conformance.encoding import compact
+from stepkeep.conformance.flows import calls_in, rule_of
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.persons import is_persons
 from stepkeep.conformance.report import Code, quoted
@@ -89,7 +92,7 @@ class Adoption:
         """Whether the run has adopted a step."""
         return self._taken > 0
 
-    def take(self, line: Line) -> Iterator[Problem]:
+    def take(self, line: Line, *, has_elements: bool) -> Iterator[Problem]:
         """Check the line of an adopted step against what the creation of the run says."""
         item = self._by_name.get(line.step or "")
         if item is None:
@@ -102,8 +105,11 @@ class Adoption:
             yield Code.ADOPTION, f"metadata.digest is {quoted(line.digest)}, expected {quoted(item.get('digest'))}"
         if item["undo"] and not self._owns:
             yield Code.ADOPTION, "the run owns its undo, which only a retry, a migration or a rollback takes over"
-        if "remains" in item and not (self.is_rollback and line.trigger == "adopted_skipped" and not item["undo"]):
-            yield Code.ADOPTION, "its effect is said to remain, which only a rollback says of a step that was skipped"
+        of_skipped = self.is_rollback and line.trigger == "adopted_skipped" and not item["undo"]
+        of_elements = has_elements and line.trigger == "adopted" and self._owns and item["undo"] is not self.is_rollback
+        if "remains" in item and not (of_skipped or of_elements):
+            may = "a rollback of a step that was skipped, and a run that is responsible of a step with elements"
+            yield Code.ADOPTION, f"its effect is said to remain, which only these say: {may}"
         if item["undo"] and line.trigger != "adopted" and not self.is_rollback:
             yield Code.ADOPTION, "the run owns the undo of a step that was skipped"
 
@@ -188,7 +194,30 @@ def _difference(item: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> 
         return f"run {item['run']} undid it"
     if any(_undoes_element(line, name) for line in lines):
         return f"run {item['run']} undid elements of it"
+    done = list(_done_below(lines, name)) if item["undo"] else []
+    if any(rule.undo is not None for rule in done):
+        return f"its elements are to be undone, which only run {item['run']} can do"
+    if "remains" not in item and any(rule.effect != "read" for rule in done):
+        return "its elements had effects, and it does not say that they remain"
     return None
+
+
+def _done_below(lines: Sequence[Mapping[str, Any]], owner: str) -> Iterator[StepRule]:
+    """The rules of the elements, calls and added steps of a step that succeeded."""
+    told = lines[0]["metadata"].get("definition") if lines else None
+    contract = read_contract(compact(told).encode()) if isinstance(told, dict) else ""
+    if not isinstance(contract, Contract):
+        return
+    details = [found for line in lines if isinstance(found := line["metadata"].get("detail"), dict)]
+    calls = [rule_of(call) for detail in details for call in calls_in(owner, detail)]
+    for line in lines:
+        no = contract.places.number(line["metadata"].get("step") or "") if line["to_state"] == "succeeded" else None
+        place = None if no is None else contract.places.get(no)
+        if place is None or place.owner is None or contract.places[place.owner].name != owner or place.phase != "main":
+            continue
+        rule = place.rule or (calls[place.index] if place.index < len(calls) else None)
+        if rule is not None:
+            yield rule
 
 
 def _ended_with(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[int, str | None]:

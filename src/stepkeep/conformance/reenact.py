@@ -359,7 +359,9 @@ class Reenactment:
             self.planned += place.owner is None
             if place.owner is not None and (rule := rule_of(self.adoption.call_of(line.step))) is not None:
                 self.contract.places.learn_call(place, rule)
-            for problem in self.adoption.take(line):
+            for problem in self.adoption.take(
+                line, has_elements=place.rule is not None and place.rule.growth is not None
+            ):
                 tell(*problem)
         elif line.trigger in OPENINGS and line.source not in ("retrying", "running", "ready"):
             self._open(place, line, tell)

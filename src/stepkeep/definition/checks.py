@@ -7,10 +7,9 @@ it for every step that has the right shape.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from stepkeep.definition.durations import format_duration
-from stepkeep.definition.findings import LOAD_IT, NOT_EVALUATED, Finding, Path, did_you_mean
+from stepkeep.definition.findings import LOAD_IT, Finding, Path, did_you_mean
 from stepkeep.definition.growth import check_flow, check_growth, check_then
 from stepkeep.definition.http_headers import complaints
 from stepkeep.definition.json_schema import schema_findings
@@ -104,7 +103,6 @@ def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
     for key, rules in rules_of(step).items():
         yield from check_rules(rules, (*path, key), longest=step.timeout)
     yield from _schemas(step, path)
-    yield from _plain(_unevaluated(step), path)
     yield from _event_name(step, path)
     yield from _one_moment(step, path)
     if step.map is not None or step.repeat is not None:
@@ -274,14 +272,6 @@ def _misplaced(kind: str, written: set[str], path: Path) -> Iterator[Finding]:
         yield Finding((*path, "transactional"), said, key=True)
 
 
-def _unevaluated(step: StepBlock) -> Iterator[tuple[Path, str]]:
-    for key, gate in (("approval", step.approval), ("hold", step.hold)):
-        if gate is not None:
-            yield (key, "prompt"), gate.prompt
-    if step.action is not None:
-        yield ("action",), step.action
-
-
 def _one_moment(step: StepBlock, path: Path) -> Iterator[Finding]:
     if step.sleep is not None and (step.sleep.for_ is None) == (step.sleep.until is None):
         said = "A `sleep` has either `for`, a duration, or `until`, a moment."
@@ -294,13 +284,6 @@ def _event_name(step: StepBlock, path: Path) -> Iterator[Finding]:
     if step.wait is not None and step.wait.count is not None and step.wait.until is not None:
         said = "A wait has either `count` or `until`."
         yield Finding((*path, "wait", "until"), said, "Write `until: size(messages) >= 3 && ...`.", key=True)
-
-
-def _plain(texts: Any, path: Path) -> Iterator[Finding]:
-    for local, text in texts:
-        if OPENING in text:
-            said = f"`{local[0] if isinstance(local[-1], int) else local[-1]}` is taken as it is written."
-            yield Finding((*path, *local), said, NOT_EVALUATED)
 
 
 def _known(block: StepBlock | UndoBlock | RuleBlock, path: Path, handlers: Registry) -> Iterator[Finding]:

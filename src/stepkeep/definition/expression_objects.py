@@ -16,7 +16,7 @@ from stepkeep.definition.template_text import OPENING, Embedded, split
 from stepkeep.errors import InvalidInput
 from stepkeep.safe_text import type_name
 
-OR, AND, RELATION, SUM, PRODUCT, UNARY, MEMBER = range(1, 8)
+CHOICE, OR, AND, RELATION, SUM, PRODUCT, UNARY, MEMBER = range(8)
 """How tightly the operators of CEL bind, from loose to tight."""
 
 _RESERVED_WORDS = (
@@ -42,11 +42,13 @@ class Expr:
     ${{ input.amount > 1000 && !input.customer.contains("test") }}
     """
 
-    __slots__ = ("_level", "_presence", "_text")
+    __slots__ = ("_level", "_path", "_presence", "_text")
     __hash__ = None  # type: ignore[assignment]  # `==` makes an expression, so no dict could find one again
 
-    def __init__(self, text: str, level: int = MEMBER, presence: str = "") -> None:
+    def __init__(self, text: str, level: int = MEMBER, presence: str = "", path: tuple[str, ...] = ()) -> None:
         self._text, self._level, self._presence = text, level, presence
+        self._path = path
+        """What must be there for this value to be there, from the outside in."""
 
     # -- fields ------------------------------------------------------------------------------------------------------
     def __getattr__(self, name: str) -> Expr:
@@ -57,10 +59,14 @@ class Expr:
 
     def __getitem__(self, key: str | int | Expr) -> Expr:
         if isinstance(key, str) and _IDENTIFIER.fullmatch(key) and key not in RESERVED:
-            return Expr(f"{_inside(self, MEMBER)}.{key}")
+            text = f"{_inside(self, MEMBER)}.{key}"
+            return Expr(text, path=(*self._path, f"has({text})"))
         if not isinstance(key, bool) and isinstance(key, str | int | Expr):
             read = _operand(key)._text
-            return Expr(f"{_inside(self, MEMBER)}[{read}]", presence=f"{read} in {_inside(self, RELATION + 1)}")
+            is_there = f"{read} in {_inside(self, RELATION + 1)}"
+            # A list has places; `in` would look for the number among its items.
+            last = f"{_inside(self, MEMBER)}.size() > {read}" if isinstance(key, int) else is_there
+            return Expr(f"{_inside(self, MEMBER)}[{read}]", presence=is_there, path=(*self._path, last))
         raise InvalidInput(f"a field is read by its name or number, not by a value of type {type_name(key)}.")
 
     def exists(self) -> Expr:
@@ -70,6 +76,16 @@ class Expr:
         ${{ has(input.discount) }} ${{ "unit price" in input }}
         """
         return Expr(self._presence, RELATION) if self._presence else Expr(f"has({self._text})")
+
+    def or_(self, default: Any) -> Expr:
+        """This field, or a default where it is not there: `rates.output.or_(None)` of a step that may be skipped.
+
+        >>> print(Expr("input").discount.percent.or_(0))
+        ${{ has(input.discount) && has(input.discount.percent) ? input.discount.percent : 0 }}
+        """
+        if not self._path:
+            raise InvalidInput(f"{self} is always there: a default is for a field, or for the output of a step.")
+        return Expr(f"{' && '.join(self._path)} ? {self._text} : {_inside(_operand(default), OR)}", CHOICE)
 
     def size(self) -> Expr:
         """The number of items, fields or characters.

@@ -6,6 +6,7 @@ have no effect are shown wherever a definition enters.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path
 from stepkeep.definition.gates import gate_advice
 from stepkeep.definition.graph import Ancestry
 from stepkeep.definition.literal_secrets import literal_secrets
+from stepkeep.definition.missing_outputs import missing_outputs
 from stepkeep.definition.switches import case_advice
 from stepkeep.definition.written import StepBlock, WorkflowBlock
 from stepkeep.kernel.definition import Definition, Effect, StepDefinition, Worked, templates_of
@@ -47,13 +49,14 @@ def lint(written: WorkflowBlock, definition: Definition, ancestry: Ancestry) -> 
         *_nothing_to_take_back(definition),
         *_condition_that_skips_others(definition),
         *_failure_that_is_never_seen(definition),
+        *_output_that_may_not_exist(definition),
         *_literal_secrets(written),
         *_look_alikes(written),
         *(advice for number, step in enumerate(written.steps) for advice in case_advice(step, _at(number))),
     ]
 
 
-def _work(definition: Definition) -> Iterator[tuple[Path, StepDefinition]]:
+def work_of(definition: Definition) -> Iterator[tuple[Path, StepDefinition]]:
     """The steps that workers run, with their places: the cases of a choice stand for their step."""
     for number, step in enumerate(definition.steps):
         templates = templates_of(step)
@@ -83,7 +86,7 @@ def _run_without_timeout(written: WorkflowBlock) -> Iterator[Finding]:
 
 def _step_without_timeout(written: WorkflowBlock, definition: Definition) -> Iterator[Finding]:
     """Guideline 1: set timeouts for everything."""
-    for (at, step), (_, built) in zip(_blocks(written), _work(definition), strict=True):
+    for (at, step), (_, built) in zip(_blocks(written), work_of(definition), strict=True):
         said_by_handler = built.timeout != StepDefinition(name="", order=0).timeout
         if built.executor is not None and step.timeout is None and not said_by_handler:
             said = f"Step `{step.name}` has no `timeout` of its own; each attempt may take 5m."
@@ -106,7 +109,7 @@ def _wait_without_deadline(definition: Definition) -> Iterator[Finding]:
 
 def _child_without_deadline(definition: Definition) -> Iterator[Finding]:
     """Guideline 1, for child runs."""
-    for at, step in _work(definition):
+    for at, step in work_of(definition):
         child = step.child
         is_bounded = step.growth is not UNSET and step.growth.deadline is not None
         if child is not UNSET and child.detached is not True and child.deadline is None and not is_bounded:
@@ -142,7 +145,7 @@ def _deadline_beyond_timeout(definition: Definition) -> Iterator[Finding]:
 def _write_without_undo(definition: Definition) -> Iterator[Finding]:
     """Guideline 3: compensations are for mutations, so a mutation needs one. An unknown effect counts as a write."""
     unstated = unstated_writes(definition)
-    for at, step in _work(definition):
+    for at, step in work_of(definition):
         if step.undo is not None or isinstance(step.growth, Worked):
             # What a flow calls or a handler adds is undone; the step itself cannot have an undo.
             continue
@@ -169,7 +172,7 @@ def unstated_writes(definition: Definition) -> frozenset[str]:
 def _irreversible_without_approval(definition: Definition, ancestry: Ancestry) -> Iterator[Finding]:
     """Guideline 7: use approval gates for irreversible actions."""
     gates = [step.name for step in definition.steps if step.approval is not None]
-    for at, step in _work(definition):
+    for at, step in work_of(definition):
         guarded = any(ancestry.precedes(gate, step.name) for gate in gates)
         if step.effect is Effect.IRREVERSIBLE and not guarded:
             said = f"Step `{step.name}` cannot be taken back and no gate approves it."
@@ -193,6 +196,20 @@ def _condition_that_skips_others(definition: Definition) -> Iterator[Finding]:
         said = f"If the condition of step `{name}` is false, {names}{more} {are} skipped too; the run still succeeds."
         hint = f"Depend on `{{step: {name}, allow: [skipped]}}` where a step should run all the same."
         yield Finding(_at(number, "if"), said, hint, key=True)
+
+
+def _output_that_may_not_exist(definition: Definition) -> Iterator[Finding]:
+    """No guideline of the seed: the expression fails, after everything before it was done."""
+    for place, reader, read in islice(missing_outputs(definition), MAX_PROBLEMS):
+        who = "The workflow" if reader is None else f"Step `{reader}`"
+        said = f"{who} reads the output of `{read}`, which has none if it is skipped or fails."
+        yield Finding(("workflow",) if place is None else _at(place, "name"), said, ask_first(read))
+
+
+def ask_first(name: str) -> str:
+    """How to read an output that may not exist."""
+    output = f"steps[{json.dumps(name, ensure_ascii=False)}].output"
+    return f"Write `${{{{ has({output}) ? {output} : null }}}}`, or ask in its `if`."
 
 
 def _look_alikes(written: WorkflowBlock) -> Iterator[Finding]:

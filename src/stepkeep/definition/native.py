@@ -17,6 +17,7 @@ from stepkeep.definition.advice import advised, tell
 from stepkeep.definition.build import build
 from stepkeep.definition.checks import check_edges, check_handlers, check_rule_handlers, check_step, check_workflow
 from stepkeep.definition.complaints import complaints
+from stepkeep.definition.declared import check_declared
 from stepkeep.definition.document import Syntax, parse_document, read_document
 from stepkeep.definition.findings import Finding, Path, Source, as_written, located
 from stepkeep.definition.flow_code import flow_advice
@@ -122,9 +123,13 @@ def examine(data: Any, source: Source, handlers: Registry | None = None, *, all_
         found = [finding._replace(path=as_written(finding.path, data)) for finding in findings]
         return CheckReport(definition=None, problems=located(source, found))
     definition = build(written, handlers)
+    lost, advice = ([], []) if handlers is None or all_known else check_declared(definition, handlers)
+    if lost:
+        return CheckReport(definition=None, problems=located(source, lost))
     assert ancestry is not None
     code = () if handlers is None else flow_advice(definition, handlers)
-    return CheckReport(definition=definition, **advised(source, [*lint(written, definition, ancestry), *code]))
+    advice = [*lint(written, definition, ancestry), *advice, *code]
+    return CheckReport(definition=definition, **advised(source, advice))
 
 
 def accepted(report: CheckReport) -> Definition:

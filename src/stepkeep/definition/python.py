@@ -53,8 +53,12 @@ class StepRef(msgspec.Struct, frozen=True):
 
     @property
     def output(self) -> Expr:
-        """The output of this step, for inputs and conditions: `account.output`, `account.output.id`."""
-        return Expr(f"steps[{json.dumps(self.name, ensure_ascii=False)}].output")
+        """The output of this step, for inputs and conditions: `account.output`, `account.output.id`.
+
+        A step that may be skipped has none then: `account.output.or_(None)`.
+        """
+        text = f"steps[{json.dumps(self.name, ensure_ascii=False)}].output"
+        return Expr(text, path=(f"has({text})",))
 
     @property
     def state(self) -> Expr:

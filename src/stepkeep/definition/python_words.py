@@ -7,6 +7,7 @@ it for every problem of a workflow that was written in Python.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from stepkeep.definition.document import nearest
 from stepkeep.definition.findings import Path
@@ -24,7 +25,28 @@ WORDS = {
 PHRASES = {
     "`retry: {max_attempts: …}`": "`retry=Retry(max_attempts=…)`",
     "true or false": "True or False",
+    ", send what its decorator says (`handlers`)": "",
+    "`sleep: 2h`, or `sleep: {until: 2026-11-03T10:15Z}`": '`sleep("2h")`, or `sleep(until="2026-11-03T10:15Z")`',
+    "`completion: {mode: manual, deadline: 24h}`": '`completion={"mode": "manual", "deadline": "24h"}`',
+    "Steps are named as in `name:`.": "Steps have the names of their calls.",
 }
+
+
+def _option_of(found: re.Match[str]) -> str:
+    value = found[2] if found[2].isdigit() else f'"{found[2]}"'
+    return f"`{WORDS.get(found[1], found[1]).removesuffix('=')}={value}`"
+
+
+FORMS: tuple[tuple[re.Pattern[str], Any], ...] = (
+    (
+        re.compile(r"(?:Depend on|Say) `\{step: ([^`]+), allow: \[skipped\]\}`"),
+        r'Write `after=STEP.allow("skipped")` for `\1`',
+    ),
+    (re.compile(r"`workflow: \{name: [^`,]+, deadline: 1h\}`"), '`deadline="1h"`'),
+    (re.compile(r"`\$\{\{ has\(steps\[[^`]+ : null \}\}`"), "`STEP.output.or_(None)`"),
+    (re.compile(r"`(\w+): (\w+)`"), _option_of),
+)
+"""Forms of YAML, and what Python writes for them."""
 
 OPTIONS = (
     "after",
@@ -100,4 +122,6 @@ def _option(name: str) -> str:
 def _said(text: str) -> str:
     for written, ours in PHRASES.items():
         text = text.replace(written, ours)
+    for form, ours in FORMS:
+        text = form.sub(ours, text)
     return _QUOTED.sub(lambda found: f"`{WORDS.get(found[1], found[1])}`", text)

@@ -24,6 +24,7 @@ Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
 HandlerName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
 FieldName = Annotated[str, StringConstraints(pattern=f"^{bounds.FIELD_NAME.pattern}$")]
 Text = Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]
+Plain = Annotated[Text, literal]
 QueueName = Annotated[str, StringConstraints(max_length=63), literal]
 JsonSchema = Annotated[dict[str, Any], Field(description="A JSON Schema that refers to nothing outside itself.")]
 OnFailure = Literal["abort", "skip", "continue", "compensate"]
@@ -148,7 +149,7 @@ class LevelBlock(Block):
 class ApprovalBlock(Block):
     """A gate for people: what they are shown, who may decide, how many must, and what its deadline does."""
 
-    prompt: Text = ""
+    prompt: Plain = ""
     facts: dict[FieldName, Text] = Field(default={}, max_length=bounds.MAX_FACTS)
     roles: list[Word] = []
     groups: list[Word] = []
@@ -267,7 +268,7 @@ class RuleBlock(Block):
     uses: Annotated[HandlerName | None, given(HandlerName)] = None
     with_: Any = Field(default=None, alias="with")
     name: Annotated[Name | None, given(Name)] = None
-    message: Text = ""
+    message: Plain = ""
     timeout: Annotated[int | None, within(bounds.STEP_TIMEOUT)] = None
     silent: bool = False
 
@@ -293,7 +294,7 @@ Uses = Annotated[HandlerName | None, given(HandlerName)]
 Command = Annotated[CommandBlock | None, BeforeValidator(_program, json_schema_input_type=list[str] | CommandBlock)]
 Http = Annotated[HttpBlock | None, given(HttpBlock)]
 Agent = Annotated[HandlerName | None, given(HandlerName)]
-Action = Annotated[Text | None, given(Text)]
+Action = Annotated[Plain | None, given(Plain)]
 RetryGiven = Annotated[RetryBlock | None, given(RetryBlock)]
 
 
@@ -417,7 +418,7 @@ class PolicyRuleBlock(Block):
     steps: list[Text] = Field(default=[], max_length=100)
     when: Text | None = None
     then: Literal["allow", "hold", "deny"]
-    reason: Text = ""
+    reason: Plain = ""
     approval: ApprovalBlock | None = None
 
 
@@ -452,7 +453,7 @@ class ArchiveBlock(Block):
     on: list[Annotated[Ending, BeforeValidator(_ending, json_schema_input_type=str)]] = Field(
         default=list(ENDINGS), min_length=1, max_length=len(ENDINGS)
     )
-    to: Text = FOLDER
+    to: Plain = FOLDER
     keep: Annotated[dict[Ending, Kept], BeforeValidator(_by_ending, json_schema_input_type=dict[str, str])] = {}
 
 
@@ -516,7 +517,7 @@ class WorkflowBlock(Block):
     grace: Annotated[int | None, within(bounds.GRACE)] = None
     priority: int = Field(default=0, ge=-bounds.MAX_PRIORITY, le=bounds.MAX_PRIORITY)
     slots: int | None = Field(default=None, ge=1, le=bounds.MAX_SLOTS)
-    labels: dict[Word, Annotated[Text, literal]] = {}
+    labels: dict[Word, Plain] = {}
     duties: list[DutyBlock] = []
     policy: list[PolicyRuleBlock] = Field(default=[], max_length=bounds.MAX_POLICY_RULES)
     budget: BudgetBlock | None = None

@@ -100,8 +100,13 @@ def load_file(path: str | Path, handlers: Registry | None = None, as_: str | Non
     return accepted(check_file(path, handlers, as_))
 
 
-def examine(document: Document, handlers: Registry | None = None, as_: str | None = None) -> CheckReport:
-    """Check a parsed document, in the named dialect or in the recognised one."""
+def examine(
+    document: Document, handlers: Registry | None = None, as_: str | None = None, *, all_known: bool = True
+) -> CheckReport:
+    """Check a parsed document, in the named dialect or in the recognised one.
+
+    `all_known` means that `handlers` is complete; the dialects take no other.
+    """
     from stepkeep.definition import native
 
     try:
@@ -109,8 +114,8 @@ def examine(document: Document, handlers: Registry | None = None, as_: str | Non
     except InvalidInput as ambiguous:
         return native.CheckReport(definition=None, problems=(document.problem((), str(ambiguous)),))
     if name == NATIVE:
-        return native.examine(document.data, document, handlers)
-    report = dialect(name).front.examine(document.data, document, handlers)
+        return native.examine(document.data, document, handlers, all_known=all_known)
+    report = dialect(name).front.examine(document.data, document, handlers if all_known else None)
     assert isinstance(report, native.CheckReport)
     return report
 

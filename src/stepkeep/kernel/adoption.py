@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.compensation import has_child, may_remain
+from stepkeep.kernel.compensation import UndoPlan, has_child, may_remain, undo_plan
 from stepkeep.kernel.definition import CompensateWhen, Completion, Covers, Effect, StepDefinition, Switch, Worked
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.failure import Settled
@@ -70,7 +70,8 @@ class Why(StrEnum):
     PLAN_DIFFERS = "plan_differs"
     """Its approval covers the steps behind it, and the other version has others."""
     ELEMENTS = "elements"
-    """Its elements had effects, which only the run that has their rows can undo. The new run would be responsible."""
+    """Its elements have an undo, or it was skipped after some had effects. Only the run that has their rows can undo
+    them, and the new run would be responsible."""
     IN_DOUBT = "in_doubt"
     """It was skipped, and may have had its effect. The new run would be responsible, and could not tell."""
     ADDED = "added"
@@ -240,7 +241,7 @@ def _choice(
         return again(reason)
     if anew is not None:
         return again(anew)
-    if asked.how.owns_undo and owns and repeats:
+    if asked.how.owns_undo and owns and repeats and (row.state is StepState.SKIPPED or _left(old, rows, no).undone):
         return again(Why.ELEMENTS)
     if asked.how.owns_undo and row.state is StepState.SKIPPED and _may_have_left(row, old.steps[no]):
         return again(Why.IN_DOUBT)
@@ -305,11 +306,30 @@ def _may_have_left(row: Step, planned: PlannedStep) -> bool:
 
 def _have_effects(plan: Plan, rows: Mapping[int, Step], owner: int) -> bool:
     """Whether elements of this owner did something, or may have, that was not undone."""
-    segment = plan.steps[owner].segment
-    assert segment is not None
-    elements = [row for no, row in rows.items() if segment.first <= no < segment.first + segment.width]
     # The definition does not know the calls of a flow and added steps: their rows have their templates.
-    return any(had_effect(row, plan.of(row)) and not _is_undone(rows.get(plan.undo_no(row.no))) for row in elements)
+    return any(
+        had_effect(row, plan.of(row)) and not _is_undone(rows.get(plan.undo_no(row.no)))
+        for row in _elements(plan, rows, owner)
+    )
+
+
+def remains_of(plan: Plan, rows: Mapping[int, Step], no: int) -> str | None:
+    """Why something remains of the elements of an adopted step: the new run has not their rows, and tells it so."""
+    left = _left(plan, rows, no).remains
+    return left[0][1].value if left else None
+
+
+def _left(plan: Plan, rows: Mapping[int, Step], owner: int) -> UndoPlan:
+    """What a rollback would undo of the elements of a step, and what would remain of them."""
+    return undo_plan(plan, _elements(plan, rows, owner))
+
+
+def _elements(plan: Plan, rows: Mapping[int, Step], owner: int) -> list[Step]:
+    """The rows of the elements of a step, by number; none for a step without elements."""
+    segment = plan.steps[owner].segment
+    if segment is None:
+        return []
+    return [rows[no] for no in sorted(rows) if segment.first <= no < segment.first + segment.width]
 
 
 def _are_undone(plan: Plan, rows: Mapping[int, Step], owner: int) -> bool:
@@ -354,7 +374,8 @@ def reference_to(run_id: str, step: str, row: Step, place: int, owned: bool) -> 
     """The reference to a finished step; what the earlier run adopted itself keeps the run that executed it."""
     before = None if row.note is None else row.note.adopted
     if before is not None:
-        return replace(before, place=place, owned=owned and before.owned)
+        # What remains is said by the run that is responsible, as is an undo.
+        return replace(before, place=place, owned=owned and before.owned, remains=before.remains if owned else None)
     fence = row.fence if row.note is None or row.note.checked is None else row.note.checked
     return Adopted(
         run=run_id,

@@ -155,8 +155,8 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
     `place` orders the adopted steps of a run as they were completed. `skipped`: the earlier run skipped it. `owned`:
     this run undoes it in a rollback; at most one run owns the undo of a step. `executors` are the owners of the workers
-    that executed it, in records from before `persons` of a note had them. `remains`: in the rollback of a finished
-    child, why the effect of the step cannot be undone.
+    that executed it, in records from before `persons` of a note had them. `remains`: why its effect
+    cannot be undone, in the rollback of a finished child, or of its elements, in a run that is responsible for them.
     """
 
     run: str

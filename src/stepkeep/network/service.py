@@ -253,9 +253,9 @@ def error_of(status: int, body: bytes) -> errors.StepkeepError:
     kind = CODES.get(code)
     if kind is None:
         return errors.StoreUnavailable(said) if status >= 500 or status in (408, 429) else errors.Refused(said)
-    if issubclass(kind, errors.Conflict):
-        winner = told.get("winner")
-        return kind(said, winner if isinstance(winner, dict) else None)
+    if issubclass(kind, errors.Conflict | errors.KeyReused):
+        other = told.get("winner" if issubclass(kind, errors.Conflict) else "earlier")
+        return kind(said, other if isinstance(other, dict) else None)
     if issubclass(kind, errors.NotAllowed):
         rule = str(told.get("rule") or ("key_invalid" if code == "unauthenticated" else ""))
         return kind(said, rule, told.get("person"), str(told.get("reason") or ""))

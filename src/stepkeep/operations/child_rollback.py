@@ -85,7 +85,9 @@ async def _continuation(transactor: Transactor, whole: WholeRun, plan: Plan) -> 
         if size > MAX_ADOPTED_BYTES:
             raise InvalidInput(f"the outputs of run {run.id} have more than {MAX_ADOPTED_BYTES} bytes to be adopted")
         reference = reference_to(run.id, plan.at(row.no).name, row, place, False)
-        why = remains.get(row.no) if row.state is not StepState.SUCCEEDED else None
+        # What remains of elements that the child itself adopted stands at their owner, which has no effect of its own.
+        is_owner = row.no < plan.size and plan.steps[row.no].segment is not None
+        why = remains.get(row.no) if row.state is not StepState.SUCCEEDED or is_owner else None
         notes[row.no] = Note(
             output=None if output is None else output.decode(),
             record=before.record,

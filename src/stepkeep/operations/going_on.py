@@ -15,7 +15,17 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from stepkeep.errors import Conflict, InvalidInput, NotFound
-from stepkeep.kernel.adoption import Asked, Choice, Continuation, GoingOn, Why, choose, has_begun, reference_to
+from stepkeep.kernel.adoption import (
+    Asked,
+    Choice,
+    Continuation,
+    GoingOn,
+    Why,
+    choose,
+    has_begun,
+    reference_to,
+    remains_of,
+)
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decision import requesters_of
 from stepkeep.kernel.journal import payload_digest
@@ -110,6 +120,7 @@ async def request_for(
     details, run, new_id = found.whole.record.details, found.whole.record.run, str(uuid7())
     return StartRequest(
         plan=found.plan,
+        names_version=wanted.version is not None,
         tenant=tenant,
         **acting,
         input=found.input,
@@ -298,7 +309,8 @@ async def _continuation(
         name, output = old.steps[row.no].name, outputs[row.no]
         reference = reference_to(run.id, name, row, place, wanted.how.owns_undo)
         if row.note is None or row.note.adopted is None:
-            reference = replace(reference, digest=payload_digest(output))
+            left = remains_of(old, every, row.no) if wanted.how.owns_undo else None
+            reference = replace(reference, digest=payload_digest(output), remains=left)
         before = row.note or Note()
         notes[new.numbers[name]] = Note(
             output=None if output is None else output.decode(),

@@ -99,7 +99,10 @@ async def known_job(
     if found is None:
         return None
     if found.digest != digest:
-        raise KeyReused("the idempotency key was used for a job with other runs or options. Choose another one.")
+        raise KeyReused(
+            f"the idempotency key was used for job {found.id} with other runs or options. Choose another one.",
+            {"job": found.id},
+        )
     return {**await _view(transactor, found), "created": False}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, NoSuchName, NotFound
@@ -19,6 +20,12 @@ from stepkeep.operations.schemas import resolve_schemas
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.withdrawn import list_withdrawn
 from stepkeep.store.change import StoredDefinition
+
+
+class Newest(msgspec.Struct, frozen=True):
+    """The plan that a name alone stands for. A start of it names no version, which a later one may differ from."""
+
+    plan: Plan
 
 
 async def publish(transactor: Transactor, definition: Definition, *, tenant: str, actor: str) -> Plan:

@@ -45,6 +45,7 @@ from stepkeep.operations.adopting import Continuations, adopted_runs, adoption_r
 from stepkeep.operations.aside import aside
 from stepkeep.operations.batch import DecisionBatch, notices_of
 from stepkeep.operations.declared_hooks import hook_cursors
+from stepkeep.operations.fingerprints import FORMAT, difference, fingerprint
 from stepkeep.operations.first_messages import delivered, kept_event, with_events
 from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.live_policies import LivePolicies
@@ -86,9 +87,26 @@ Templates = Callable[[Plan, bool], StartTemplate | None]
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
+PARTS = (
+    "workflow",
+    "input",
+    "business key",
+    "correlation id",
+    "priority",
+    "whether it starts now",
+    "run that it repeats",
+    "labels",
+    "moment of its start",
+    "delay of its start",
+    "address of its webhook",
+    "secret of its webhook",
+    "step to go on from",
+)
+"""What people call the parts of a request."""
+
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """All parameters of a new run. The fingerprint of all but the run id shows whether two requests are equal."""
+    """All parameters of a new run. Its fingerprint shows whether two requests are equal."""
 
     plan: Plan
     tenant: str
@@ -121,8 +139,12 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     payload: Payload | None = None
     """The input, if `input` is a reference to it."""
 
+    names_version: bool = True
+    """False where the caller named the workflow alone: a newer version is then no other request."""
+
     plain_fingerprint: str = ""
-    """The fingerprint of the request before its input was sealed."""
+    plain_fingerprint_1: str = ""
+    """The fingerprints of the request before its input was sealed."""
 
     continuation: Continuation | None = None
     """The finished steps that it takes from the run `rerun_of`."""
@@ -148,12 +170,31 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        if self.plain_fingerprint:
-            return self.plain_fingerprint
+        """What its idempotency key is kept with."""
+        version = self.plan.definition.version if self.names_version else None
+        return self.plain_fingerprint or fingerprint(dict(zip(PARTS, self._parts(), strict=True)), version)
+
+    @property
+    def fingerprint_1(self) -> str:
+        """The same, as it was computed before it had parts: for keys of that time."""
+        if self.plain_fingerprint_1:
+            return self.plain_fingerprint_1
+        name, given, business, correlation, priority, now, of, labels, at, delay, url, secret, start = self._parts()
         parts = (
-            self.plan.definition.name,
+            name,
             self.plan.definition.version,
             self.plan.digest,
+            *(given, business, correlation, priority, now, of, labels),
+            *((at, delay) if self.is_delayed else ()),
+            *((url, secret) if url is not None else ()),
+            *(() if self.continuation is None else (start,)),
+        )
+        return hashlib.sha256(_canonical(parts)).hexdigest()
+
+    def _parts(self) -> tuple[Any, ...]:
+        """Everything that makes another request, but for the version; `PARTS` names them."""
+        return (
+            self.plan.definition.name,
             msgspec.json.decode(self.input),
             self.business_key,
             self.correlation_id,
@@ -161,11 +202,18 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
             self.start_now,
             self.rerun_of,
             None if self.labels is None else msgspec.json.decode(self.labels),
-            *((self.start_at, self.start_delay) if self.is_delayed else ()),
-            *((self.webhook_url, self.webhook_secret) if self.webhook_url is not None else ()),
-            *(() if self.continuation is None else (self.continuation.start or "",)),
+            self.start_at,
+            self.start_delay,
+            self.webhook_url,
+            self.webhook_secret,
+            None if self.continuation is None else self.continuation.start or "",
         )
-        return hashlib.sha256(_canonical(parts)).hexdigest()
+
+    def differs_from(self, earlier: IdempotencyKey) -> list[str] | None:
+        """In which parts it asks for something else than the request that used its key before; None if it does not."""
+        if earlier.fingerprint.startswith(FORMAT):
+            return difference(earlier.fingerprint, self.fingerprint, PARTS)
+        return None if earlier.fingerprint == self.fingerprint_1 else []
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -253,7 +301,7 @@ class Starter:
 
         await self._transactor.store.change([], look)
         earlier = _earlier(request, found.idempotency)
-        if earlier is None or earlier.fingerprint != key.fingerprint:
+        if earlier is None or request.differs_from(earlier) is not None:
             return None
         return Started(earlier.run_id, created=False)
 
@@ -319,9 +367,11 @@ class Starter:
             request = msgspec.structs.replace(request, pause=pause)
         if payloads.seal.is_on:
             # Equal inputs are sealed differently, and must be recognised as equal.
-            known = request.fingerprint if request.idempotency_key is not None else ""
+            known = (request.fingerprint, request.fingerprint_1) if request.idempotency_key is not None else ("", "")
             sealed = await asyncio.to_thread(payloads.seal.seal, request.input)
-            request = msgspec.structs.replace(request, input=sealed, plain_fingerprint=known)
+            request = msgspec.structs.replace(
+                request, input=sealed, plain_fingerprint=known[0], plain_fingerprint_1=known[1]
+            )
         if len(request.input) <= INLINE_INPUT_BYTES and not request.input.startswith(PREFIX):
             return request
         reference, payload = await payloads.apart((request.tenant, request.run_id), request.input, INLINE_INPUT_BYTES)
@@ -576,10 +626,12 @@ class Starting:
         if key is not None:
             earlier = _earlier(request, self._made)
             if earlier is not None:
-                if earlier.fingerprint != key.fingerprint:
+                if (parts := request.differs_from(earlier)) is not None:
+                    said = f" ({', '.join(parts)})" if parts else ""
                     raise KeyReused(
-                        f"the idempotency key {key.key!r} was used before for run {earlier.run_id} with another body. "
-                        "Use a new key for a new request."
+                        f"the idempotency key {key.key!r} was used before for run {earlier.run_id} with another body"
+                        f"{said}. Use a new key for a new request, or go on with that run.",
+                        {"run_id": earlier.run_id, "differs": parts},
                     )
                 return Started(earlier.run_id, created=False)
         check_requesters(request.run_id, request.asked_before)

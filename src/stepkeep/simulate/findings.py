@@ -13,7 +13,8 @@ from itertools import islice
 import msgspec
 
 from stepkeep.definition.durations import format_duration
-from stepkeep.definition.lint import skip_cascades
+from stepkeep.definition.lint import ask_first, skip_cascades
+from stepkeep.definition.missing_outputs import missing_outputs
 from stepkeep.kernel.definition import CompensateWhen, Completion, Definition, Flow, StepDefinition, Then
 from stepkeep.kernel.plan import laid_out
 from stepkeep.kernel.segments import read_element_name
@@ -36,6 +37,7 @@ class Kind(StrEnum):
     HOOK_WITHOUT_RETRY = "hook-without-retry"
     NO_RUN_TIMEOUT = "no-run-timeout"
     SKIPPED_TOO = "skipped-too"
+    MISSING_OUTPUT = "missing-output"
     NOT_WALKED = "not-walked"
 
 
@@ -70,6 +72,7 @@ def findings(
         *_hooks_without_retry(definition),
         *_without_timeout(definition),
         *_skipped_too(definition, endings),
+        *_missing_output(definition, endings),
         *_left_by_children(endings, children or {}),
         *_not_walked(definition, unwalked or {}),
     ]
@@ -215,6 +218,21 @@ def _skipped_too(definition: Definition, endings: Sequence[Ending]) -> Iterator[
             said = f"{_named(skipped)} are skipped with {name} when {_some(paths)}, and the run still succeeds."
             hint = f"Say `{{step: {name}, allow: [skipped]}}` where a step should run all the same."
             yield _finding(Kind.SKIPPED_TOO, name, said, hint, paths)
+
+
+def _missing_output(definition: Definition, endings: Sequence[Ending]) -> Iterator[Finding]:
+    """A step that runs, and reads the output of one that was skipped or failed. The walk evaluates no inputs."""
+    places = {step.name: place for place, step in enumerate(laid_out(definition))}
+    for _, reader, read in islice(missing_outputs(definition), MOST_CASCADES):
+        without = [one for one in endings if one.states[places[read]] in (StepState.SKIPPED, StepState.FAILED)]
+        if reader is None:
+            paths = [one.path for one in without if one.state is RunState.SUCCEEDED]
+        else:
+            paths = [one.path for one in without if one.states[places[reader]] is StepState.SUCCEEDED]
+        if paths:
+            who = "The workflow" if reader is None else reader
+            said = f"{who} reads the output of {read}, which has none when {_some(paths)}."
+            yield _finding(Kind.MISSING_OUTPUT, reader, said, ask_first(read), paths)
 
 
 def _left_by_children(endings: Sequence[Ending], children: Mapping[str, ChildEnds]) -> Iterator[Finding]:

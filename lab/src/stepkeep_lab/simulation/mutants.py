@@ -1140,6 +1140,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "plan.at(row.no)",
     ),
     _in_kernel(
+        "adopts-elements-to-undo",
+        "a retry adopts a step whose elements have an undo, which it cannot run",
+        "adoption:_choice",
+        "row.state is StepState.SKIPPED or _left(old, rows, no).undone",
+        "False",
+    ),
+    _in_kernel(
         "adopts-by-number",
         "steps are adopted in the order of the plan, not of their completion",
         "adoption:Continuation.in_order",
@@ -1158,7 +1165,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "key-for-any-body",
         "an idempotency key answers for another body",
         "operations.start:Starting.start",
-        "if earlier.fingerprint != key.fingerprint:",
+        "if (parts := request.differs_from(earlier)) is not None:",
         "if False:",
     ),
     _one(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from stepkeep.cli.arguments import Apps, By, Capabilities, Concurrency, Input, RunId
-from stepkeep.cli.commands.continuing import Asked, DryRun, Place, go_on, preview
+from stepkeep.cli.commands.continuing import Asked, DryRun, Place, Version, go_on, preview
 from stepkeep.cli.commands.run import conclude
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import quiet_stdout
@@ -16,6 +16,7 @@ from stepkeep.cli.screens import screen_for
 from stepkeep.cli.session import find_run, json_value, load_handlers, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.working import Worked, require_code_to_go_on, work_on
+from stepkeep.errors import InvalidInput
 
 
 def rerun(
@@ -36,12 +37,15 @@ def rerun(
         str | None,
         typer.Option("--from", metavar="STEP", help="Run only this step and what depends on it; adopt the rest."),
     ] = None,
+    version: Version = None,
     dry_run: DryRun = False,
 ) -> int:
     """Run a finished run again, as a new run that names the old one."""
     given = json_value(input, "--input")
+    if version is not None and from_step is None:
+        raise InvalidInput("--version goes with --from: without it, start a run of that version with `stepkeep start`.")
     if dry_run or from_step is not None:
-        asked = Asked(how="rerun", run=run, start=from_step, given=given, input=input, key=key, by=by)
+        asked = Asked(how="rerun", run=run, start=from_step, given=given, input=input, version=version, key=key, by=by)
         place = Place(apps=app or [], wait=wait, concurrency=concurrency, capabilities=capability or [])
         return preview(settings, asked) if dry_run else go_on(settings, policies, asked, place)
     with quiet_stdout(settings.json):

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from stepkeep.cli.arguments import Apps, Input, WrittenAs
 from stepkeep.cli.child_definitions import ChildDefinitions
 from stepkeep.cli.printer import answer, console, quiet_stdout, say
-from stepkeep.cli.session import json_value, load_definition, load_handlers
+from stepkeep.cli.session import is_python, json_value, load_definition, load_handlers
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.errors import InvalidInput
@@ -78,7 +79,7 @@ def _simulated(
         handlers = load_handlers(apps) if apps else None
         definition = load_definition(file, handlers, as_)
     with _progress(settings.json) as progress:
-        return simulate(
+        report = simulate(
             definition,
             given=None if given is None else msgspec.json.encode(value),
             pairs=pairs,
@@ -86,6 +87,15 @@ def _simulated(
             progress=progress,
             find=ChildDefinitions(settings, file, apps, handlers),
         )
+    return _in_python(report) if is_python(file) else report
+
+
+def _in_python(report: Report) -> Report:
+    """The same report, in the words of a workflow that was written in Python."""
+    from stepkeep.definition.python_words import in_python
+
+    told = [(one, *in_python((), one.message, one.hint)) for one in report.findings]
+    return replace(report, findings=tuple(replace(one, message=said, hint=hint) for one, said, hint in told))
 
 
 @contextmanager

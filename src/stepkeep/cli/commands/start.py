@@ -128,11 +128,12 @@ async def _start(
                 raise InvalidInput("--version is for published names; a file says its version itself.")
             workflow: Any = load_definition(what, handlers, as_)
         else:
-            from stepkeep.operations.publish import find_plan
+            from stepkeep.operations.publish import Newest, find_plan
 
-            workflow = (await find_plan(engine.transactor, what, version, tenant=engine.tenant)).definition
+            workflow = await find_plan(engine.transactor, what, version, tenant=engine.tenant)
+            workflow = Newest(workflow) if version is None else workflow
         plan = await engine.publish(workflow)
-        started = await engine.start(plan, given, **options)
+        started = await engine.start(workflow, given, **options)
         await require_kept(engine.store, started, tenant=engine.tenant)
         unserved = await unserved_steps(engine.transactor, plan, tenant=engine.tenant)
         return {**await engine.show(started.run_id), "created": started.created, "unserved": unserved}

@@ -189,6 +189,7 @@ class Firer:
         asked |= {job.created_by} if job is not None and firing.backfill == job.id else set()
         request = StartRequest(
             plan=plan,
+            names_version=row.version is not None,
             tenant=row.tenant,
             **acting,
             input=bytes(kept.input),
