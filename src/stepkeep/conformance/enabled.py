@@ -51,6 +51,11 @@ class Hop(NamedTuple):
         return (self.line.attempt or 0) - (self.step.spent or 0)
 
     @property
+    def counted_with_loss(self) -> int:
+        """The same after a lost lease, which uses up an attempt unless its handler was done or it is an undo."""
+        return self.counted - (self.line.source != "running" or not self.place.retry.counts_losses)
+
+    @property
     def is_budget_known(self) -> bool:
         """Whether the log shows every retry by a person; a step that never holds has none."""
         return not self.place.is_held or self.step.spent is not None
@@ -376,7 +381,7 @@ def _classed(hop: Hop) -> Iterator[Problem]:
 
 
 def _lost(hop: Hop) -> Iterator[Problem]:
-    counted = hop.counted if hop.line.source == "running" else hop.counted - 1
+    counted = hop.counted_with_loss
     if hop.step.losses is not None and not hop.place.retry.allows_loss(counted, hop.step.losses + 1):
         said = f"after {counted} attempts and {hop.step.losses + 1} losses it must fail"
         yield Code.ATTEMPT, f"it continues after a lost lease, but {said}"
@@ -390,7 +395,7 @@ def _failed(hop: Hop) -> Iterator[Problem]:
         yield from _unrun(hop)
         return
     if line.event == "time_came":
-        counted = hop.counted if line.source == "running" else hop.counted - 1
+        counted = hop.counted_with_loss
         if hop.step.is_timer_known and (hop.step.due_at is None or line.at <= hop.step.due_at):
             yield Code.TIMER, f"its lease is lost at {line.at}, but it holds until {hop.step.due_at}"
         in_time = True if line.source != "running" else hop.is_in_time(line.at)

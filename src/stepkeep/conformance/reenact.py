@@ -332,6 +332,7 @@ class Reenactment:
         if run_state == "queued" and line.trigger not in UNSTIRRED:
             say(Code.CLAIM, f"{step.title} is {quoted(line.trigger)} while the run is still 'queued'")
         verdict = verdict_in(self.verdicts, place.name)
+        step.counts_losses = place.retry.counts_losses
         step.was_held = place.name in self.held
         if line.trigger == "held":
             step.terms, step.permit = gate_rule(terms_of(verdict)), None if verdict is None else permit_of(verdict)

@@ -8,7 +8,7 @@ unknown and not checked. The run's own hidden hops follow from its steps. `repla
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -52,6 +52,9 @@ LONGEST_PATH = 400
 RETRY_CYCLE = (("claimed", "running"), ("retry_scheduled", "retrying"), ("retry_due", "ready"))
 """One retry: a claim, a failure and the end of the pause. Where a dialect hides all of it, any number may be hidden."""
 
+LOSS_CYCLE = (("claimed", "running"), ("lease_lost", "retrying"), ("retry_due", "ready"))
+"""The same after a lost lease, which is no attempt of an undo."""
+
 SEARCHED = 4
 """How many claims and retries of a hidden path are searched; further pairs of them are retries of that cycle."""
 
@@ -91,6 +94,7 @@ class Wanted(NamedTuple):
     ends_lease: bool
     leaves: str | None
     never: frozenset[str]
+    counts_losses: bool
     is_exhausted: bool
     is_stuck: bool = False
 
@@ -128,7 +132,8 @@ class Views:
                     if here == "awaiting_approval" and ENDS_HOLD.get(trigger) not in (None, exhausted):
                         continue
                     return (*ways[now], row)
-                counts = claimed + (trigger == "claimed"), retried + ends_attempt(trigger, target)
+                is_loss = trigger == "lease_lost" and not wanted.counts_losses
+                counts = claimed + (trigger == "claimed"), retried + (not is_loss and ends_attempt(trigger, target))
                 is_held = trigger == "claimed" or (leased and trigger == "completed")
                 after = (target, *counts, is_held, trigger == "held_exhausted")
                 if counts[0] > wanted.claims or counts[1] > wanted.retries or after in ways:
@@ -138,9 +143,9 @@ class Views:
                     queue.append(after)
         return None
 
-    def hides_retries(self, shown: str | None) -> bool:
+    def hides_retries(self, shown: str | None, cycle: Sequence[tuple[str, str]] = RETRY_CYCLE) -> bool:
         """Whether a retry from its claim on shows nothing in the dialect."""
-        return all(self.is_hidden(shown, trigger, target) for trigger, target in RETRY_CYCLE)
+        return all(self.is_hidden(shown, trigger, target) for trigger, target in cycle)
 
     def _is_wanted(self, row: Row, wanted: Wanted) -> bool:
         if wanted.leaves not in (None, row[0]) or (wanted.is_stuck and row[0] == "awaiting_approval"):
@@ -276,8 +281,11 @@ class Retelling:
             claims, retries = claims - cycles, retries - cycles
             step.fence, step.attempt = step.fence + cycles, step.attempt + cycles
         place = self.contract.places[step.no]
-        if place.rule is not None and place.rule.is_flow and (waits := claims - retries - SEARCHED) > 0:
-            # A flow is claimed again after each suspension, which no dialect shows.
+        is_surplus = place.rule is not None and place.rule.is_flow
+        if not place.retry.counts_losses:
+            is_surplus = self._views[told.kind].hides_retries(self.shown.get(step.no), LOSS_CYCLE)
+        if is_surplus and (waits := claims - retries - SEARCHED) > 0:
+            # A flow is claimed again after each suspension, and an undo after each loss, which no dialect shows.
             claims, step.fence = claims - waits, step.fence + waits
         leaves = "awaiting_children" if self._leaves_its_child(step, place, line) else _leaves(line)
         if claims < 0 or retries < 0 or max(claims, retries) > LONGEST_PATH:
@@ -295,6 +303,7 @@ class Retelling:
             ends_lease=line.took is not None,
             leaves=leaves,
             never=place.never | self._other_ways(place, line),
+            counts_losses=place.retry.counts_losses,
             is_exhausted=step.is_exhausted,
             is_stuck=line.event == "step_decided" and self.run.asked.get("step") == place.name,
         )
@@ -350,7 +359,8 @@ class Retelling:
         if trigger == "children_succeeded":
             step.children_succeeded = line.seq
         step.fence += trigger == "claimed"
-        step.attempt += ends_attempt(trigger, target)
+        is_free_loss = trigger == "lease_lost" and not place.retry.counts_losses
+        step.attempt += not is_free_loss and ends_attempt(trigger, target)
         step.is_exhausted = trigger == "held_exhausted"
         if trigger in LOST_OR_NOT or ends_attempt(trigger, target):
             # Of two hidden ways, one may pass through a lost lease.
@@ -560,7 +570,8 @@ class Retelling:
 
     # -- fields that only dialect lines have -------------------------------------------------------------------------
     def _check_shape(self, told: DialectLine, hop: Line, place: Place, said: Mapping[str, Any], say: Say) -> None:
-        retries = None if hop.attempt is None else hop.attempt - (hop.target != "retrying")
+        is_retried = hop.target == "retrying" and (hop.trigger != "lease_lost" or place.retry.counts_losses)
+        retries = None if hop.attempt is None else hop.attempt - (not is_retried)
         expected: dict[str, Any] = {
             "retry_count": retries,
             "worker": hop.actor if hop.trigger == "claimed" else None,
