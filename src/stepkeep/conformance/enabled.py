@@ -18,6 +18,10 @@ from stepkeep.conformance.steps import ASKED, TIMED, Step
 from stepkeep.conformance.texts import CHILD_IN_DOUBT, IN_DOUBT, LOST, NOT_RUN, left_by_child, wordings
 
 Problem = tuple[Code, str]
+JOURNAL_FORMAT = 2
+"""The format of today's journals. Those before it do not tell for what a handler waits, nor that an attempt that was
+closed is in doubt."""
+
 FREE = object()
 """An expected value that the definition leaves open."""
 
@@ -35,6 +39,8 @@ class Hop(NamedTuple):
     is_stopping: bool | None = False
     kept: int | None = None
     """When it ends, if it was open in the run that this one was migrated from."""
+    format: int = JOURNAL_FORMAT
+    """The format of the journal: an earlier program told less, and what it told is judged as today."""
 
     @property
     def gate(self) -> GateRule | None:
@@ -157,7 +163,8 @@ def _error(hop: Hop) -> Iterator[Problem]:
     elif _hears_of_its_child(hop):
         yield from _what_its_child_left(hop)
     elif _is_closed_in_flight(hop):
-        if line.error != IN_DOUBT and not (line.error == LOST and line.event == "time_came"):
+        is_untold = hop.format < JOURNAL_FORMAT and line.error is None
+        if line.error != IN_DOUBT and not (line.error == LOST and line.event == "time_came") and not is_untold:
             why = "its handler may still have run when the attempt was closed"
             yield Code.CONTRADICTION, wrong_field("error", line.error, IN_DOUBT, why)
     elif line.error is None:
@@ -348,7 +355,9 @@ MAX_GATHERED = 100
 
 
 def _waited(hop: Hop) -> Iterator[Problem]:
-    if not isinstance(hop.asked.get("waits_for"), str) or type(hop.asked.get("takes_timeouts")) is not bool:
+    is_untold = hop.format < JOURNAL_FORMAT and "waits_for" not in hop.asked
+    is_told = isinstance(hop.asked.get("waits_for"), str) and type(hop.asked.get("takes_timeouts")) is bool
+    if not is_told and not is_untold:
         yield Code.CAUSE, "it waits, but its cause does not say for what: metadata.detail"
     count = hop.asked.get("count")
     if count is not None and (type(count) is not int or not 1 <= count <= MAX_GATHERED or "until" in hop.asked):
