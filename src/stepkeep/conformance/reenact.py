@@ -263,6 +263,8 @@ class Reenactment:
             self._check_asked(line, say)
         elif self._cause[:3] != known:
             self.asked = self.verdicts = {}
+            if line.event == "run_created":
+                self.format = 1
         elif line.event in ("step_reported", "step_claimed") and self._cause[3] not in (-1, line.no):
             self.asked = {}
         if line.event == "slot_granted" and self._cause[:3] != known:

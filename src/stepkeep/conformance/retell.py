@@ -19,7 +19,7 @@ from stepkeep.conformance.causes import Causes
 from stepkeep.conformance.contract import OPERATED, Contract, Place
 from stepkeep.conformance.dialect_line import DialectLine
 from stepkeep.conformance.elements import is_cancelled_by_owner
-from stepkeep.conformance.enabled import wrong_field
+from stepkeep.conformance.enabled import JOURNAL_FORMAT, wrong_field
 from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.ends import GROUNDED, HIDEABLE, check_ground, check_hidden_blame, stop_of
 from stepkeep.conformance.grounds import cancelled_after, grounds_of_run, grounds_of_step
@@ -182,7 +182,7 @@ class Retelling:
         metadata = told.raw["metadata"]
         self._begin(told, metadata, say)
         self.run.hear(line, say)
-        self._causes.check(told, line, self._hop, say)
+        self._causes.check(told, line, self._hop, say, tells_waits=self.run.format >= JOURNAL_FORMAT)
         if told.kind in self._views:
             self._step(told, line, metadata, say)
         else:
@@ -287,7 +287,7 @@ class Retelling:
         if is_surplus and (waits := claims - retries - SEARCHED) > 0:
             # A flow is claimed again after each suspension, and an undo after each loss, which no dialect shows.
             claims, step.fence = claims - waits, step.fence + waits
-        leaves = "awaiting_children" if self._leaves_its_child(step, place, line) else _leaves(line)
+        leaves = "awaiting_children" if self._leaves_its_child(step, place, line) else _leaves(line, self.run.format)
         if claims < 0 or retries < 0 or max(claims, retries) > LONGEST_PATH:
             return None
         if leaves == "validating" and not place.is_checked:
@@ -635,12 +635,12 @@ def _is_completed_by_person(line: Line) -> bool:
     return line.trigger == "rules_passed" and line.event in ("step_decided", "hold_decided")
 
 
-def _leaves(line: Line) -> str | None:
+def _leaves(line: Line, format_: int) -> str | None:
     """The canonical state that a hop must leave, where its fields tell."""
     if line.trigger == "cancelled" and line.took is not None and line.event != "step_reported":
         # An attempt that is closed while its handler runs is in doubt and says so; rules have no effect to doubt.
         if line.error is None:
-            return "validating"
+            return "validating" if format_ >= JOURNAL_FORMAT else None
         return "running" if line.error == IN_DOUBT else None
     if line.trigger == "cancelled" and line.error == CHILD_IN_DOUBT:
         return "awaiting_children"

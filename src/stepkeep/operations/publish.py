@@ -48,7 +48,7 @@ async def publish(transactor: Transactor, definition: Definition, *, tenant: str
 
 
 def is_published(stored: StoredDefinition, definition: Definition) -> bool:
-    """Whether the stored definition is this one. An earlier version may have stored it with the defaults of its time."""
+    """Whether the stored definition is this one. An earlier program stored it with the defaults of its time."""
     if stored.digest == digest_of(encode_definition(definition)):
         return True
     is_whole = digest_of(stored.document) == stored.digest

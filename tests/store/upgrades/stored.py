@@ -19,10 +19,14 @@ def dump_of(commit: str) -> Path:
     return DATABASES / f"{commit}.sql.xz"
 
 
+def copy_file(commit: str, path: Path) -> None:
+    path.write_bytes(lzma.decompress(file_of(commit).read_bytes()))
+
+
 async def restore(commit: str, url: str) -> None:
     """Make the empty database at this URL a copy of the one that the program at this commit left."""
     if url.startswith("sqlite"):
-        Path(url.removeprefix("sqlite:///")).write_bytes(lzma.decompress(file_of(commit).read_bytes()))
+        copy_file(commit, Path(url.removeprefix("sqlite:///")))
         return
     connection = await asyncpg.connect(url)
     try:

@@ -44,7 +44,7 @@ async def states_of(engine: sk.AsyncEngine, runs: dict[str, str]) -> dict[str, s
 async def certify_all(engine: sk.AsyncEngine, runs: dict[str, str]) -> None:
     for name, run in runs.items():
         certificate = await engine.certify(run)
-        assert certificate.ok, (name, certificate)
+        assert certificate.ok, f"{name}: {certificate}"
 
 
 async def test_every_run_is_as_it_was_left_and_its_record_is_true(old_url: str) -> None:
@@ -58,7 +58,9 @@ async def test_every_run_ends_with_todays_program_and_its_record_is_true(old_url
     async with sk.AsyncEngine(old_url, actor="ann") as engine:
         runs = await runs_of(engine)
         await engine.start_idle(runs["idle"])
-        await engine.approve(runs["gate"])
+        await engine.users.create("bea")
+        await engine.users.grant("bea", role="finance")
+        await engine.approve(runs["gate"], by="bea")
         await engine.send(runs["message"], "go")
         await engine.send(runs["waiting"], "paid")
         token = await engine.reissue_token(runs["manual"], "deliver", reason="it is the new program's now")
