@@ -54,7 +54,7 @@ from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
 from stepkeep.interventions import AsyncInterventions
 from stepkeep.jobs import AsyncJobs
 from stepkeep.kernel.authority import Caller
-from stepkeep.kernel.definition import Definition, digest_of, encode_definition
+from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.messages import AsyncMailbox, goes_with_key, one_target
@@ -83,7 +83,7 @@ from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
 from stepkeep.operations.own_run import OwnRun, lacking_of, leased_elsewhere
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
-from stepkeep.operations.publish import Newest, as_draft, find_plan, list_published, publish
+from stepkeep.operations.publish import Newest, as_draft, find_plan, is_published, list_published, publish
 from stepkeep.operations.quotas import QuotaKeeper
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.results import RunResult
@@ -629,7 +629,7 @@ class AsyncEngine:
             return definition
         definition = await resolve_schemas(self.transactor, definition, tenant=self.tenant)
         stored = await self.store.read_definition(self.tenant, definition.name, definition.version)
-        if stored is None or stored.digest != digest_of(encode_definition(definition)):
+        if stored is None or not is_published(stored, definition):
             raise InvalidInput(f"{definition.name} is not published yet. {hint}")
         return self.transactor.plans.add(stored)
 

@@ -8,7 +8,17 @@ import pytest
 from tests.kernel.driver import World, sequence, work
 
 from stepkeep.errors import Conflict
-from stepkeep.kernel.definition import SECOND, CompensateWhen, Completion, Effect, HookFailure, Rule
+from stepkeep.kernel.definition import (
+    SECOND,
+    UNDO_RETRY,
+    CompensateWhen,
+    Completion,
+    Effect,
+    Handler,
+    HookFailure,
+    Rule,
+    Undo,
+)
 from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesFailed, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
 
@@ -142,7 +152,35 @@ def test_a_failed_hook_stops_the_rollback_where_the_definition_says_so() -> None
     assert (world.run.state, world.run.rollback) == (RunState.FAILED, "partial")
 
 
-def test_hooks_lose_leases_and_are_released_like_steps() -> None:
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_lost_worker_is_no_attempt_of_an_undo(answers: int) -> None:
+    """003 §4 gives a hook two attempts: those that its handler answered."""
+    world = World(work("a", undo=Undo(executor=Handler(name="undo"), retry=UNDO_RETRY)), work("b", "a"))
+    world.finish("a")
+    world.cancel(compensate=True)
+    for _ in range(answers):
+        world.fail("undo:a", Category.TRANSIENT)
+        world.later(SECOND, "undo:a")
+    for _ in range(UNDO_RETRY.max_losses - 1):
+        world.lose("undo:a")
+    row = world.row("undo:a")
+    assert (row.state, row.attempts, row.losses) == (S.READY, answers, UNDO_RETRY.max_losses - 1)
+    world.finish("undo:a")
+    assert (world.run.state, world.run.rollback) == (RunState.ROLLED_BACK, "complete")
+
+
+def test_an_undo_that_kills_every_worker_is_given_up_in_the_end() -> None:
+    world = World(work("a", undo=Undo(executor=Handler(name="undo"), retry=UNDO_RETRY)), work("b", "a"))
+    world.finish("a")
+    world.cancel(compensate=True)
+    for _ in range(UNDO_RETRY.max_losses):
+        world.lose("undo:a")
+    row = world.row("undo:a")
+    assert (row.state, row.attempts, row.category) == (S.FAILED, 0, Category.POISON)
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, "partial")
+
+
+def test_hooks_of_earlier_definitions_lose_leases_and_are_released_like_steps() -> None:
     world = four()
     world.finish("a")
     world.fail("b")

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.kernel.driver import LEASE, World, sequence, work
 from tests.suites import in_proof
 
 from stepkeep.errors import Conflict
-from stepkeep.kernel.definition import SECOND, Backoff, OnExhausted, Retry, StepDefinition
+from stepkeep.kernel.definition import (
+    SECOND,
+    UNDO_RETRY,
+    Backoff,
+    Handler,
+    OnExhausted,
+    Retry,
+    StepDefinition,
+    Undo,
+)
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Failed
@@ -77,7 +87,51 @@ def test_in_a_stopping_run_nothing_holds() -> None:
     assert (world.state("a"), world.run.state) == (S.FAILED, RunState.FAILED)
 
 
-def test_a_hook_never_holds() -> None:
+def held_undo(choice: HoldChoice | None = None) -> World:
+    hook = Undo(executor=Handler(name="undo"), retry=UNDO_RETRY, on_exhausted=OnExhausted.HOLD)
+    world = World(*sequence(work("a", undo=hook), work("b")))
+    world.finish("a")
+    world.cancel(compensate=True)
+    world.fail("undo:a", Category.AUTH, "no refunds today")
+    if choice is not None:
+        world.decide_hold("undo:a", choice, by="ann")
+    return world
+
+
+def test_an_undo_that_says_hold_keeps_the_rollback_open_for_a_person() -> None:
+    world = held_undo()
+    assert (world.state("undo:a"), world.run.state) == (S.AWAITING_APPROVAL, RunState.COMPENSATING)
+    with pytest.raises(Conflict, match="cannot be skipped"):
+        world.decide_hold("undo:a", HoldChoice.SKIP, by="ann")
+
+
+def test_a_held_undo_is_retried_completed_or_failed_by_a_decision() -> None:
+    retried = held_undo(HoldChoice.RETRY)
+    retried.finish("undo:a")
+    assert (retried.run.state, retried.run.rollback) == (RunState.ROLLED_BACK, "complete")
+    completed = held_undo(HoldChoice.COMPLETE)
+    assert (completed.run.state, completed.run.rollback) == (RunState.ROLLED_BACK, "complete")
+    failed = held_undo(HoldChoice.FAIL)
+    assert (failed.run.state, failed.run.rollback) == (RunState.FAILED, "partial")
+
+
+def test_an_undo_that_holds_after_lost_workers_has_all_its_attempts_and_losses_again() -> None:
+    hook = Undo(executor=Handler(name="undo"), retry=replace(UNDO_RETRY, max_losses=2), on_exhausted=OnExhausted.HOLD)
+    world = World(*sequence(work("a", undo=hook), work("b")))
+    world.finish("a")
+    world.cancel(compensate=True)
+    for _ in range(2):
+        world.lose("undo:a")
+    assert (world.state("undo:a"), world.row("undo:a").attempts) == (S.AWAITING_APPROVAL, 0)
+    world.decide_hold("undo:a", HoldChoice.RETRY)
+    world.lose("undo:a")
+    world.fail("undo:a", TRANSIENT)
+    world.later(SECOND, "undo:a")
+    world.finish("undo:a")
+    assert world.run.state is RunState.ROLLED_BACK
+
+
+def test_the_undo_of_a_step_that_holds_does_not() -> None:
     world = World(*sequence(holding(undo=True), work("b")), on_failure=OnFailure.COMPENSATE)
     world.finish("a")
     world.cancel(compensate=True)

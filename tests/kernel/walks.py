@@ -174,7 +174,11 @@ def _step(random: Random, names: list[str], place: int, conditions: dict[str, Wh
         if maybe(random, 0.2):
             wait = Wait(event="sleep", deadline=3 * SECOND, sleeps=True)
         return StepDefinition(wait=wait, **settings)
-    hook = Undo(executor=Handler(name="undo"), retry=_retry(random)) if maybe(random, 0.6) else None
+    hook = None
+    if maybe(random, 0.6):
+        retry = replace(_retry(random), counts_losses=False if maybe(random, 0.7) else UNSET)
+        holds = random.choice(HOLDING) if maybe(random, 0.3) else UNSET
+        hook = Undo(executor=Handler(name="undo"), retry=retry, on_exhausted=holds)
     if kind < 0.36:
         detached = True if maybe(random, 0.2) else UNSET
         child = SubWorkflow(workflow="other", version=1, deadline=random.choice((None, 10 * SECOND)), detached=detached)

@@ -103,6 +103,14 @@ def _hooks_run_in_order_of_completion(patch: Patch) -> None:
     patch.setattr(compensation, "_to_undo", lambda draft: to_undo(draft)[::-1])
 
 
+def _losses_of_undos_are_attempts(patch: Patch) -> None:
+    def lose(draft: Draft, step: Step) -> object:
+        is_undo = draft.plan.is_undo(step.no)
+        return execution.lose(draft, replace(step, attempts=step.attempts + 1) if is_undo else step)
+
+    patch.setattr(timers, "lose", lose)
+
+
 def _lost_leases_have_no_cap(patch: Patch) -> None:
     patch.setattr(execution, "may_retry_lost", lambda retry, counted, losses: True)
 
@@ -361,6 +369,7 @@ MUTANTS = (
     Mutant("messages are not deduplicated", "waits", "I6 no message twice", _messages_are_not_deduplicated),
     Mutant("the last completed is not undone", "diamond", UNDO, _the_last_completed_is_not_undone),
     Mutant("hooks run in order of completion", "undo stops", UNDO, _hooks_run_in_order_of_completion),
+    Mutant("losses of undos are attempts", "held undos", LIMITS, _losses_of_undos_are_attempts),
     Mutant("lost leases have no cap", "crowd", LIMITS, _lost_leases_have_no_cap),
     Mutant("attempts have no cap", "diamond", LIMITS, _attempts_have_no_cap),
     Mutant(

@@ -109,11 +109,12 @@ class Causes:
         self._origins: dict[str, tuple[int, str]] = {}
         self._before: tuple[str, Line, int] | None = None
 
-    def check(self, told: DialectLine, line: Line, hop: int, say: Say) -> None:
+    def check(self, told: DialectLine, line: Line, hop: int, say: Say, *, tells_waits: bool = True) -> None:
+        """Check the cause of a line. `tells_waits`: the format of the journal has what a handler waits for."""
         before, self._before = self._before, (told.kind, line, hop)
         self._check_origin(line, say)
         if line.detail is not None or not _is_continued(before, line):
-            self._check_detail(line, say)
+            self._check_detail(line, tells_waits, say)
         if line.detail is not None and before is not None and _is_continued(before, line):
             self._check_told(before, line, hop, say)
         if told.kind == "run":
@@ -145,9 +146,11 @@ class Causes:
         if self._origins.setdefault(line.event, origin) != origin:
             say(Code.CAUSE, f"the run was {done} in entry {line.seq} by {quoted(line.actor)}, and before that already")
 
-    def _check_detail(self, line: Line, say: Say) -> None:
+    def _check_detail(self, line: Line, tells_waits: bool, say: Say) -> None:
         waits = line.trigger == "waited"
-        needed = WAITED if waits else DETAILED.get(line.event, set())
+        needed = DETAILED.get(line.event, set())
+        if waits:
+            needed = WAITED if tells_waits or line.detail is not None else set()
         missing = sorted(needed - set(json.loads(line.detail or "{}"))) if needed else []
         if missing:
             comes = quoted(line.trigger if waits else line.event)

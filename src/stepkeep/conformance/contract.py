@@ -36,6 +36,7 @@ class RetryRule(msgspec.Struct, frozen=True):
     caps_asked: bool = False
     max_elapsed: int | None = None
     classes: tuple[str, ...] | None = None
+    counts_losses: bool = True
 
     def asked_us(self, asked: int) -> int:
         """A delay that the handler asks for."""
@@ -187,6 +188,7 @@ CHILD = "child"
 class HookRule(msgspec.Struct, frozen=True):
     retry: RetryRule
     executor: Executor
+    on_exhausted: str = "fail"
 
 
 class ChildRule(msgspec.Struct, frozen=True):
@@ -481,6 +483,9 @@ OPENINGS = frozenset({"dependencies_met", "gate_opened", "held", "wait_opened", 
 HOLDS = frozenset({"held_exhausted", "operator_retried"})
 """How a step holds when no attempt is left, and how a person gives it attempts again."""
 
+HOLDING = ("hold", "hold_required")
+"""What a definition says of a step that holds."""
+
 OPERATED = frozenset({"operator_skipped", "operator_failed", "operator_failed_tolerated", "operator_completed"})
 """How a person ends a main step that is stuck."""
 
@@ -511,10 +516,12 @@ def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]
 
 
 def _hook(no: int, name: str, step: StepRule, undo: HookRule, **of: Any) -> Place:
-    opens, never = "dependencies_met", HOOKS_NEVER
+    opens, never, is_held = "dependencies_met", HOOKS_NEVER, False
     if undo.executor.kind == CHILD:
         opens, never = "children_started", HOOKS_NEVER - {"children_started"} | {"dependencies_met", "claimed"}
-    return Place(no, name, "undo", step, undo.retry, opens_by=opens, never=never, **of)
+    elif is_held := undo.on_exhausted in HOLDING:
+        never = never - HOLDS - {"operator_failed", "operator_completed"}
+    return Place(no, name, "undo", step, undo.retry, opens_by=opens, never=never, is_held=is_held, **of)
 
 
 def _of_owners(step: StepRule) -> tuple[str, ...]:
@@ -532,7 +539,7 @@ def _main(
             opening, waits = word, found.deadline
     if (child := step.child) is not None and not step.owns:
         opening, waits = "children_started", None if child.detached else child.deadline
-    is_held = step.on_exhausted in ("hold", "hold_required")
+    is_held = step.on_exhausted in HOLDING
     sleep = step.wait if step.wait is not None and step.wait.sleeps else None
     return Place(
         no,

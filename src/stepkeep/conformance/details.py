@@ -58,6 +58,7 @@ SHAPES: Mapping[str, Shape] = {
         | {
             "definition": digest, "input": digest, "start_at": moment, "asked_before": _texts,
             "policy_revision": whole, "continues": is_continuation, "awaits_slot": _true, "duty_rules": whole,
+            "format": whole,
         },
     ),
     "run_started": Shape({}, _VOUCHED | {"start_at": moment, "asked_before": _texts}),

@@ -18,6 +18,10 @@ from stepkeep.conformance.steps import ASKED, TIMED, Step
 from stepkeep.conformance.texts import CHILD_IN_DOUBT, IN_DOUBT, LOST, NOT_RUN, left_by_child, wordings
 
 Problem = tuple[Code, str]
+JOURNAL_FORMAT = 2
+"""The format of today's journals. Those before it do not tell for what a handler waits, nor that an attempt that was
+closed is in doubt."""
+
 FREE = object()
 """An expected value that the definition leaves open."""
 
@@ -35,6 +39,8 @@ class Hop(NamedTuple):
     is_stopping: bool | None = False
     kept: int | None = None
     """When it ends, if it was open in the run that this one was migrated from."""
+    format: int = JOURNAL_FORMAT
+    """The format of the journal: an earlier program told less, and what it told is judged as today."""
 
     @property
     def gate(self) -> GateRule | None:
@@ -49,6 +55,11 @@ class Hop(NamedTuple):
     def counted(self) -> int:
         """The attempts that the retry policy counts: those since the last retry by a person."""
         return (self.line.attempt or 0) - (self.step.spent or 0)
+
+    @property
+    def counted_with_loss(self) -> int:
+        """The same after a lost lease, which uses up an attempt unless its handler was done or it is an undo."""
+        return self.counted - (self.line.source != "running" or not self.place.retry.counts_losses)
 
     @property
     def is_budget_known(self) -> bool:
@@ -158,7 +169,8 @@ def _error(hop: Hop) -> Iterator[Problem]:
     elif _hears_of_its_child(hop):
         yield from _what_its_child_left(hop)
     elif _is_closed_in_flight(hop):
-        if line.error != IN_DOUBT and not (line.error == LOST and line.event == "time_came"):
+        is_untold = hop.format < JOURNAL_FORMAT and line.error is None
+        if line.error != IN_DOUBT and not (line.error == LOST and line.event == "time_came") and not is_untold:
             why = "its handler may still have run when the attempt was closed"
             yield Code.CONTRADICTION, wrong_field("error", line.error, IN_DOUBT, why)
     elif line.error is None:
@@ -361,7 +373,9 @@ MAX_GATHERED = 100
 
 
 def _waited(hop: Hop) -> Iterator[Problem]:
-    if not isinstance(hop.asked.get("waits_for"), str) or type(hop.asked.get("takes_timeouts")) is not bool:
+    is_untold = hop.format < JOURNAL_FORMAT and "waits_for" not in hop.asked
+    is_told = isinstance(hop.asked.get("waits_for"), str) and type(hop.asked.get("takes_timeouts")) is bool
+    if not is_told and not is_untold:
         yield Code.CAUSE, "it waits, but its cause does not say for what: metadata.detail"
     count = hop.asked.get("count")
     if count is not None and (type(count) is not int or not 1 <= count <= MAX_GATHERED or "until" in hop.asked):
@@ -394,7 +408,7 @@ def _classed(hop: Hop) -> Iterator[Problem]:
 
 
 def _lost(hop: Hop) -> Iterator[Problem]:
-    counted = hop.counted if hop.line.source == "running" else hop.counted - 1
+    counted = hop.counted_with_loss
     if hop.step.losses is not None and not hop.place.retry.allows_loss(counted, hop.step.losses + 1):
         said = f"after {counted} attempts and {hop.step.losses + 1} losses it must fail"
         yield Code.ATTEMPT, f"it continues after a lost lease, but {said}"
@@ -408,7 +422,7 @@ def _failed(hop: Hop) -> Iterator[Problem]:
         yield from _unrun(hop)
         return
     if line.event == "time_came":
-        counted = hop.counted if line.source == "running" else hop.counted - 1
+        counted = hop.counted_with_loss
         if hop.step.is_timer_known and (hop.step.due_at is None or line.at <= hop.step.due_at):
             yield Code.TIMER, f"its lease is lost at {line.at}, but it holds until {hop.step.due_at}"
         in_time = True if line.source != "running" else hop.is_in_time(line.at)

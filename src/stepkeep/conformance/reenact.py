@@ -21,7 +21,7 @@ from stepkeep.conformance.checkpoints import RECORDED, check_checkpoint
 from stepkeep.conformance.contract import Contract, Place, WaitRule, is_element_name
 from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.elements import Elements
-from stepkeep.conformance.enabled import Hop, check_enabled, wrong_field
+from stepkeep.conformance.enabled import JOURNAL_FORMAT, Hop, check_enabled, wrong_field
 from stepkeep.conformance.flows import Flows, rule_of
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
@@ -165,6 +165,7 @@ class Reenactment:
         self.message_ids: dict[str, tuple[int, int]] = {}
         self.asked: Mapping[str, Any] = {}
         self.people = People(self.contract)
+        self.format = JOURNAL_FORMAT
         self.elements = Elements(contract)
         self.flows = Flows(self.contract, derives=derives)
         self.resources = Resources(derives=derives)
@@ -254,6 +255,7 @@ class Reenactment:
             self.people.requesters |= {line.actor, *(before if isinstance(before, list) else ())}
         if line.event == "run_created":
             self.people.rules = self.asked.get("duty_rules", 1)
+            self.format = self.asked.get("format", 1)
             self.start_at = self.asked.get("start_at")
             self.pinned = self.asked.get("policy_revision")
             self.awaits_slot = self.asked.get("awaits_slot") is True
@@ -275,6 +277,8 @@ class Reenactment:
             self._check_asked(line, say)
         elif self._cause[:3] != known:
             self.asked = self.verdicts = {}
+            if line.event == "run_created":
+                self.format = 1
         elif line.event in ("step_reported", "step_claimed") and self._cause[3] not in (-1, line.no):
             self.asked = {}
         if line.event == "slot_granted" and self._cause[:3] != known:
@@ -346,12 +350,14 @@ class Reenactment:
         if run_state == "queued" and line.trigger not in UNSTIRRED:
             say(Code.CLAIM, f"{step.title} is {quoted(line.trigger)} while the run is still 'queued'")
         verdict = verdict_in(self.verdicts, place.name)
+        step.counts_losses = place.retry.counts_losses
         step.was_held = place.name in self.held
         if line.trigger == "held":
             step.terms, step.permit = gate_rule(terms_of(verdict)), None if verdict is None else permit_of(verdict)
         is_stopping = run_state == "stopping" or (None if self._derives and line.event == "cancel_requested" else False)
         kept = self.adoption.deadlines.get(place.name)
-        for problem in check_enabled(Hop(line, step, place, self.contract, self.asked, verdict, is_stopping, kept)):
+        hop = Hop(line, step, place, self.contract, self.asked, verdict, is_stopping, kept, self.format)
+        for problem in check_enabled(hop):
             tell(*problem)
         if line.trigger == "planned":
             self._plan(place, line, tell)
@@ -498,7 +504,9 @@ class Reenactment:
     def _fail(self, place: Place, line: Line, run_state: str, tell: Say) -> None:
         """A step that holds when no attempt is left fails only in a stopping run, or as its handler says."""
         goes_on = run_state != "stopping" and not self._derives
-        if place.is_held and line.source == "running" and goes_on and self.asked.get("final") is not True:
+        # A wait that is impossible, as each is in an undo, is a failure without another attempt.
+        is_final = self.asked.get("final") is True or "waits_for" in self.asked
+        if place.is_held and line.source == "running" and goes_on and not is_final:
             tell(Code.POLICY, "it fails, but the definition says that it holds when no attempt is left")
 
     def _is_cancelled_by_owner(self, place: Place, step: Step, line: Line, run_state: str, tell: Say) -> bool:
@@ -587,7 +595,8 @@ class Reenactment:
             step.holder = line.actor
         elif line.trigger == "waited":
             step.waits_for = self.asked.get("waits_for")
-            step.takes_timeouts = self.asked.get("takes_timeouts") is not False
+            is_told = "waits_for" in self.asked
+            step.takes_timeouts = self.asked.get("takes_timeouts") is not False if is_told else None
             count = self.asked.get("count")
             step.count = count if type(count) is int and count > 0 else 1
             step.may_refuse = not self.asked.keys().isdisjoint(("where", "count", "until"))

@@ -8,7 +8,7 @@ unknown and not checked. The run's own hidden hops follow from its steps. `repla
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from stepkeep.conformance.causes import Causes
 from stepkeep.conformance.contract import OPERATED, Contract, Place
 from stepkeep.conformance.dialect_line import DialectLine
 from stepkeep.conformance.elements import is_cancelled_by_owner
-from stepkeep.conformance.enabled import wrong_field
+from stepkeep.conformance.enabled import JOURNAL_FORMAT, wrong_field
 from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.ends import GROUNDED, HIDEABLE, check_ground, check_hidden_blame, stop_of
 from stepkeep.conformance.grounds import cancelled_after, grounds_of_run, grounds_of_step
@@ -51,6 +51,9 @@ LONGEST_PATH = 400
 
 RETRY_CYCLE = (("claimed", "running"), ("retry_scheduled", "retrying"), ("retry_due", "ready"))
 """One retry: a claim, a failure and the end of the pause. Where a dialect hides all of it, any number may be hidden."""
+
+LOSS_CYCLE = (("claimed", "running"), ("lease_lost", "retrying"), ("retry_due", "ready"))
+"""The same after a lost lease, which is no attempt of an undo."""
 
 SEARCHED = 4
 """How many claims and retries of a hidden path are searched; further pairs of them are retries of that cycle."""
@@ -91,6 +94,7 @@ class Wanted(NamedTuple):
     ends_lease: bool
     leaves: str | None
     never: frozenset[str]
+    counts_losses: bool
     is_exhausted: bool
     is_stuck: bool = False
 
@@ -128,7 +132,8 @@ class Views:
                     if here == "awaiting_approval" and ENDS_HOLD.get(trigger) not in (None, exhausted):
                         continue
                     return (*ways[now], row)
-                counts = claimed + (trigger == "claimed"), retried + ends_attempt(trigger, target)
+                is_loss = trigger == "lease_lost" and not wanted.counts_losses
+                counts = claimed + (trigger == "claimed"), retried + (not is_loss and ends_attempt(trigger, target))
                 is_held = trigger == "claimed" or (leased and trigger == "completed")
                 after = (target, *counts, is_held, trigger == "held_exhausted")
                 if counts[0] > wanted.claims or counts[1] > wanted.retries or after in ways:
@@ -138,9 +143,9 @@ class Views:
                     queue.append(after)
         return None
 
-    def hides_retries(self, shown: str | None) -> bool:
+    def hides_retries(self, shown: str | None, cycle: Sequence[tuple[str, str]] = RETRY_CYCLE) -> bool:
         """Whether a retry from its claim on shows nothing in the dialect."""
-        return all(self.is_hidden(shown, trigger, target) for trigger, target in RETRY_CYCLE)
+        return all(self.is_hidden(shown, trigger, target) for trigger, target in cycle)
 
     def _is_wanted(self, row: Row, wanted: Wanted) -> bool:
         if wanted.leaves not in (None, row[0]) or (wanted.is_stuck and row[0] == "awaiting_approval"):
@@ -179,7 +184,7 @@ class Retelling:
         metadata = told.raw["metadata"]
         self._begin(told, metadata, say)
         self.run.hear(line, say)
-        self._causes.check(told, line, self._hop, say)
+        self._causes.check(told, line, self._hop, say, tells_waits=self.run.format >= JOURNAL_FORMAT)
         if told.kind in self._views:
             self._step(told, line, metadata, say)
         else:
@@ -284,10 +289,13 @@ class Retelling:
             claims, retries = claims - cycles, retries - cycles
             step.fence, step.attempt = step.fence + cycles, step.attempt + cycles
         place = self.contract.places[step.no]
-        if place.rule is not None and place.rule.is_flow and (waits := claims - retries - SEARCHED) > 0:
-            # A flow is claimed again after each suspension, which no dialect shows.
+        is_surplus = place.rule is not None and place.rule.is_flow
+        if not place.retry.counts_losses:
+            is_surplus = self._views[told.kind].hides_retries(self.shown.get(step.no), LOSS_CYCLE)
+        if is_surplus and (waits := claims - retries - SEARCHED) > 0:
+            # A flow is claimed again after each suspension, and an undo after each loss, which no dialect shows.
             claims, step.fence = claims - waits, step.fence + waits
-        leaves = "awaiting_children" if self._leaves_its_child(step, place, line) else _leaves(line)
+        leaves = "awaiting_children" if self._leaves_its_child(step, place, line) else _leaves(line, self.run.format)
         if claims < 0 or retries < 0 or max(claims, retries) > LONGEST_PATH:
             return None
         if leaves == "validating" and not place.is_checked:
@@ -303,6 +311,7 @@ class Retelling:
             ends_lease=line.took is not None,
             leaves=leaves,
             never=place.never | self._other_ways(place, line),
+            counts_losses=place.retry.counts_losses,
             is_exhausted=step.is_exhausted,
             is_stuck=line.event == "step_decided" and self.run.asked.get("step") == place.name,
         )
@@ -358,7 +367,8 @@ class Retelling:
         if trigger == "children_succeeded":
             step.children_succeeded = line.seq
         step.fence += trigger == "claimed"
-        step.attempt += ends_attempt(trigger, target)
+        is_free_loss = trigger == "lease_lost" and not place.retry.counts_losses
+        step.attempt += not is_free_loss and ends_attempt(trigger, target)
         step.is_exhausted = trigger == "held_exhausted"
         if trigger in LOST_OR_NOT or ends_attempt(trigger, target):
             # Of two hidden ways, one may pass through a lost lease.
@@ -581,7 +591,8 @@ class Retelling:
 
     # -- fields that only dialect lines have -------------------------------------------------------------------------
     def _check_shape(self, told: DialectLine, hop: Line, place: Place, said: Mapping[str, Any], say: Say) -> None:
-        retries = None if hop.attempt is None else hop.attempt - (hop.target != "retrying")
+        is_retried = hop.target == "retrying" and (hop.trigger != "lease_lost" or place.retry.counts_losses)
+        retries = None if hop.attempt is None else hop.attempt - (not is_retried)
         expected: dict[str, Any] = {
             "retry_count": retries,
             "worker": hop.actor if hop.trigger == "claimed" else None,
@@ -645,12 +656,12 @@ def _is_completed_by_person(line: Line) -> bool:
     return line.trigger == "rules_passed" and line.event in ("step_decided", "hold_decided")
 
 
-def _leaves(line: Line) -> str | None:
+def _leaves(line: Line, format_: int) -> str | None:
     """The canonical state that a hop must leave, where its fields tell."""
     if line.trigger == "cancelled" and line.took is not None and line.event != "step_reported":
         # An attempt that is closed while its handler runs is in doubt and says so; rules have no effect to doubt.
         if line.error is None:
-            return "validating"
+            return "validating" if format_ >= JOURNAL_FORMAT else None
         return "running" if line.error == IN_DOUBT else None
     if line.trigger == "cancelled" and line.error == CHILD_IN_DOUBT:
         return "awaiting_children"

@@ -62,6 +62,9 @@ class Step:
         self.moved_by = ("", "")
         self.is_claim_known = self.is_timer_known = True
         self.losses: int | None = 0
+        self.counts_losses = None if phase == "undo" else True
+        """Whether a lost lease uses up an attempt; None while no definition tells it."""
+        self.is_attempt_open = False  # its lease was lost, and that may be no attempt
         self.was_held = False  # by a policy
         self.spent: int | None = 0
         self.began_at: int | None = 0
@@ -145,6 +148,8 @@ def _check_lease(step: Step, line: Line, say: Say) -> None:
 
 def _check_attempt(step: Step, line: Line, say: Say) -> None:
     attempt = step.attempt if line.fence else None
+    if step.is_attempt_open and line.attempt is not None and line.attempt + 1 == attempt:
+        return
     if line.attempt != attempt:
         say(Code.ATTEMPT, f"{step.title}: metadata.attempt is {line.attempt} where {attempt} is due")
 
@@ -152,6 +157,12 @@ def _check_attempt(step: Step, line: Line, say: Say) -> None:
 def ends_attempt(trigger: str, target: str) -> bool:
     """Whether a hop uses up an attempt and another may follow: not a wake-up, a release, or a loss during rules."""
     return target == "retrying" or trigger == "held_exhausted"
+
+
+def is_no_attempt(step: Step, trigger: str, event: str) -> bool | None:
+    """Whether a hop is a lost lease that uses up no attempt; None if no definition tells it."""
+    is_loss = trigger == "lease_lost" or (trigger == "held_exhausted" and event == "time_came")
+    return is_loss and (None if step.counts_losses is None else not step.counts_losses)
 
 
 def _remember(step: Step, line: Line) -> None:
@@ -168,6 +179,8 @@ def _remember(step: Step, line: Line) -> None:
     if line.trigger == "children_succeeded":
         step.children_succeeded = line.seq
     step.fence = line.fence or 0
-    step.attempt = (line.attempt or step.attempt) + ends_attempt(line.trigger, line.target)
+    is_none = is_no_attempt(step, line.trigger, line.event)
+    step.is_attempt_open = is_none is None
+    step.attempt = (line.attempt or step.attempt) + (not is_none and ends_attempt(line.trigger, line.target))
     step.due_at = line.due_at
     step.moved_in, step.moved_by = line.seq, (line.event, line.actor)

@@ -16,7 +16,7 @@ from stepkeep.definition.attempts_bound import attempts_bound
 from stepkeep.definition.conditions import own_output, own_output_if_any
 from stepkeep.definition.elements import WHOLE_ITEM
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.definition.retry import NATIVE_HOOK_RETRY, NATIVE_RETRY
+from stepkeep.definition.retry import NATIVE_RETRY, undo_policy
 from stepkeep.definition.rule_words import rule_capabilities
 from stepkeep.definition.secrets import secret_capability, secrets_read
 from stepkeep.definition.template_text import WHOLE_INPUT
@@ -165,7 +165,7 @@ def _step(
         description=step.description,
         input_schema=msgspec.UNSET if step.input_schema is None else step.input_schema,
         output_schema=msgspec.UNSET if step.output_schema is None else step.output_schema,
-        on_exhausted=kernel.OnExhausted.HOLD if step.on_exhausted == "hold" else msgspec.UNSET,
+        on_exhausted=_on_exhausted(step),
         pre=pre or msgspec.UNSET,
         growth=_growth(step, policy, handlers),
         child=_child(step.workflow),
@@ -250,10 +250,15 @@ def _undo(
         executor=executor,
         inputs=_inputs(block, otherwise),
         timeout=block.timeout or (hook.timeout if hook else None) or STEP_TIMEOUT,
-        retry=merged_retry(block.retry, (hook.retry if hook else None) or NATIVE_HOOK_RETRY),
+        retry=merged_retry(block.retry, undo_policy(hook.retry if hook else None)),
         capabilities=_own_capabilities(block, hook, step, spec, inherits=inherits),
         queue=block.queue if block.queue is not None else (hook.queue if hook and hook.queue else None),
+        on_exhausted=_on_exhausted(block),
     )
+
+
+def _on_exhausted(block: StepBlock | UndoBlock) -> kernel.OnExhausted | msgspec.UnsetType:
+    return kernel.OnExhausted.HOLD if block.on_exhausted == "hold" else msgspec.UNSET
 
 
 def _own_capabilities(

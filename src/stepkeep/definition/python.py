@@ -628,7 +628,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         case timedelta():
             return format_duration(value // timedelta(microseconds=1))
         case Retry():
-            return written_retry(value.to_kernel())
+            return written_retry(value)
         case Mapping():
             return {str(plain(key)): plain(inner, depth + 1) for key, inner in value.items()}
         case list() | tuple():

@@ -26,9 +26,18 @@ Duration = str | timedelta
 
 JITTER = 0.5
 USUAL_ATTEMPTS = kernel.Retry().max_attempts
+USUAL_LOSSES = kernel.Retry().max_losses
 NATIVE_RETRY = kernel.Retry(jitter=JITTER)
-NATIVE_HOOK_RETRY = replace(kernel.HOOK_RETRY, jitter=JITTER)
-"""The policies of steps and hooks that state none, in YAML and in Python. The seeds' formats have no jitter."""
+NATIVE_UNDO_RETRY = replace(kernel.UNDO_RETRY, jitter=JITTER)
+"""The policies of steps and undos that state none, in YAML and in Python. The seeds' formats have no jitter."""
+
+
+def undo_policy(declared: kernel.Retry | None) -> kernel.Retry:
+    """The policy of an undo whose handler declares this one. A handler's usual number of losses is that of a step."""
+    if declared is None:
+        return NATIVE_UNDO_RETRY
+    losses = kernel.UNDO_RETRY.max_losses if declared.max_losses == USUAL_LOSSES else declared.max_losses
+    return replace(declared, max_losses=losses, counts_losses=False)
 
 
 def microseconds(value: Duration, *, what: str, bounds: tuple[int, int]) -> int:
@@ -51,8 +60,9 @@ class Retry:
 
     `max_attempts` counts every execution, the first included (1 to 10,000; an operator may lower the bound with
     STEPKEEP_MAX_ATTEMPTS). Without it there are 3, or with `max_elapsed` as many as the bound allows: then no retry is
-    due later than that after the first attempt began. `max=None` means no cap on the delay. `jitter` is the share of a
-    delay that a hash of run, step and attempt may take off it, so that runs that fail together do not return
+    due later than that after the first attempt began. `max_losses` is how many workers may die or lose their lease: 3,
+    or 30 for an undo, of which a lost worker is no attempt. `max=None` means no cap on the delay. `jitter` is the share
+    of a delay that a hash of run, step and attempt may take off it, so that runs that fail together do not return
     together; `jitter=0` gives exact delays.
     `on` lists the error categories worth another attempt; by default all but validation, governance, auth,
     conflict and poison, which are never retried.
@@ -64,7 +74,7 @@ class Retry:
     """
 
     max_attempts: int | None = None
-    max_losses: int = 3
+    max_losses: int | None = None
     backoff: str = "exponential"
     initial: Duration = "1s"
     factor: float = 2.0
@@ -86,10 +96,11 @@ class Retry:
             (USUAL_ATTEMPTS if self.max_elapsed is None else most) if self.max_attempts is None else self.max_attempts
         )
         _check_count("max_attempts", attempts, most)
-        _check_count("max_losses", self.max_losses, MAX_LOSSES)
+        losses = USUAL_LOSSES if self.max_losses is None else self.max_losses
+        _check_count("max_losses", losses, MAX_LOSSES)
         return kernel.Retry(
             max_attempts=attempts,
-            max_losses=self.max_losses,
+            max_losses=losses,
             backoff=kernel.Backoff(arguments.choice("Retry: backoff", self.backoff, kernel.Backoff)),
             initial=microseconds(self.initial, what="Retry: initial", bounds=DELAY),
             factor=arguments.number("Retry: factor", self.factor, 1, 100),
@@ -121,8 +132,11 @@ def _categories(given: Iterable[str] | None) -> tuple[Category, ...]:
     return tuple(sorted(Category(name) for name in found))
 
 
-def written_retry(policy: kernel.Retry) -> dict[str, Any]:
-    """A retry policy as YAML would give it."""
+def written_retry(policy: kernel.Retry | Retry) -> dict[str, Any]:
+    """A retry policy as YAML would give it. One from Python leaves out the losses that it does not state."""
+    if isinstance(policy, Retry):
+        found = written_retry(policy.to_kernel())
+        return found if policy.max_losses is not None else {k: found[k] for k in found if k != "max_losses"}
     return {
         "max_attempts": policy.max_attempts,
         "max_losses": policy.max_losses,

@@ -311,6 +311,7 @@ class UndoBlock(Block):
     retry: RetryGiven = None
     capabilities: Annotated[list[Word] | None, given(list[Word])] = None
     queue: Annotated[QueueName | None, given(QueueName)] = None
+    on_exhausted: Literal["fail", "hold"] = "fail"
 
 
 def _listed(value: Any) -> Any:

@@ -29,10 +29,15 @@ DUTY_RULES = 2
 without this number was created before."""
 
 
+JOURNAL_FORMAT = 2
+"""What the entries of a new run tell: since 2, for what a handler waits, and that a cancelled attempt is in doubt. A
+run without this number was created before, and its record is judged by what was told then."""
+
+
 def origin_of(plan: Plan, given: bytes, asked_before: bytes | None = None) -> dict[str, Any]:
-    """What a run is created from: the digests of its definition and its input, everyone else who caused it, and the
-    rules of its duties if it has some."""
-    said: dict[str, Any] = {"definition": plan.digest, "input": payload_digest(given)}
+    """What a run is created from: the digests of its definition and its input, the format of its journal, everyone else
+    who caused it, and the rules of its duties if it has some."""
+    said: dict[str, Any] = {"definition": plan.digest, "input": payload_digest(given), "format": JOURNAL_FORMAT}
     said |= {} if asked_before is None else {"asked_before": msgspec.Raw(asked_before)}
     return said | {"duty_rules": DUTY_RULES} if plan.has_duties else said
 

@@ -115,9 +115,14 @@ class Retry(_Value, frozen=True, kw_only=True):
     """No retry is due later than this after the start of the first attempt that failed or was lost."""
     classes: tuple[ErrorClass, ...] | msgspec.UnsetType = msgspec.UNSET
     """Of the failures that have an error class, only these are retried; unset: all of them."""
+    counts_losses: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether a lost lease also uses up an attempt. Unset, it does; an undo says that it does not."""
 
 
 HOOK_RETRY = Retry(max_attempts=2, initial=SECOND, max=10 * SECOND)
+UNDO_RETRY = msgspec.structs.replace(HOOK_RETRY, max_losses=30, counts_losses=False)
+"""An undo is given up when its handler has answered twice without success. Dead workers do not give it up before
+thirty have died: what a run has done would remain, although no handler refused to undo it."""
 
 
 class Handler(_Value, frozen=True, kw_only=True, tag_field="kind", tag="python"):
@@ -171,7 +176,8 @@ class Dependency(_Value, frozen=True, kw_only=True):
 class Undo(_Value, frozen=True, kw_only=True):
     """The undo step of a step. `input_schema` is a JSON Schema that its inputs must match before the call.
 
-    `capabilities` and `queue` are None where they are those of the step.
+    `capabilities` and `queue` are None where they are those of the step. With `on_exhausted: hold` the rollback waits
+    for a person when no attempt is left.
     """
 
     executor: Executor | UndoChild
@@ -181,6 +187,7 @@ class Undo(_Value, frozen=True, kw_only=True):
     retry: Retry = HOOK_RETRY
     capabilities: tuple[str, ...] | None = None
     queue: str | None = None
+    on_exhausted: OnExhausted | msgspec.UnsetType = msgspec.UNSET
 
 
 class Level(_Value, frozen=True, kw_only=True):

@@ -408,14 +408,16 @@ def _rules_failed(draft: Draft, step: Step, outcome: RulesFailed) -> Settled | N
 def lose(draft: Draft, step: Step) -> Settled | None:
     """A lease expired. The attempt counts, and so does the loss; the first limit reached ends the step.
 
-    While rules run the handler is done, so no attempt is counted: only losses are limited there.
+    While rules run the handler is done, so no attempt is counted: only losses are limited there. The same is true of an
+    undo, whose attempts are those that its handler answered.
     """
     error = LEASE_EXPIRED
     draft.close_attempt(step, AttemptState.LOST, error=error)
     handler_done = step.state is StepState.VALIDATING
-    counted, losses = step.attempts + (not handler_done), step.losses + 1
-    tally: dict[str, Any] = {"attempts": counted, "losses": losses}
     retry = draft.planned(step).retry
+    counts = not handler_done and retry.counts_losses is not False
+    counted, losses = step.attempts + counts, step.losses + 1
+    tally: dict[str, Any] = {"attempts": counted, "losses": losses}
     in_time = handler_done or is_in_time(retry, draft.now, _began_at(draft, step))
     if not in_time or not may_retry_lost(retry, counted - _spent(step), losses):
         return _exhaust(draft, step, Category.POISON, error, **tally)

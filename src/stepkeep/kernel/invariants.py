@@ -129,7 +129,7 @@ def _wrong_with_run(plan: Plan, run: Run) -> str | None:
         if run.open or moving or leased or run.undoing:
             return "has ended with steps still open"
         return "has ended but still has a timer" if run.ended_at is None or run.due_at is not None else None
-    if state is RunState.COMPENSATING and plan.undoes_children:
+    if state is RunState.COMPENSATING and plan.undo_waits:
         return None if run.undoing else "is rolled back by nothing"
     if state in MOVES_BY_ITSELF:
         return None if moving else "has nothing in it that can move"

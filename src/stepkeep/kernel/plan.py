@@ -236,8 +236,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     `undos` of owners are the templates of those of their elements. `results` are the last steps: their outputs are the
     result of a run that declares none.
-    `children` are the steps that wait for a child run, or whose elements do (`has_child_elements`); `undoes_children`:
-    undo steps roll some back.
+    `children` are the steps that wait for a child run, or whose elements do (`has_child_elements`). `undo_waits`:
+    an undo step may wait for a child that is rolled back, or for a person.
     `policies` are those of the definition. `compile_test` compiles
     the filters that handlers wait with.
     """
@@ -254,7 +254,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[int, ...]
     children: tuple[int, ...] = ()
     has_child_elements: bool = False
-    undoes_children: bool = False
+    undo_waits: bool = False
     policies: tuple[Policy, ...] = ()
     compile_test: CompileTest = _no_test
     segments: tuple[Segment, ...] = ()
@@ -318,6 +318,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
                 queue=call.undo_queue,
                 timeout=undo.timeout,
                 retry=undo.retry,
+                holds=_holds(undo),
                 call=call,
             )
         return replace(
@@ -579,7 +580,7 @@ def build_plan(
             grower=compile_growth(step, definition) if isinstance(step.growth, Map | Loop | Switch | Then) else None,
             by_hand=step.completion is Completion.MANUAL,
             sleeps=step.wait is not None and step.wait.sleeps is True,
-            holds=step.on_exhausted in (OnExhausted.HOLD, OnExhausted.HOLD_REQUIRED),
+            holds=_holds(step),
             **_gate(step, definition, compile_facts),
             **_tests(step, compile_test),
         )
@@ -606,7 +607,7 @@ def build_plan(
         results=tuple(step.no for step in steps if not step.dependents),
         children=tuple(step.no for step in steps if _awaits_child(step.definition)),
         has_child_elements=any(step.segment is not None and _awaits_child(step.definition) for step in steps),
-        undoes_children=has_flows or any(_rolls_child_back(step) for step in ordered),
+        undo_waits=has_flows or any(_undo_waits(step) for step in ordered),
         policies=compile_policies(definition),
         compile_test=compile_test,
         segments=segments,
@@ -681,10 +682,10 @@ def _awaits_child(step: StepDefinition) -> bool:
     return isinstance(step.growth, Flow) or any(awaited)
 
 
-def _rolls_child_back(step: StepDefinition) -> bool:
-    """Whether an undo step of this step, of an element or of a case rolls a child run back."""
-    undos = [one.undo for one in templates_of(step)]
-    return any(undo is not None and isinstance(undo.executor, UndoChild) for undo in undos)
+def _undo_waits(step: StepDefinition) -> bool:
+    """Whether an undo step of this step, of an element or of a case rolls a child run back, or may hold."""
+    undos = [one.undo for one in templates_of(step) if one.undo is not None]
+    return any(isinstance(undo.executor, UndoChild) or _holds(undo) for undo in undos)
 
 
 def _length(step: StepDefinition, definition: Definition, compile_length: CompileLength) -> SleepLength | None:
@@ -728,7 +729,12 @@ def _undo(step: PlannedStep, size: int, queue: int) -> PlannedStep:
         timeout=undo.timeout,
         retry=undo.retry,
         on_failure=OnFailure.CONTINUE,
+        holds=_holds(undo),
     )
+
+
+def _holds(what: StepDefinition | Undo) -> bool:
+    return what.on_exhausted in (OnExhausted.HOLD, OnExhausted.HOLD_REQUIRED)
 
 
 def _check(definition: Definition, no: int, queue: int) -> PlannedStep:

@@ -24,7 +24,7 @@ def may_retry(retry: Retry, category: Category, counted: int, error_class: Error
 
 
 def may_retry_lost(retry: Retry, counted: int, losses: int) -> bool:
-    """A lost lease has no category, so only the two limits count."""
+    """A lost lease has no category, so only the two limits count. `counted` has the loss if it is an attempt."""
     return counted < retry.max_attempts and losses < retry.max_losses
 
 

@@ -86,19 +86,19 @@ def _check(draft: Draft, step: Step, event: HoldDecided, name: str, holds: bool)
     if step.unmet and event.choice is not RETRY:
         ways = "decide about those, or cancel the run"
         raise Conflict(f"{said} has calls that have not settled: {ways}.", _stands(name, step))
+    if not holds and planned.phase is not Phase.MAIN and event.choice is not RETRY:
+        kind = "undoes what the run did" if planned.phase is Phase.UNDO else "checks the run"
+        raise Conflict(f"{said} {kind}: it can only be retried.", _stands(name, step))
     if event.choice is SKIP and _is_required(draft, planned):
         raise Conflict(f"{said} cannot be skipped: the run needs it. Retry or fail it.", _stands(name, step))
     if event.choice is COMPLETE and planned.by_hand:
         raise Conflict(f"{said} is completed by hand: complete it with its token.", _stands(name, step))
-    if not holds and planned.phase is not Phase.MAIN and event.choice is not RETRY:
-        kind = "undoes what the run did" if planned.phase is Phase.UNDO else "checks the run"
-        raise Conflict(f"{said} {kind}: it can only be retried.", _stands(name, step))
 
 
 def _is_required(draft: Draft, planned: PlannedStep) -> bool:
-    """Whether the run must not succeed without this step."""
+    """Whether the run must not end without this step. An undo is done, by a handler or a person, or it has failed."""
     is_held = planned.definition.on_exhausted is OnExhausted.HOLD_REQUIRED
-    return is_held or draft.plan.definition.dialect in NEED_EVERY_STEP
+    return planned.phase is Phase.UNDO or is_held or draft.plan.definition.dialect in NEED_EVERY_STEP
 
 
 def _act(draft: Draft, step: Step, note: Note, event: HoldDecided, holds: bool) -> Settled | None:

@@ -217,9 +217,10 @@ class DialectScribe:
         of = hop.of if shown.kind in STEPS or hop.no == RUN_ENTITY else hop.no
         said: dict[str, Any] = {"of": None if of is None or plan is None else plan.at(of).name}
         if shown.kind in STEPS:
+            is_retried = hop.target == StepState.RETRYING and not self._is_free_loss(hop)
             said |= {
                 "attempt": hop.attempt,
-                "retry_count": None if hop.attempt is None else hop.attempt - (hop.target != StepState.RETRYING),
+                "retry_count": None if hop.attempt is None else hop.attempt - (not is_retried),
                 "fence": hop.fence,
                 "duration_seconds": None if hop.took is None else hop.took / 1_000_000,
                 "due_at": hop.due_at,
@@ -227,6 +228,12 @@ class DialectScribe:
             }
         said |= {"category": hop.category, "error": hop.error}
         return {name: value for name, value in said.items() if value is not None}
+
+    def _is_free_loss(self, hop: Hop) -> bool:
+        """Whether a lease was lost that used up no attempt."""
+        plan = self._subject.plan
+        is_loss = hop.trigger == StepTrigger.LEASE_LOST
+        return is_loss and plan is not None and plan.at(hop.no).retry.counts_losses is False
 
     def _sealed(self, line: Line) -> Line:
         self._lines += 1

@@ -288,9 +288,12 @@ def _asleep(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
 def _held(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     used = step.attempts - (step.note.spent if step.note is not None else 0)
     tried = "1 attempt" if used == 1 else f"{used} attempts"
+    if planned.retry.counts_losses is False and step.losses:
+        tried += f" and {step.losses} lost workers" if step.losses > 1 else " and a lost worker"
+    ways = "retried, completed or failed" if planned.phase is Phase.UNDO else "retried, skipped or failed"
     said = (
         f"{planned.name} holds: no attempt is left after {tried} ({step.category}: {step.error}). "
-        "It is retried, skipped or failed by a decision."
+        f"It is {ways} by a decision."
     )
     asked = scene.asked.get(step.no)
     command = _as_allowed(asked, ("decide", scene.run.id, planned.name, "retry"))

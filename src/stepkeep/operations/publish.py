@@ -14,6 +14,7 @@ from stepkeep.errors import Conflict, NoSuchName, NotFound
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of, encode_definition
 from stepkeep.kernel.plan import Plan, queue_specs
 from stepkeep.operations.differences import differences
+from stepkeep.operations.former_defaults import is_same_but_for_defaults
 from stepkeep.operations.instants import instant
 from stepkeep.operations.pinned_children import pin_children
 from stepkeep.operations.schemas import resolve_schemas
@@ -44,7 +45,7 @@ async def publish(transactor: Transactor, definition: Definition, *, tenant: str
         queue_specs(definition),
         actor,
     )
-    if stored.digest != digest and not _has_same_meaning(stored, definition):
+    if not is_published(stored, definition):
         raise Conflict(
             f"version {definition.version} of {definition.name} was published before with other content"
             f"{_what_differs(stored, definition)}. A published version never changes: raise `version`, or let "
@@ -53,9 +54,12 @@ async def publish(transactor: Transactor, definition: Definition, *, tenant: str
     return transactor.plans.add(stored)
 
 
-def _has_same_meaning(stored: StoredDefinition, definition: Definition) -> bool:
-    """Whether the stored document, written before fields with defaults were added, says the same."""
-    return digest_of(stored.document) == stored.digest and decode_definition(stored.document) == definition
+def is_published(stored: StoredDefinition, definition: Definition) -> bool:
+    """Whether the stored definition is this one. An earlier program stored it with the defaults of its time."""
+    if stored.digest == digest_of(encode_definition(definition)):
+        return True
+    is_whole = digest_of(stored.document) == stored.digest
+    return is_whole and is_same_but_for_defaults(decode_definition(stored.document), definition)
 
 
 def _what_differs(stored: StoredDefinition, definition: Definition) -> str:
@@ -71,12 +75,12 @@ async def as_draft(transactor: Transactor, definition: Definition, *, tenant: st
     definition = await resolve_schemas(transactor, definition, tenant=tenant)
     definition = await pin_children(transactor, definition, tenant=tenant)
     own = await transactor.store.read_definition(tenant, definition.name, definition.version)
-    if own is None or own.digest == digest_of(encode_definition(definition)):
+    if own is None or is_published(own, definition):
         return definition
     newest = await transactor.store.read_definition(tenant, definition.name, None)
     assert newest is not None
     again = replace(definition, version=newest.version)
-    if newest.digest == digest_of(encode_definition(again)):
+    if is_published(newest, again):
         return again
     return replace(definition, version=newest.version + 1)
 

@@ -141,7 +141,7 @@ def fates_of(planned: PlannedStep, state: StepState, ends: ChildEnds = UNKNOWN) 
         case StepState.VALIDATING:
             yield from ((Place(Part.RULES, no), fate) for fate in (Fate.BREAKS_RULES, Fate.LOSES_WORKERS))
         case StepState.AWAITING_APPROVAL if is_held(planned):
-            if planned.definition.on_exhausted is not OnExhausted.HOLD_REQUIRED:
+            if planned.phase is Phase.MAIN and planned.definition.on_exhausted is not OnExhausted.HOLD_REQUIRED:
                 yield Place(Part.HOLD, no), Fate.SKIPPED
             yield Place(Part.HOLD, no), Fate.FAILED
         case StepState.AWAITING_APPROVAL:
@@ -188,4 +188,4 @@ def nuisance(planned: PlannedStep) -> Category:
 
 def is_held(planned: PlannedStep) -> bool:
     """Whether this step waits for people only when no attempt is left."""
-    return planned.holds and planned.definition.hold is None
+    return planned.holds and (planned.phase is Phase.UNDO or planned.definition.hold is None)

@@ -126,6 +126,23 @@ async def test_every_use_of_a_file_that_is_gone_says_so(tmp_path: Path, way: Cal
     assert not path.exists() or way is replace_it
 
 
+@pytest.mark.parametrize("way", [delete, move, replace_it])
+async def test_every_use_of_a_database_without_its_log_says_so(
+    tmp_path: Path, way: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "app.db"
+    async with AsyncEngine(f"sqlite:///{path}") as engine:
+        await save(engine.store, new_run(1))
+        way(tmp_path / "app.db-wal")
+        for use in (
+            lambda: save(engine.store, new_run(2)),
+            lambda: engine.store.list_runs(RunFilter(tenant=TENANT)),
+            lambda: note(engine.store),
+        ):
+            with pytest.raises(DatabaseGone, match=r"app\.db-wal was (moved or deleted|replaced)"):
+                await use()  # type: ignore[no-untyped-call]
+
+
 async def test_a_file_that_goes_away_inside_a_transaction_is_not_acknowledged(tmp_path: Path) -> None:
     path = tmp_path / "app.db"
     async with AsyncEngine(f"sqlite:///{path}") as engine:

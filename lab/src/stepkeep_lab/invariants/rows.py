@@ -19,6 +19,7 @@ from stepkeep.kernel.states import (
     STEP_MOVING,
     STEP_TERMINAL,
     STEP_WAITING,
+    Category,
     OnFailure,
     Phase,
     Rollback,
@@ -235,7 +236,8 @@ def _cause_to_progress(plan: Plan, run: Run, rows: Rows) -> None:
         must(awaits_slot(plan, rows), name, "run {} is queued, no step is runnable, and it awaits no slot", run.id)
     elif run.state is not RunState.PAUSED:
         rolls_back = run.state is RunState.COMPENSATING and any(
-            row.state is StepState.AWAITING_CHILDREN and plan.at(row.no).phase is Phase.UNDO for row in found
+            (row.state is StepState.AWAITING_CHILDREN or is_exhausted(row)) and plan.at(row.no).phase is Phase.UNDO
+            for row in found
         )
         must(bool(runnable) or rolls_back, name, "run {} is {}, and no step is runnable", run.id, run.state)
     for row in runnable:
@@ -285,6 +287,16 @@ def _row_is_sound(plan: Plan, row: Step) -> None:
     must(within, limits, "step {}: {} attempts, {} losses", row.no, used, row.losses)
     spent = used == retry.max_attempts or row.losses == retry.max_losses
     must(not (spent and row.state in TO_BE_TRIED), limits, "step {} is {} with nothing left", row.no, row.state)
+    is_lost = row.category is Category.POISON and (row.error or "").startswith("LEASE_EXPIRED")
+    is_given_up = is_lost and (row.state is StepState.FAILED or is_exhausted(row))
+    only_losses_count = retry.counts_losses is False and retry.max_elapsed is msgspec.UNSET
+    must(
+        not (is_given_up and only_losses_count) or row.losses == retry.max_losses,
+        limits,
+        "step {} is given up after {} losses, which are no attempts",
+        row.no,
+        row.losses,
+    )
     must(
         not is_exhausted(row) or plan.of(row).holds,
         limits,

@@ -238,6 +238,11 @@ class Actions:
                     "resume after the run's deadline", By.TIMEOUT, UnpauseRequested(**WHO, actor="cyd"), now=FAR
                 )
 
+    def _is_required(self, row: Step) -> bool:
+        """Whether nobody may skip this step: its definition says so, or it is an undo."""
+        is_held = self.plan.of(row).definition.on_exhausted is OnExhausted.HOLD_REQUIRED
+        return is_held or self.plan.is_undo(row.no)
+
     def _of_row(self, state: State, row: Step) -> Iterator[Action]:
         no, name = row.no, self.plan.of(row).name
         if row.ready_at is not None and row.ready_at != HELD_BACK and len(state.alive) < WORKERS:
@@ -252,7 +257,7 @@ class Actions:
         elif row.due_at is not None:
             yield Action(f"{name} due", By.TIME, TimeCame(**WHO, actor="sweep", no=no), now=FAR)
         if is_exhausted(row):
-            required = self.plan.at(no).definition.on_exhausted is OnExhausted.HOLD_REQUIRED
+            required = self._is_required(row)
             for choice in HoldChoice:
                 if required and choice is HoldChoice.SKIP:
                     continue
@@ -399,7 +404,7 @@ class Actions:
                 yield "a gate that is not open", self._gate("cyd", True, row.no), none
             if is_exhausted(row):
                 yield "an approval of a step that is no gate", self._gate("cyd", True, row.no), none
-                if self.plan.of(row).definition.on_exhausted is OnExhausted.HOLD_REQUIRED:
+                if self._is_required(row):
                     yield "a skip of a step that is required", self._hold(row.no, HoldChoice.SKIP, "cyd"), none
             elif row.no < self.plan.size:
                 choice = HoldChoice.COMPLETE if row.state is StepState.RETRYING else HoldChoice.RETRY

@@ -56,6 +56,7 @@ S = StepState
 TWICE = Retry(max_attempts=2, max_losses=2)
 ONCE = Retry(max_attempts=1, max_losses=1)
 LOSABLE = Retry(max_attempts=1, max_losses=2)
+UNCOUNTED = Retry(max_attempts=1, max_losses=2, counts_losses=False)
 RULE = (Rule(expression="true"),)
 ANY_END = (S.SUCCEEDED, S.SKIPPED, S.FAILED, S.CANCELLED)
 SOON = 10 * SECOND
@@ -137,8 +138,10 @@ CONDITIONS = {
 }
 
 
-def _work(name: str, *after: str | Dependency, undo: Retry | None = None, **settings: Any) -> StepDefinition:
-    hook = None if undo is None else Undo(executor=Handler(name=f"undo {name}"), retry=undo)
+def _work(name: str, *after: str | Dependency, undo: Retry | Undo | None = None, **settings: Any) -> StepDefinition:
+    hook = undo if isinstance(undo, Undo) else None
+    if isinstance(undo, Retry):
+        hook = Undo(executor=Handler(name=f"undo {name}"), retry=undo)
     if hook is not None:
         settings.setdefault("effect", Effect.WRITE)
     settings.setdefault("retry", ONCE)
@@ -288,6 +291,18 @@ def cases() -> tuple[Case, ...]:
             ),
             _work("d", "b", Dependency(step="c", allow=ANY_END)),
             StepDefinition(name="nap", order=0, wait=Wait(event="sleep", deadline=SOON, sleeps=True)),
+            on_failure=OnFailure.COMPENSATE,
+        ),
+        _case(
+            "held undos",
+            "undos whose lost workers are no attempts; one holds when nothing is left: retry, fail and complete",
+            _work(
+                "a",
+                undo=Undo(executor=Handler(name="undo a"), retry=UNCOUNTED, on_exhausted=OnExhausted.HOLD),
+                **undoing,
+            ),
+            _work("b", "a", undo=UNCOUNTED, **undoing),
+            _work("c", "b", **undoing),
             on_failure=OnFailure.COMPENSATE,
         ),
         _case(

@@ -249,7 +249,13 @@ def _after(random: Random, shape: str, earlier: list[str]) -> list[str]:
 def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> StepDefinition:
     hook = None
     if maybe(random, bias["undo"]):
-        hook = Undo(executor=Handler(name="undo"), retry=_retry(random), timeout=random.choice((4, 20)) * SECOND)
+        retry = replace(_retry(random), counts_losses=_beside(random).choice((False, False, msgspec.UNSET)))
+        hook = Undo(
+            executor=Handler(name="undo"),
+            retry=retry,
+            timeout=random.choice((4, 20)) * SECOND,
+            on_exhausted=OnExhausted.HOLD if maybe(_beside(random), 0.2) else msgspec.UNSET,
+        )
     manual = maybe(random, bias["manual"])
     transactional = not manual and maybe(random, bias["exact"])
     rules = (

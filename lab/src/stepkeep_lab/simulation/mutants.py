@@ -219,6 +219,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "",
     ),
     _in_kernel(
+        "undo-loss-counted",
+        "an undo is given up because its workers died, although its handler did not answer",
+        "execution:lose",
+        "retry.counts_losses is not False",
+        "True",
+    ),
+    _in_kernel(
         "one-attempt-more",
         "a step is tried once more than allowed",
         "retry:may_retry",

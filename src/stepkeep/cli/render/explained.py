@@ -14,7 +14,7 @@ import msgspec
 from stepkeep.cli.render.outline import Path, outline
 from stepkeep.definition.document import read_document
 from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
-from stepkeep.definition.retry import NATIVE_HOOK_RETRY, NATIVE_RETRY
+from stepkeep.definition.retry import NATIVE_RETRY, NATIVE_UNDO_RETRY
 from stepkeep.kernel.definition import (
     Approval,
     Definition,
@@ -72,7 +72,7 @@ def plain_definition(definition: Definition) -> Any:
 def _defaults() -> dict[str, Any]:
     """A definition in which nothing was said, to compare with."""
     parts = {
-        "undo": Undo(executor=Rules(), retry=NATIVE_HOOK_RETRY),
+        "undo": Undo(executor=Rules(), retry=NATIVE_UNDO_RETRY),
         "approval": Approval(),
         "hold": Approval(),
         "wait": Wait(event=""),

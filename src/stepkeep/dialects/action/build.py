@@ -173,7 +173,7 @@ def _undo(action: Action, capability: Capability | None) -> kernel.Undo | None:
         inputs=hook.compensation_input if hook is not None and written else own_output(action.action_id),
         input_schema=capability.compensation_input_schema,
         timeout=(hook.timeout_ms if hook is not None else 300_000) * MILLISECOND,
-        retry=kernel.HOOK_RETRY,
+        retry=kernel.UNDO_RETRY,
     )
 
 

@@ -122,7 +122,7 @@ def _undo(entry: CompensationBlock, handlers: Registry | None) -> kernel.Undo:
         executor=kernel.Agent(name=entry.agent, action=entry.action),
         inputs=own_output(entry.step),
         timeout=(spec.timeout if spec else None) or STEP_TIMEOUT,
-        retry=kernel.HOOK_RETRY,
+        retry=kernel.UNDO_RETRY,
     )
 
 
