@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -157,3 +158,11 @@ async def eventually(is_true: Callable[[], Awaitable[bool]], seconds: float = PA
     async with asyncio.timeout(seconds):
         while not await is_true():  # noqa: ASYNC110 - rows set no events
             await asyncio.sleep(0.005)
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
+    """The same for tests without a loop."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it did not come to that in time"
+        time.sleep(0.02)

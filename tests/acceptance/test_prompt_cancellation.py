@@ -14,7 +14,7 @@ from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, OnFailure, RunState, StepState
 from stepkeep.kernel.stopping import is_in_doubt
 from tests.acceptance.processes import Fleet, eventually, fleet
-from tests.store.raw import PostgresRaw, SqliteRaw
+from tests.store.raw import raw_of
 from tests.suites import first_on, in_proof
 from tests.workbench import SECOND, TENANT, Bench, benches, task
 
@@ -57,8 +57,7 @@ async def fail(bench: Bench, workers: Fleet, run_id: str) -> None:
 
 async def time_out(bench: Bench, workers: Fleet, run_id: str) -> None:
     """The run's own timeout does it; the rows say that it is due now."""
-    raw = SqliteRaw(workers.url) if workers.url.startswith("sqlite") else PostgresRaw(workers.url)
-    await raw.execute(f"update runs set due_at = {await bench.store.now()}")
+    await raw_of(workers.url).execute(f"update runs set due_at = {await bench.store.now()}")
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import pytest
 from stepkeep.api.access import ROUTES
 from stepkeep.metrics.names import METRICS
 from tests.api.stage import HELLO, TENANT, Stage, on, told
-from tests.cli.conftest import wait_until
 from tests.databases import migrated_file
 from tests.metrics.scrape import Scrape
+from tests.workbench import wait_until
 
 
 def test_requests_are_counted_by_route_template_and_status(database_url: str) -> None:
