@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.workbench import count_calls, eventually, results_of, until
+from tests.workbench import PATIENCE_SECONDS, count_calls, eventually, results_of, until
 from tests.worker.bed import LEASE_US, PAST_THE_LEASE_US, QUICK, TENANT, Bed, On, step
 
 from stepkeep.errors import StoreUnavailable
@@ -61,7 +61,7 @@ async def serving(worker: Worker, body: Callable[[], Awaitable[None]], grace: fl
     """Let a worker serve while `body` runs, then stop it."""
     task = asyncio.create_task(worker.serve())
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await body()
     finally:
         worker.stop(grace)

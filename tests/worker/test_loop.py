@@ -398,8 +398,7 @@ def test_a_chained_claim_that_arrives_while_draining_is_handed_back(on_store: On
             # The report is on its way, with room for more, when the worker is told to stop at once.
             if claimer is not None:
                 worker.stop(0.0)
-                while not await is_draining():
-                    pass
+                await eventually(is_draining)
             return await real(events, claimer)
 
         bed.transactor.report = report  # type: ignore[method-assign]
