@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -141,15 +142,27 @@ def count_calls(bench: bench.Bench, name: str) -> list[object]:
     return calls
 
 
-async def until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
+PATIENCE_SECONDS = 60.0
+"""How long a test waits for what another task, thread or process does, before it fails instead of hanging."""
+
+
+async def until(is_true: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for something that another thread or process does."""
     async with asyncio.timeout(seconds):
         for _ in iter(is_true, True):
             await asyncio.sleep(0.005)
 
 
-async def eventually(is_true: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+async def eventually(is_true: Callable[[], Awaitable[bool]], seconds: float = PATIENCE_SECONDS) -> None:
     """The same for what has to be looked up."""
     async with asyncio.timeout(seconds):
         while not await is_true():  # noqa: ASYNC110 - rows set no events
             await asyncio.sleep(0.005)
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
+    """The same for tests without a loop."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, "it did not come to that in time"
+        time.sleep(0.02)

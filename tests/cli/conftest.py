@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,7 +61,6 @@ steps:
 SLOW = """
 workflow: slow
 timeout: 1h
-lease: 1s
 steps:
   - {name: before, uses: cli.note, timeout: 1m}
   - {name: middle, uses: cli.note, timeout: 1m}
@@ -148,11 +146,3 @@ def finish(child: subprocess.Popen[str]) -> Said:
     out, err = child.communicate(timeout=60)
     assert "Traceback" not in err, err
     return Said(child.returncode, out, err)
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
-    """Poll with a deadline: for real processes, which have no clock that a test could move."""
-    until = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < until, "it did not come to that in time"
-        time.sleep(0.02)

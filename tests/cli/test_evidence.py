@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import HANDLERS, Cli, finish, wait_until
+from tests.cli.conftest import HANDLERS, Cli, finish
 from tests.cli.test_explain import Start
 from tests.cli.test_worker_startup import heard
+from tests.workbench import wait_until
 
 BREAKING = """
 workflow: breaking

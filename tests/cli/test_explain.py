@@ -15,10 +15,11 @@ import pytest
 
 from stepkeep.operations.staffing import MODULE
 from stepkeep_lab.postgres import PostgresServer, StopMode
-from tests.cli.conftest import HANDLERS, Cli, wait_until
+from tests.cli.conftest import HANDLERS, Cli
 from tests.cli.test_worker_startup import heard
-from tests.store.raw import PostgresRaw, SqliteRaw
+from tests.store.raw import expire_leases, raw_of
 from tests.suites import in_proof
+from tests.workbench import wait_until
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -105,8 +106,7 @@ class Town:
         wait_until(lambda: self.state(run) == "succeeded", 60)
 
     def change(self, statement: str) -> None:
-        raw = SqliteRaw(self.url) if self.url.startswith("sqlite") else PostgresRaw(self.url)
-        asyncio.run(raw.execute(statement))
+        asyncio.run(raw_of(self.url).execute(statement))
 
 
 @pytest.fixture(params=["sqlite", in_proof("postgres")])
@@ -220,6 +220,7 @@ def test_a_worker_that_is_dead(town: Town, home: Path) -> None:
     (home / "hold-before").unlink()
     town.change("update workers set heard_at = heard_at - 60000000")
     cause = town.told(run, "dead_worker")
+    expire_leases(town.url)
     assert "which was last heard 1m" in cause["sentence"]
     assert "No other worker is alive." in cause["sentence"]
     assert f"--app {HANDLERS}" in cause["command"]

@@ -25,10 +25,11 @@ from stepkeep.cli.main import app
 from stepkeep.cli.printer import json_text
 from stepkeep.cli.render.consoles import InertConsole
 from tests.cli import hostile
-from tests.cli.conftest import Cli, wait_until
+from tests.cli.conftest import Cli
 from tests.cli.hostile import HOSTILE, MARK
 from tests.cli.surface import commands
 from tests.suites import every
+from tests.workbench import wait_until
 
 ROOT = Path(__file__).parents[2]
 CONTROL = re.compile(

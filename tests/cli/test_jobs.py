@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import stepkeep as sk
 from stepkeep.worker.settings import Settings
-from tests.cli.conftest import Cli, wait_until
+from tests.cli.conftest import Cli
 from tests.suites import first_on
+from tests.workbench import wait_until
 
 GATED = sk.Workflow("cli-gated")
 GATED.approval("sign")

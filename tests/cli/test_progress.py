@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from stepkeep.cli import working
-from stepkeep.cli.progress import Progress
+from stepkeep.cli.progress import Progress, Told
 from stepkeep.cli.render.remarks import remark
 from stepkeep.cli.render.step import step_lines
 from stepkeep.cli.screens import Moving
@@ -155,13 +155,24 @@ def test_a_running_step_is_drawn_with_how_far_its_handler_says_it_is() -> None:
 def test_a_run_that_is_watched_tells_how_far_its_handlers_are(
     cli: Cli, home: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The handler goes on when its words were looked at, however long that takes."""
     monkeypatch.setattr(working, "LOOK_AT_PROGRESS", 0.0)
+    seen, real = home / "seen", Progress.far
+
+    def far(self: Progress, no: int, said: str, at: int) -> Told | None:
+        told = real(self, no, said, at)
+        if told is not None:
+            seen.touch()
+        return told
+
+    monkeypatch.setattr(Progress, "far", far)
     name = f"far.{database_url[:6]}"  # all tests share the registry of this process
     code = (
-        "import time\nimport stepkeep as sk\n\n@sk.step('NAME')\ndef tell(ctx: sk.Context) -> None:\n"
-        "    ctx.progress(0.4, 'page 12')\n    time.sleep(0.8)\n"
+        "import time\nfrom pathlib import Path\nimport stepkeep as sk\n\n"
+        "@sk.step('NAME')\ndef tell(ctx: sk.Context) -> None:\n"
+        "    ctx.progress(0.4, 'page 12')\n    while not Path('SEEN').exists():\n        time.sleep(0.01)\n"
     )
-    (home / "far.py").write_text(code.replace("NAME", name))
+    (home / "far.py").write_text(code.replace("NAME", name).replace("SEEN", str(seen)))
     (home / "far.yaml").write_text(f"workflow: far\ntimeout: 1h\nsteps: [{{name: a, uses: {name}, timeout: 1m}}]\n")
     ran = cli("run", "far.yaml", "--app", "far.py", "--db", database_url)
     assert ran.status == 0

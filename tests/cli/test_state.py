@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cli, finish, wait_until
+from tests.cli.conftest import Cli, finish
+from tests.workbench import wait_until
 
 Start = Callable[..., subprocess.Popen[str]]
 

@@ -15,8 +15,9 @@ import stepkeep as sk
 from stepkeep.errors import LoginRefused, Unreachable
 from stepkeep.store.connect import connect
 from stepkeep_lab.postgres import PostgresServer, StopMode
-from tests.cli.conftest import HANDLERS, Cli, finish, wait_until
+from tests.cli.conftest import HANDLERS, Cli, finish
 from tests.suites import in_proof
+from tests.workbench import wait_until
 
 pytestmark = pytest.mark.postgres
 Start = Callable[..., subprocess.Popen[str]]

@@ -74,10 +74,10 @@ class Spinning(Numbers):
 
 
 class Slow(Numbers):
-    limits = Limits(cpu_seconds=0.05, wall_seconds=30.0, batch=100)
+    limits = Limits(cpu_seconds=0.3, wall_seconds=30.0, batch=100)
 
     def check(self, case: int) -> Verdict:
-        until = time.process_time() + (0.1 if case >= 95 else 0)
+        until = time.process_time() + (0.4 if case >= 95 else 0)
         while time.process_time() < until:
             pass
         return super().check(case)

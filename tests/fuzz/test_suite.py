@@ -105,8 +105,8 @@ def test_a_loop_without_end_is_ended_by_its_use_of_cpu() -> None:
 
 def test_a_case_that_is_too_slow_is_a_finding() -> None:
     score = played("Slow", special_numbers(95, 100)[0] + 1)
-    assert score.broken == {"ends within 0.05 s of CPU": 1}
-    assert score.slowest_cpu_seconds >= 0.05
+    assert score.broken == {"ends within 0.3 s of CPU": 1}
+    assert score.slowest_cpu_seconds >= 0.3
 
 
 def test_a_case_that_takes_too_much_memory_is_a_finding() -> None:

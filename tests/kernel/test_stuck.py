@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.kernel.driver import World, gate, sequence, wait, work
+from random import Random
 
-from stepkeep.errors import Conflict, InvalidInput
+import pytest
+from tests.kernel.driver import World, gate, must_decide, sequence, wait, work
+from tests.kernel.walks import live, world_of
+
+from stepkeep.errors import Conflict, InvalidInput, NotAllowed
+from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Completion, OnExhausted, Retry, Rule, StepDefinition
-from stepkeep.kernel.events import HoldChoice
+from stepkeep.kernel.events import HoldChoice, HoldDecided
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, RulesFailed, RulesPassed, Waiting
-from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
+from stepkeep.kernel.states import RUN_TERMINAL, Category, OnFailure, RunState, StepState
+from stepkeep.kernel.stuck import CHOICES, choices_about
 
 S = StepState
 RETRY, SKIP, FAIL, COMPLETE = HoldChoice
@@ -185,3 +190,43 @@ def test_the_same_decision_again_changes_nothing_and_another_is_a_conflict() -> 
     assert world.decide_hold("a", SKIP, by="ann", reason="not needed").repeated
     with pytest.raises(Conflict, match="was skipped by ann first"):
         world.decide_hold("a", FAIL, by="bea", reason="no")
+
+
+def offers(world: World) -> set[tuple[StepState, HoldChoice]]:
+    """What may be decided about the steps of a run; exactly that is accepted."""
+    found = set()
+    for no, row in world.rows.items():
+        offered = choices_about(world.plan, world.run.state, row)
+        for choice in HoldChoice:
+            asked = HoldDecided(tenant="t", run_id="r", no=no, choice=choice, actor="olga", reason="stuck")
+            reply = must_decide(world.snapshot([asked]), [asked], world.now, None).replies[0]
+            if not isinstance(reply, NotAllowed):
+                is_accepted = isinstance(reply, Accepted) and not reply.repeated
+                assert is_accepted == (choice in offered), f"{row.state} {choice}: {reply}"
+        found |= {(row.state, choice) for choice in offered}
+    return found
+
+
+def test_what_is_offered_about_a_stuck_step_is_what_a_decision_is_accepted_for() -> None:
+    """Pages offer `choices_about`: in any life it has the choices that the kernel accepts, and no other."""
+    found: set[tuple[StepState, HoldChoice]] = set()
+    for seed in range(25):
+        random = Random(seed)
+        world = world_of(random)
+        for _ in range(12):
+            live(world, random, 4)
+            if not world.is_past_deadline and world.run.state not in RUN_TERMINAL:
+                found |= offers(world)
+    assert found == {(state, choice) for state, choices in CHOICES.items() for choice in choices}
+
+
+@pytest.mark.parametrize(
+    ("on_exhausted", "choices"),
+    [(OnExhausted.HOLD, set(HoldChoice)), (OnExhausted.HOLD_REQUIRED, {RETRY, FAIL, COMPLETE})],
+)
+def test_what_is_offered_about_a_hold_is_what_a_decision_is_accepted_for(
+    on_exhausted: OnExhausted, choices: set[HoldChoice]
+) -> None:
+    world = World(*sequence(work("a", retry=Retry(max_attempts=1), on_exhausted=on_exhausted), work("b")))
+    world.fail("a", Category.TRANSIENT, "no route")
+    assert offers(world) == {(S.AWAITING_APPROVAL, choice) for choice in choices}

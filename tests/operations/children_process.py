@@ -1,4 +1,7 @@
-"""A worker in a process of its own that is killed after a commit: `python children_process.py URL RUN COMMITS`."""
+"""A worker in a process of its own that is killed after a commit: `python children_process.py URL RUN COMMITS AHEAD`.
+
+Its clock is `AHEAD` microseconds ahead: past the leases of a worker that was killed before, which need no wait then.
+"""
 
 import asyncio
 import os
@@ -29,15 +32,14 @@ class Mortal(Transactor):
             os.kill(os.getpid(), 9)
 
 
-async def main(url: str, run_id: str, commits: int) -> None:
+async def main(url: str, run_id: str, commits: int, ahead: int) -> None:
     registry = Registry()
     registry.register(HandlerSpec(name="noop", function=noop))
     store = connect(url)
     await store.open()
+    store.clock_offset = ahead
     try:
-        settings = Settings(
-            sweep_seconds=0.05, children_seconds=0.05, idle_poll_seconds=0.05, rare_poll_seconds=0.1, lease_us=150_000
-        )
+        settings = Settings(sweep_seconds=0.05, children_seconds=0.05, idle_poll_seconds=0.05, rare_poll_seconds=0.1)
         transactor = Mortal(store)
         transactor.left = commits
 
@@ -51,4 +53,4 @@ async def main(url: str, run_id: str, commits: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))

@@ -44,11 +44,12 @@ class Mortal(Transactor):
             os.kill(os.getpid(), 9)
 
 
-async def main(url: str, commits: int) -> None:
+async def main(url: str, commits: int, ahead: int) -> None:
     store = connect(url)
     await store.open()
+    store.clock_offset = ahead
     try:
-        settings = Settings(sweep_seconds=0.05, idle_poll_seconds=0.05, rare_poll_seconds=0.1, lease_us=400_000)
+        settings = Settings(sweep_seconds=0.05, idle_poll_seconds=0.05, rare_poll_seconds=0.1)
         transactor = Mortal(store)
         transactor.left = commits
         async with sk.AsyncEngine(url, registry=registry) as engine:
@@ -63,4 +64,4 @@ async def main(url: str, commits: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

@@ -24,6 +24,7 @@ from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.expire import sweep_timers
 from tests.suites import in_proof
 from tests.workbench import SECOND, TENANT, Bench, on, task
+from tests.worker.bed import PAST_THE_LEASE_US
 
 ASYNC = Callable[[Bench], Awaitable[None]]
 
@@ -472,7 +473,8 @@ def test_a_tree_survives_workers_that_are_killed_after_their_commits(database_ur
 
     run, killed = on(database_url, begin), 0
     for commits in range(1, 60, step):
-        command = [sys.executable, str(PROCESS), database_url, run, str(commits)]
+        ahead = killed * PAST_THE_LEASE_US
+        command = [sys.executable, str(PROCESS), database_url, run, str(commits), str(ahead)]
         ended = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
         assert ended.returncode in (0, -9), ended.stderr
         killed += ended.returncode == -9

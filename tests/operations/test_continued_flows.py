@@ -17,6 +17,7 @@ from tests.api.stage import Stage, on
 from tests.operations.continued_process import count
 from tests.operations.test_flow_children import accepted
 from tests.suites import first_on, short_and_all
+from tests.worker.bed import PAST_THE_LEASE_US
 
 
 @sk.step("continued.add")
@@ -188,8 +189,9 @@ def test_a_flow_continues_once_whenever_its_worker_dies(database_url: str, commi
         started = engine.start(count, {"number": 0})
         program = Path(__file__).with_name("continued_process.py")
         ended = []
-        for left in (commits, 0):
-            given = [sys.executable, str(program), database_url, str(left)]
+        # The clock of the second one is past the leases of the first.
+        for left, ahead in ((commits, 0), (0, PAST_THE_LEASE_US)):
+            given = [sys.executable, str(program), database_url, str(left), str(ahead)]
             ended.append(subprocess.run(given, timeout=60, check=False).returncode)
         assert ended == [-9, 0]
         result = engine.wait(started.run_id, seconds=10)

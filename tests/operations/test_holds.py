@@ -48,6 +48,7 @@ def test_a_step_without_attempts_holds_and_says_what_moves_it(database_url: str)
         view = await describe_run(bench.transactor, run_id, tenant=TENANT)
         [wait] = view["run"]["waiting_for"]
         assert (wait["for"], wait["step"], wait["attempts"], wait["error"]) == ("decision", "call", 2, "no route")
+        assert [step["choices"] for step in view["steps"]] == [["retry", "skip", "fail", "complete"], []]
         told = await explain(bench.transactor, run_id, None, tenant=TENANT)
         [cause] = told.causes
         assert cause.code == "decision"

@@ -11,8 +11,11 @@ from stepkeep.kernel.definition import Approval, Definition, Handler, StepDefini
 from stepkeep.kernel.draft import HELD_BACK
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
-from stepkeep.operations.diagnosis import explain
+from stepkeep.operations.access import Acting
+from stepkeep.operations.diagnosis import explain, view
+from stepkeep.operations.pauses import pause_claims
 from stepkeep.operations.pausing import pause_run, resume_run
+from stepkeep.operations.views import describe_run
 from tests.workbench import TENANT, Bench, chain, on, task
 
 GATED = Definition(
@@ -73,6 +76,50 @@ def test_explain_says_who_paused_and_how_to_go_on(database_url: str) -> None:
         assert "is paused by ann since" in whole.sentence
         assert "the shop is closed" in whole.sentence
         assert whole.command == ("resume", run_id)
+
+    on(database_url, act)
+
+
+@pytest.mark.parametrize(
+    ("queue", "also_run", "pause_view", "command"),
+    [
+        ("printers", False, {"scope": "queue", "queue": "printers"}, "stepkeep resume --queue printers"),
+        (None, False, {"scope": "tenant", "queue": None}, "stepkeep resume --all"),
+        (None, True, {"scope": "run", "queue": None}, "stepkeep resume {run}"),
+    ],
+)
+def test_explain_names_the_pause_that_has_to_end_first(
+    database_url: str, queue: str | None, also_run: bool, pause_view: dict[str, str | None], command: str
+) -> None:
+    """A run that is paused itself is resumed first: no queue of it is claimed from while it is."""
+
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(Definition(name="print", version=1, steps=(task("print", queue="printers"),)))
+        acting = Acting(actor="ann", vouched_by=None, key=None)
+        await pause_claims(bench.store, TENANT, queue, "out of paper", acting=acting)
+        if also_run:
+            await pause(bench, run_id)
+        told = view(await explain(bench.transactor, run_id, None, tenant=TENANT))
+        first = told["causes"][0]
+        assert (first["code"], first["pause"]) == ("paused", pause_view)
+        assert first["command"] == command.format(run=run_id)
+
+    on(database_url, act)
+
+
+def test_a_gate_is_approved_or_rejected_and_a_ready_step_is_skipped_or_failed_unless_its_run_is_paused(
+    database_url: str,
+) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(GATED)
+
+        async def choices() -> dict[str, list[str]]:
+            steps = (await describe_run(bench.transactor, run_id, tenant=TENANT))["steps"]
+            return {step["name"]: step["choices"] for step in steps}
+
+        assert await choices() == {"first": ["skip", "fail"], "sign": ["approve", "reject"], "last": []}
+        await pause(bench, run_id)
+        assert await choices() == {"first": [], "sign": ["approve", "reject"], "last": []}
 
     on(database_url, act)
 

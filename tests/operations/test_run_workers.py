@@ -20,6 +20,7 @@ from stepkeep.operations.services import Known, Lack, Service
 from stepkeep.run_workers import MOST_RESTING
 from stepkeep.store.protocol import Store
 from stepkeep.worker.shared import NO_RUN
+from tests.workbench import until
 from tests.worker.bed import QUICK
 
 caller: ContextVar[str] = ContextVar("caller", default="nobody")
@@ -107,8 +108,13 @@ def test_a_worker_at_rest_claims_nothing_and_asks_the_database_nothing(database_
             asked = count_calls(engine.store, "change", "has_ready", "find_due", "find_claimable", "write_if_unchanged")
             waiting = await engine.start(flow)
             before = len(asked)
-            # Many times the pause between two sweeps and two polls of this worker.
-            await asyncio.sleep(0.3)
+            # A worker with the same pauses, which serves another registry, shows that many of them have passed.
+            async with AsyncEngine(database_url, registry=Registry()) as other:
+                busy, swept = other.worker(settings=QUICK), count_calls(other.store, "find_due")
+                working = asyncio.ensure_future(busy.serve())
+                await until(lambda: len(swept) >= 6)
+                busy.stop()
+                await working
             assert asked[before:] == []
             assert (await engine.show(waiting.run_id))["run"]["state"] == RunState.QUEUED
             worker.stop()

@@ -41,7 +41,7 @@ async def hold(run_id: str) -> int:
     return os.getpid()
 
 
-@sk.flow("fleet.flow", lease="2s")
+@sk.flow("fleet.flow", lease="4s")
 async def flow(ctx: Any) -> list[Any]:
     first = await ctx.step(quick)
     held = await ctx.once("held", hold, ctx.run_id)

@@ -17,12 +17,12 @@ import stepkeep as sk
 
 HANDLERS = Path(__file__).with_name("handlers.py")
 
-QUICK = sk.Workflow("quick", lease="2s")
+QUICK = sk.Workflow("quick", lease="4s")
 QUICK.step("one", "fleet.quick")
 QUICK.step("two", "fleet.quick", after="one")
 QUICK.step("three", "fleet.quick", after="two")
 
-GATED = sk.Workflow("gated", lease="2s")
+GATED = sk.Workflow("gated", lease="4s")
 GATED.step("wait", "fleet.gated")
 GATED.step("then", "fleet.quick", after="wait")
 

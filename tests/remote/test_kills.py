@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,13 +11,16 @@ import stepkeep as sk
 from tests.remote.handlers import flow
 from tests.remote.processes import outcome, site, started
 from tests.suites import first_on
+from tests.workbench import wait_until
 
 
-def wait_for(path: Path, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < deadline, f"waited in vain for {path.name}"
-        time.sleep(0.02)
+def wait_for(path: Path) -> None:
+    wait_until(path.exists, 60)
+
+
+def is_taken_over(states: list[str]) -> bool:
+    """One attempt succeeded, and those before it were lost; a worker that gets no CPU for a while loses some too."""
+    return len(states) > 1 and {*states[:-1]} == {"lost"} and states[-1] == "succeeded"
 
 
 @first_on("postgres")
@@ -50,7 +52,7 @@ def test_runs_end_once_although_the_service_and_a_worker_are_killed(database_url
             place.worker(address)
             assert outcome(client, orphan)["state"] == "succeeded"
             attempts = client.get(f"/runs/{orphan}/steps/wait/attempts").json()["attempts"]
-            assert [one["state"] for one in attempts] == ["lost", "succeeded"]
+            assert is_taken_over([one["state"] for one in attempts]), attempts
             for run in (held, *runs, orphan):
                 verdict = client.get(f"/runs/{run}/certificate").json()
                 assert verdict["ok"], verdict
@@ -90,8 +92,8 @@ def test_a_flow_survives_kills_of_its_remote_workers(database_url: str, tmp_path
             (place.marks / "flow").touch()
             second = place.worker(address)
             wait_for(place.marks / f"fleet.flow[1]-{run}")
-            while client.get(f"/runs/{run}/steps/fleet.flow[2]").json()["step"]["state"] != "succeeded":
-                time.sleep(0.02)
+            step = f"/runs/{run}/steps/fleet.flow[2]"
+            wait_until(lambda: client.get(step).json()["step"]["state"] == "succeeded")
             second.kill()
             (place.marks / "go").touch()
             third = place.worker(address)

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 import stepkeep as sk
 from stepkeep_lab.postgres import PostgresServer
 from tests.remote.processes import GATED, HANDLERS, QUICK, Program
+from tests.workbench import wait_until
 
 NET = "10.231.77"
 PLACES = {"hub": 1, "far": 2, "near": 3}
@@ -66,11 +66,8 @@ def within(name: str) -> tuple[str, ...]:
     return ("ip", "netns", "exec", name)
 
 
-def wait_for(path: Path, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < deadline, f"waited in vain for {path.name}"
-        time.sleep(0.02)
+def wait_for(path: Path) -> None:
+    wait_until(path.exists, 60)
 
 
 def asked(hub: str, key: str, method: str, path: str, body: str = "") -> str:
@@ -132,7 +129,7 @@ def test_a_worker_that_is_cut_off_loses_its_steps_and_its_late_report_is_fenced(
             far.says("the service does not answer", 120)
             worker("near")
             (marks["near"] / "go").touch()
-            # Its lease of 2 s runs out, and the other worker takes the step over.
+            # Its lease of 4 s runs out, and the other worker takes the step over.
             wait_for(marks["near"] / f"wait-{held}")
             assert result(held)["state"] == "succeeded"
             meanwhile = [started("quick") for _ in range(5)]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.databases import migrated_file
 from tests.seeds.workstream import arrow, judged, task, workstream
 from tests.suites import in_proof
-from tests.worker.bed import QUICK, TENANT, Bed, bed_on
+from tests.worker.bed import TENANT, Bed, bed_on
 from tests.worker.repositories import calls, change_main, commit, files_of, git, killer, make_repository, refs_of
 
 from stepkeep.errors import Conflict
@@ -28,7 +28,6 @@ from stepkeep.operations.people import decide_hold
 from stepkeep.operations.projected import describe_run_as
 
 ROOT = Path(__file__).parents[2]
-FAST = replace(QUICK, lease_us=1_000_000)
 
 
 def writes(name: str, *needs: str, text: str = "", **fields: Any) -> dict[str, Any]:
@@ -57,7 +56,7 @@ async def is_legal(bed: Bed, run_id: str) -> None:
 
 async def work(bed: Bed, until: Any, *capabilities: str) -> None:
     async with asyncio.timeout(60):
-        await bed.worker(FAST, capabilities=capabilities).run_until(until)
+        await bed.worker(capabilities=capabilities).run_until(until)
 
 
 def on(url: str, body: Any) -> None:
@@ -74,7 +73,7 @@ def test_ten_tasks_work_in_their_worktree_and_are_merged_to_main(database_url: s
     async def body(bed: Bed) -> None:
         plan = await bed.publish(ten_tasks(repository))
         run_id = await bed.start_again(plan)
-        assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.SUCCEEDED
+        assert await bed.finish(run_id, capabilities=["go"]) is RunState.SUCCEEDED
         await is_legal(bed, run_id)
         merged = await bed.output(run_id, plan.numbers["merge"])
         assert merged["merged"] is True
@@ -129,7 +128,7 @@ def test_a_conflict_holds_the_merge_until_a_person_has_settled_it(database_url: 
 
         commit(place, {"join.txt": "both\n"}, "settle the conflict")
         await decide(bed, run_id, "retry")
-        assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.SUCCEEDED
+        assert await bed.finish(run_id, capabilities=["go"]) is RunState.SUCCEEDED
         await is_legal(bed, run_id)
 
     on(database_url, body)
@@ -150,7 +149,7 @@ def test_a_failed_workstream_keeps_its_worktree_and_main_does_not_move(database_
     async def body(bed: Bed) -> None:
         plan = await bed.publish(ten_tasks(repository, last=fails))
         run_id = await bed.start_again(plan)
-        assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.FAILED
+        assert await bed.finish(run_id, capabilities=["go"]) is RunState.FAILED
         await is_legal(bed, run_id)
         shown = await describe_run_as(bed.transactor, run_id, "workstream", tenant=TENANT)
         assert {one["name"]: one["state"] for one in shown["workstream"]["final_steps"]}["merge"] == "skipped"
@@ -174,7 +173,7 @@ def test_ten_tasks_go_through_a_failure_and_a_conflict_to_main(database_url: str
     async def body(bed: Bed) -> None:
         plan = await bed.publish(ten_tasks(repository, last=join))
         failed = await bed.start_again(plan)
-        assert await bed.finish(failed, settings=FAST, capabilities=["go"]) is RunState.FAILED
+        assert await bed.finish(failed, capabilities=["go"]) is RunState.FAILED
         assert git(repository, "rev-parse", "main") == before
         [kept] = (tmp_path / "shop.git.worktrees").iterdir()
         assert (kept / "part8.txt").read_text() == "part8", "a failed workstream is preserved"
@@ -193,7 +192,7 @@ def test_ten_tasks_go_through_a_failure_and_a_conflict_to_main(database_url: str
         git(place, "merge", "--quiet", "main", check=False)
         commit(place, {"join.txt": "both\n"}, "settle the conflict")
         await decide(bed, run_id, "retry")
-        assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.SUCCEEDED
+        assert await bed.finish(run_id, capabilities=["go"]) is RunState.SUCCEEDED
         for one in (failed, run_id):
             await is_legal(bed, one)
         assert list((tmp_path / "shop.git.worktrees").iterdir()) == [kept]
@@ -215,7 +214,7 @@ def test_final_rules_run_in_the_worktree_before_the_merge(tmp_path: Path) -> Non
     async def body(bed: Bed) -> None:
         plan = await bed.publish(ten_tasks(repository, **rules))
         run_id = await bed.start_again(plan)
-        assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.FAILED
+        assert await bed.finish(run_id, capabilities=["go"]) is RunState.FAILED
         assert "no_part" in (await step_of(bed, run_id, plan, "merge_plan")).error
         await is_legal(bed, run_id)
         lines = [line async for line in export_run(bed.transactor, run_id, tenant=TENANT, dialect="workstream")]
@@ -264,7 +263,6 @@ def test_runs_on_one_repository_do_not_disturb_each_other(database_url: str, tmp
 # -- kill -9 ---------------------------------------------------------------------------------------------------------
 SERVE = """
 import asyncio, sys
-from msgspec.structs import replace
 from stepkeep.definition.registry import Registry
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.connect import connect
@@ -274,7 +272,7 @@ from tests.worker.bed import QUICK
 async def main():
     store = connect(sys.argv[1])
     await store.open()
-    await Worker(Transactor(store), Registry(), settings=replace(QUICK, lease_us=1_000_000)).serve()
+    await Worker(Transactor(store), Registry(), settings=QUICK).serve()
 
 asyncio.run(main())
 """
@@ -306,7 +304,8 @@ def test_a_worker_killed_at_any_call_of_git_is_made_up_for_by_another(
                 first.kill()
                 await first.wait()
         assert calls(tmp_path / "bin") == at
-        assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.SUCCEEDED
+        bed.store.clock_offset += definition.lease + 1_000_000
+        assert await bed.finish(run_id, capabilities=["go"]) is RunState.SUCCEEDED
         await is_legal(bed, run_id)
 
     on(url, body)

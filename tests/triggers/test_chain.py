@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import stepkeep as sk
+from tests.workbench import wait_until
 
 REGISTRY = sk.Registry()
 
@@ -30,9 +31,8 @@ def test_an_emitted_event_starts_the_next_workflow_with_the_same_correlation(tmp
         with engine.start_worker():
             first = engine.start(rating, correlation_id="c-1").run_id
             engine.wait(first)
-            while not (fired := engine.triggers.show("acting/event")["firings"]):
-                engine.wait(first, seconds=0.1)
-            [firing] = fired
+            wait_until(lambda: bool(engine.triggers.show("acting/event")["firings"]))
+            [firing] = engine.triggers.show("acting/event")["firings"]
             engine.wait(firing["run_id"])
         shown = engine.show(firing["run_id"])
     assert (firing["state"], firing["source"], firing["depth"]) == ("started", first, 1)

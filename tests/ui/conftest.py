@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.databases import migrated_file
 from tests.suites import short_and_all
-from tests.ui.stage import Reader, Site, launch
+from tests.ui.stage import Reader, Site, launch, opened
 
 Read = Callable[..., Reader]
 
@@ -31,28 +29,21 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module", params=short_and_all(["sqlite"], ["sqlite", "postgres"]))
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """With `make test` over SQLite, with `make proof` over PostgreSQL."""
-    with ExitStack() as opened:
-        if request.param == "sqlite":
-            url = migrated_file(tmp_path_factory.mktemp("ui") / "pages.db")
-        else:
-            url = opened.enter_context(request.getfixturevalue("postgres_server").fresh_database())
-        made = Site(url)
-        made.open()
+    with opened(request, tmp_path_factory) as made:
         yield made
-        made.close()
 
 
 @pytest.fixture
 def reader(site: Site, browser: Browser) -> Iterator[Read]:
     """Signs a person in at a browser; what a page complains about fails the test."""
-    opened: list[Reader] = []
+    readers: list[Reader] = []
 
     def read(owner: str = "ann", *scopes: str, phone: bool = False, dark: bool = False, **options: Any) -> Reader:
         shape = {**(PHONE if phone else DESKTOP), "color_scheme": "dark" if dark else "light", **options}
         made = Reader(site, browser, **shape)
-        opened.append(made)
+        readers.append(made)
         return made.sign_in(site.key(owner, *scopes))
 
     yield read
-    for one in opened:
+    for one in readers:
         one.close()

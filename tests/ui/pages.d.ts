@@ -17,7 +17,7 @@ type Keys = Record<string, { say: string; act: (event: KeyboardEvent) => any }>;
 interface Command { label: string; icon: string; keys?: string; state?: string; act: () => any }
 interface Page { element: HTMLElement; keys?: Keys; commands?: Command[] }
 interface PageEntry {
-  path: string; label: string; icon: string; keys: string; group: "work" | "build" | "admin"; build: (context: Context) => Page;
+  path: string; label: string; icon: string; keys: string; group: "work" | "build" | "admin"; scope?: string; build: (context: Context) => Page;
 }
 
 interface Session { principal: string; tenant: string; scopes: string[]; csrf: string; expires_at: string | null }

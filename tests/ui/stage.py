@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
+import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
 
 import stepkeep as sk
@@ -20,6 +22,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.operations.access import Scope
 from stepkeep.operations.publish import find_plan
 from stepkeep.worker.settings import Settings as WorkerSettings
+from tests.databases import migrated_file
 from tests.system_programs import need_program
 
 T = TypeVar("T")
@@ -191,8 +194,8 @@ POLICY = {
 class Site:
     """One process's service: its address, its engine, and people with keys."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, *, has_worker: bool = True) -> None:
+        self.url, self._has_worker = url, has_worker
         self.address = ""
         self.engine = AsyncEngine(url, actor="service", registry=handlers())
         self._loop = asyncio.new_event_loop()
@@ -212,7 +215,8 @@ class Site:
         await self.engine.__aenter__()
         for text in (ORDER, PAYMENT, ECHO, SHOUT, HELD, STUCK, BY_HAND, NIGHTLY, MAPPED, CHOICE, PARENT, FAMILY):
             await self.engine.publish(load_text(text, "page.yaml"))
-        await self.engine.start_worker(app="ui", settings=WorkerSettings(log_lines=50))
+        if self._has_worker:
+            await self.engine.start_worker(app="ui", settings=WorkerSettings(log_lines=50))
         listener = listen("127.0.0.1", 0)
         self.address = address_of(listener)
         self._server, ready = make_server(create_app(self.engine)), asyncio.Event()
@@ -271,6 +275,20 @@ class Site:
     def settle(self, run_id: str) -> str:
         """The state of a run once it has ended or waits for people or messages."""
         return self.run(self.engine.wait(run_id, seconds=30, until_blocked=True)).state
+
+
+@contextmanager
+def opened(request: pytest.FixtureRequest, made: pytest.TempPathFactory, *, has_worker: bool = True) -> Iterator[Site]:
+    """A service over an own database of the kind that the parameter of the fixture names."""
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            url = migrated_file(made.mktemp("ui") / "pages.db")
+        else:
+            url = stack.enter_context(request.getfixturevalue("postgres_server").fresh_database())
+        site = Site(url, has_worker=has_worker)
+        site.open()
+        yield site
+        site.close()
 
 
 class Reader:

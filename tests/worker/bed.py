@@ -39,6 +39,12 @@ def step(name: str, *after: str, order: int = 0, uses: str | None = None, **fiel
     return StepDefinition(name=name, order=order, depends_on=tuple(Dependency(step=each) for each in after), **fields)
 
 
+LEASE_US = Definition(name="any", version=1, steps=()).lease
+"""The lease of attempts where a test says nothing else."""
+PAST_THE_LEASE_US = LEASE_US + 1_000_000
+"""A clock that is moved by so much is past the leases of workers that are gone, without a wait."""
+
+
 class Bed(bench.Bench):
     """One opening of a database with a registry, for workers."""
 

@@ -118,7 +118,8 @@ def outcome_of(job: Job, settings: Settings | None = None) -> Outcome:
 
 def is_gone(pid: int) -> bool:
     """Whether a process has ended; one that only nobody has waited for yet counts."""
-    for _ in range(300):
+    ends = time.monotonic() + 30
+    while time.monotonic() < ends:
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
                 return True

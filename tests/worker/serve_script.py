@@ -1,4 +1,4 @@
-"""A worker process for tests that signal or kill it: `python serve_script.py URL DIRECTORY LEASE_MICROSECONDS`."""
+"""A worker process for tests that signal or kill it: `python serve_script.py URL DIRECTORY`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.worker.bed import QUICK, bed_on
 
 
-async def main(url: str, directory: Path, lease: int) -> None:
+async def main(url: str, directory: Path) -> None:
     async with bed_on(url) as bed:
 
         def slow(ctx) -> str:
@@ -26,7 +26,7 @@ async def main(url: str, directory: Path, lease: int) -> None:
 
         bed.handler("slow", slow)
         bed.handler("endless", endless)
-        await bed.worker(replace(QUICK, lease_us=lease, grace_seconds=1.0)).serve(signals=True)
+        await bed.worker(replace(QUICK, grace_seconds=1.0)).serve(signals=True)
 
 
-asyncio.run(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))
+asyncio.run(main(sys.argv[1], Path(sys.argv[2])))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 import pytest
@@ -300,10 +299,8 @@ def test_a_fan_wider_than_the_worker_is_worked_off_without_waiting_for_idle_poll
         bed.handler("work", work)
         leaves = [step(f"leaf-{n}", "root", order=1, uses="work") for n in range(200)]
         run_id = await bed.start(step("root", uses="work"), *leaves)
-        patient = replace(QUICK, concurrency=4, idle_poll_seconds=30.0)
-        before = time.monotonic()
+        patient = replace(QUICK, concurrency=4, idle_poll_seconds=3600.0)
         assert await bed.finish(run_id, settings=patient) is RunState.SUCCEEDED
-        assert time.monotonic() - before < 25
 
     on_store(body)
 
@@ -401,8 +398,7 @@ def test_a_chained_claim_that_arrives_while_draining_is_handed_back(on_store: On
             # The report is on its way, with room for more, when the worker is told to stop at once.
             if claimer is not None:
                 worker.stop(0.0)
-                while not await is_draining():
-                    pass
+                await eventually(is_draining)
             return await real(events, claimer)
 
         bed.transactor.report = report  # type: ignore[method-assign]

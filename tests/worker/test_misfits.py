@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.workbench import TENANT, eventually
+from tests.workbench import TENANT, eventually, results_of, until
 from tests.worker.bed import QUICK, Bed, On, step
 
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -102,9 +102,11 @@ def test_a_worker_tries_a_misfit_ever_more_rarely(on_store: On) -> None:
         worker = workers(bed, new)
         serving = asyncio.create_task(worker.serve())
         await eventually(lambda: handed_back(bed, run_id))
+        looks = results_of(bed.store, "list_queues")
         for _ in range(5):
+            seen = len(looks)
             worker.wake(new_queues=True)
-            await asyncio.sleep(0.05)
+            await until(lambda seen=seen: len(looks) > seen)  # type: ignore[misc]
         assert len(await bed.attempts(run_id)) == 1
         worker.stop(0.0)
         await serving

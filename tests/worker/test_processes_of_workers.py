@@ -10,19 +10,19 @@ import sys
 from pathlib import Path
 
 import apsw
-from msgspec.structs import replace
 from tests.workbench import eventually, until
-from tests.worker.bed import QUICK, TENANT, Bed, on_sqlite, step
+from tests.worker.bed import PAST_THE_LEASE_US, TENANT, Bed, on_sqlite, step
 
+from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import AttemptState, RunState, StepState, WorkerState
 
 ROOT = Path(__file__).parents[2]
 
 
-def worker_process(tmp_path: Path, lease: int = 30_000_000) -> subprocess.Popen[bytes]:
+def worker_process(tmp_path: Path) -> subprocess.Popen[bytes]:
     script = Path(__file__).with_name("serve_script.py")
     return subprocess.Popen(
-        [sys.executable, str(script), f"sqlite:///{tmp_path}/test.db", str(tmp_path), str(lease)],
+        [sys.executable, str(script), f"sqlite:///{tmp_path}/test.db", str(tmp_path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
 
@@ -68,11 +68,12 @@ def test_what_a_killed_worker_held_is_run_by_another_after_its_lease(tmp_path: P
 
         bed.handler("slow", slow)
         run_id = await bed.start(step("slow"))
-        process = worker_process(tmp_path, lease=500_000)
+        process = worker_process(tmp_path)
         await until((tmp_path / "started-1").exists)
         process.kill()
         process.wait()
-        assert await bed.finish(run_id, settings=replace(QUICK, lease_us=500_000)) is RunState.SUCCEEDED
+        bed.store.clock_offset += PAST_THE_LEASE_US
+        assert await bed.finish(run_id) is RunState.SUCCEEDED
         assert seen == [2]
         states = [attempt.state for attempt in await bed.attempts(run_id)]
         assert states == [AttemptState.LOST, AttemptState.SUCCEEDED]
@@ -84,13 +85,16 @@ def test_a_worker_that_was_stopped_past_its_lease_is_fenced_when_it_comes_back(t
     async def body(bed: Bed) -> None:
         bed.handler("slow", lambda: "by the other")
         run_id = await bed.start(step("slow"))
-        process = worker_process(tmp_path, lease=500_000)
+        process = worker_process(tmp_path)
         await until((tmp_path / "started-1").exists)
         await asyncio.to_thread(stop_between_transactions, process, tmp_path)
-        assert await bed.finish(run_id, settings=replace(QUICK, lease_us=500_000)) is RunState.SUCCEEDED
+        [stopped] = await bed.store.list_workers(TENANT, live_only=True)
+        bed.store.clock_offset += PAST_THE_LEASE_US
+        assert await bed.finish(run_id) is RunState.SUCCEEDED
+        bed.store.clock_offset = 0
         (tmp_path / "release").touch()
         process.send_signal(signal.SIGCONT)
-        await eventually(lambda: heard_again(bed))
+        await eventually(lambda: heard_since(bed, stopped))
         process.send_signal(signal.SIGTERM)
         await until(lambda: process.poll() is not None)
         assert await bed.output(run_id, 0) == "by the other"
@@ -117,7 +121,7 @@ def stop_between_transactions(process: subprocess.Popen[bytes], tmp_path: Path) 
     raise AssertionError("the worker never lets go of the file")
 
 
-async def heard_again(bed: Bed) -> bool:
+async def heard_since(bed: Bed, stopped: Worker) -> bool:
     """The stopped process has had a heartbeat since it went on."""
-    now = await bed.store.now()
-    return any(worker.heard_at > now - 400_000 for worker in await bed.store.list_workers(TENANT, live_only=True))
+    workers = await bed.store.list_workers(TENANT, live_only=True)
+    return any(worker.id == stopped.id and worker.heard_at > stopped.heard_at for worker in workers)

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 from msgspec.structs import replace
 from tests.rows import every_row, raw_bytes
+from tests.workbench import eventually
 from tests.worker import secret_handlers
 from tests.worker.bed import QUICK
 from tests.worker.loopback import Answer, Server
@@ -187,11 +188,12 @@ def test_a_worker_without_the_secret_leaves_the_step_to_another(database_url: st
             serving = asyncio.create_task(first.serve())
             started = await poor.start(flow)
             await poor.wait(started.run_id, seconds=0.5)
-            while True:
-                explained = await poor.explain(started.run_id)
-                if explained["causes"][0]["code"] == "no_secret":
-                    break
-                await asyncio.sleep(0.05)
+
+            async def lacks_it() -> bool:
+                return (await poor.explain(started.run_id))["causes"][0]["code"] == "no_secret"
+
+            await eventually(lacks_it)
+            explained = await poor.explain(started.run_id)
             assert (
                 "it reads the secret TOKEN, which no live worker has (1 worker is alive)"
                 in (explained["causes"][0]["sentence"])

@@ -88,12 +88,13 @@ def test_a_worker_finds_what_no_hint_told_it_of(database_url: str, monkeypatch: 
 
 def test_a_queue_of_somebody_else_is_asked_about_once(database_url: str) -> None:
     async def go() -> None:
-        async with asleep(database_url) as (_, theirs):
+        async with asleep(database_url) as (mine, theirs):
             asked = count_calls(theirs, "list_queues")
             for _ in range(5):
                 theirs.store.notifier.deliver(Notification(frozenset({999_999})))
-                await asyncio.sleep(0.02)
-            await until(lambda: bool(asked))
+                await until(lambda: bool(asked))
+            # What the worker does next shows that it has heard all of them.
+            await until_ended(mine, await mine.start(step("work")))
             assert len(asked) == 1
 
     asyncio.run(go())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, Field
@@ -132,6 +132,13 @@ class Cost(BaseModel):
     steps: list[StepCost]
 
 
+class PausedBy(BaseModel):
+    """The pause that holds something back, and that has to end first."""
+
+    scope: Literal["run", "queue", "tenant"]
+    queue: str | None = Field(description="Of a queue: its name; the default queue is empty.")
+
+
 class CauseView(BaseModel):
     """Why something does not move, and the command that moves it."""
 
@@ -140,7 +147,9 @@ class CauseView(BaseModel):
     sentence: str
     since: str | None
     until: str | None
-    command: str | None
+    command: str | None = Field(description="Null where nothing is to be done, or where the caller may not do it.")
+    people: dict[str, Any] | None = Field(default=None, description="Of a wait for people: who may act, who may not.")
+    pause: PausedBy | None = Field(default=None, description="Of the code `paused`: what is paused.")
 
 
 class Explanation(BaseModel):

@@ -20,7 +20,7 @@ from stepkeep.kernel.failure import OPERATOR, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.people import check_duties
 from stepkeep.kernel.persons import record_of
-from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.progress import retry_now, settle
 from stepkeep.kernel.rows import Note, Step, is_exhausted
 from stepkeep.kernel.states import STEP_TERMINAL, Category, Phase, RunState, StepState
@@ -74,31 +74,43 @@ def decide_step(draft: Draft, event: HoldDecided) -> Reply:
     return Accepted({"step": name, **record})
 
 
+def choices_about(plan: Plan, run_state: RunState, step: Step) -> tuple[HoldChoice, ...]:
+    """What a person may decide about this step now; empty if there is nothing to decide."""
+    allowed = tuple(HoldChoice) if is_exhausted(step) else CHOICES.get(step.state, ())
+    return tuple(one for one in HoldChoice if one in allowed and _why_not(plan, run_state, step, one) is None)
+
+
 def _check(draft: Draft, step: Step, event: HoldDecided, name: str, holds: bool) -> None:
-    planned = draft.planned(step)
     said = f"step {name} of run {step.run_id}"
     if not holds and not event.reason:
         raise InvalidInput(f"{said} does not hold by its definition: give the reason of the decision.")
     if is_past_wait(step, draft.now):
         raise Conflict(f"{said} waited until its deadline, which has passed: a worker settles it.", _stands(name, step))
-    if draft.state is RunState.PAUSED and step.state is StepState.READY:
-        raise Conflict(f"{said} is held back by the pause of its run. Resume the run first.", _stands(name, step))
-    if step.unmet and event.choice is not RETRY:
-        ways = "decide about those, or cancel the run"
-        raise Conflict(f"{said} has calls that have not settled: {ways}.", _stands(name, step))
-    if not holds and planned.phase is not Phase.MAIN and event.choice is not RETRY:
+    if (why := _why_not(draft.plan, draft.state, step, event.choice)) is not None:
+        raise Conflict(f"{said} {why}", _stands(name, step))
+
+
+def _why_not(plan: Plan, run_state: RunState, step: Step, choice: HoldChoice) -> str | None:
+    """Why a step whose state takes this choice does not take it, in words; None if it does."""
+    planned = plan.of(step)
+    if run_state is RunState.PAUSED and step.state is StepState.READY:
+        return "is held back by the pause of its run. Resume the run first."
+    if step.unmet and choice is not RETRY:
+        return "has calls that have not settled: decide about those, or cancel the run."
+    if not is_exhausted(step) and planned.phase is not Phase.MAIN and choice is not RETRY:
         kind = "undoes what the run did" if planned.phase is Phase.UNDO else "checks the run"
-        raise Conflict(f"{said} {kind}: it can only be retried.", _stands(name, step))
-    if event.choice is SKIP and _is_required(draft, planned):
-        raise Conflict(f"{said} cannot be skipped: the run needs it. Retry or fail it.", _stands(name, step))
-    if event.choice is COMPLETE and planned.by_hand:
-        raise Conflict(f"{said} is completed by hand: complete it with its token.", _stands(name, step))
+        return f"{kind}: it can only be retried."
+    if choice is SKIP and _is_required(plan, planned):
+        return "cannot be skipped: the run needs it. Retry or fail it."
+    if choice is COMPLETE and planned.by_hand:
+        return "is completed by hand: complete it with its token."
+    return None
 
 
-def _is_required(draft: Draft, planned: PlannedStep) -> bool:
+def _is_required(plan: Plan, planned: PlannedStep) -> bool:
     """Whether the run must not end without this step. An undo is done, by a handler or a person, or it has failed."""
     is_held = planned.definition.on_exhausted is OnExhausted.HOLD_REQUIRED
-    return planned.phase is Phase.UNDO or is_held or draft.plan.definition.dialect in NEED_EVERY_STEP
+    return planned.phase is Phase.UNDO or is_held or plan.definition.dialect in NEED_EVERY_STEP
 
 
 def _act(draft: Draft, step: Step, note: Note, event: HoldDecided, holds: bool) -> Settled | None:

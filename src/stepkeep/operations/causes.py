@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -62,9 +62,16 @@ FAULTS = frozenset(list(Why)[: list(Why).index(Why.NOT_STARTED)])
 ATTENTION = {why: place for place, why in enumerate(Why)}
 
 
+class PausedBy(msgspec.Struct, frozen=True):
+    """Which pause holds something back: that of the run, of a queue by its name, or of the tenant."""
+
+    scope: Literal["run", "queue", "tenant"]
+    queue: str | None = None
+
+
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """One link of the chain. `command` has the words behind `stepkeep`; without one, nothing needs to be done.
-    `asked` has the people, where the link is a wait for people."""
+    `asked` has the people, where the link is a wait for people; `pause` has the pause, where the link is one."""
 
     code: Why
     subject: str
@@ -73,6 +80,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
     command: tuple[str, ...] = ()
     asked: Asked | None = None
+    pause: PausedBy | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput, NotFound
@@ -255,6 +256,7 @@ def view(explained: Explanation) -> dict[str, Any]:
                 "until": instant(cause.until),
                 "command": shlex.join(["stepkeep", *cause.command]) if cause.command else None,
                 **({} if cause.asked is None else {"people": people_view(cause.asked)}),
+                **({} if cause.pause is None else {"pause": to_builtins(cause.pause)}),
             }
             for cause in explained.causes
         ],

@@ -20,13 +20,13 @@ from stepkeep.kernel.rows import Note, Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
 from stepkeep.kernel.waits import is_several
 from stepkeep.operations.asked import Asked, in_words
-from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, Why, by, listed, span, until
+from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, PausedBy, Why, by, listed, span, until
 from stepkeep.operations.instants import instant
 from stepkeep.operations.open_gates import asked_people
 from stepkeep.operations.pauses import NONE, Pauses
 from stepkeep.operations.pausing import Pause
 from stepkeep.operations.services import Known, Service, Wanted
-from stepkeep.operations.staffing import judge, queue_paused, start_command
+from stepkeep.operations.staffing import judge, pause_of, queue_paused, start_command
 from stepkeep.operations.views import case_taken, element_counts, is_sleep, waits_until
 from stepkeep.store.slot_rows import SlotRow
 
@@ -114,7 +114,8 @@ def _paused(scene: Scene) -> Cause:
     why = f": {pause.reason}" if pause is not None and pause.reason else ""
     said = f"{subject} is paused{whose}{why}. Nothing of it is claimed until it is resumed."
     since = None if pause is None else pause.at
-    return Cause(code=Why.PAUSED, subject=subject, sentence=said, since=since, command=("resume", scene.run.id))
+    resume = ("resume", scene.run.id)
+    return Cause(code=Why.PAUSED, subject=subject, sentence=said, since=since, command=resume, pause=PausedBy("run"))
 
 
 def is_stuck(run: Run, steps: Iterable[Step]) -> bool:
@@ -419,7 +420,8 @@ def _unswept(scene: Scene, planned: PlannedStep, step: Step, what: str) -> Cause
 def _held_back(scene: Scene, step: Step) -> Cause:
     name = scene.plan.of(step).name
     said = f"{name} is ready, and is not claimed while run {scene.run.id} is paused."
-    return Cause(code=Why.PAUSED, subject=name, sentence=said, command=("resume", scene.run.id))
+    resume, pause = ("resume", scene.run.id), PausedBy("run")
+    return Cause(code=Why.PAUSED, subject=name, sentence=said, command=resume, pause=pause)
 
 
 def _unclaimed(scene: Scene, step: Step) -> Cause:
@@ -432,7 +434,8 @@ def _unclaimed(scene: Scene, step: Step) -> Cause:
         return Cause(code=Why.STUCK, subject=name, sentence=text, since=since)
     if (paused := queue_paused(spec, scene.pauses)) is not None:
         why, text, command = paused
-        return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=since, command=command)
+        pause = pause_of(spec, scene.pauses)
+        return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=since, command=command, pause=pause)
     wanted, barred = Wanted(scene.run.id, scene.plan.definition_id, step.no), scene.ruled_out.get(step.no, {})
     others = tuple([known for known in scene.workers if known.row.owner not in barred])
     why, text, command = judge(spec, step.queue, others, scene.former, scene.now, wanted, scene.run.tenant)

@@ -13,7 +13,7 @@ from stepkeep.definition.document import nearest
 from stepkeep.definition.rule_words import given_words, handlers_among, in_words
 from stepkeep.definition.secrets import secrets_among
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.operations.causes import ATTENTION, Cause, Explanation, Why, listed, queue_words, span
+from stepkeep.operations.causes import ATTENTION, Cause, Explanation, PausedBy, Why, listed, queue_words, span
 from stepkeep.operations.instants import instant
 from stepkeep.operations.pauses import NONE, Pauses
 from stepkeep.operations.services import Known, Lack, Service, Wanted, kinds_of
@@ -123,16 +123,23 @@ def _has_code(offer: Service, spec: QueueSpec) -> bool:
     return spec.name in names and offer.has_rule_handlers(spec)
 
 
+def pause_of(spec: QueueSpec, pauses: Pauses) -> PausedBy | None:
+    """The pause that keeps workers from this queue; that of the tenant comes first."""
+    if pauses.of(spec) is None:
+        return None
+    return PausedBy("queue", spec.group) if pauses.tenant is None else PausedBy("tenant")
+
+
 def queue_paused(spec: QueueSpec, pauses: Pauses) -> tuple[Why, str, tuple[str, ...]] | None:
     """Who paused this queue, in words, and the command that ends it; None if it is not paused."""
-    note = pauses.of(spec)
-    if note is None:
+    note, pause = pauses.of(spec), pause_of(spec, pauses)
+    if note is None or pause is None:
         return None
-    what, command = "the tenant", ["resume", "--all"]
-    if pauses.tenant is None:
-        what, command = queue_words(spec.group), ["resume", "--queue", spec.group]
+    is_all = pause.scope == "tenant"
+    what = "the tenant" if is_all else queue_words(spec.group)
+    command = ("resume", "--all") if is_all else ("resume", "--queue", spec.group)
     why = f": {note.reason}" if note.reason else ""
-    return Why.PAUSED, f"{what} is paused by {note.by} since {instant(note.at)}{why}", tuple(command)
+    return Why.PAUSED, f"{what} is paused by {note.by} since {instant(note.at)}{why}", command
 
 
 def title(spec: QueueSpec) -> str:
@@ -168,7 +175,10 @@ def explain_queue(
         why, text, command = queue_paused(spec, pauses) or judge(spec, one.queue, workers, former, now, tenant=tenant)
         steps = "1 step has" if one.depth == 1 else f"{one.depth:,} steps have"
         said = f"{steps} waited, the oldest for {span(now - one.oldest_at)}; {text}."
-        causes.append(Cause(code=why, subject=title(spec), sentence=said, since=one.oldest_at, command=command))
+        pause = pause_of(spec, pauses)
+        causes.append(
+            Cause(code=why, subject=title(spec), sentence=said, since=one.oldest_at, command=command, pause=pause)
+        )
     causes.sort(key=lambda cause: ATTENTION[cause.code])
     if not causes:
         causes = [Cause(code=Why.EMPTY, subject=subject, sentence=f"{subject} has no step that could be claimed.")]

@@ -24,6 +24,7 @@ from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Attempt, Run, Step, is_exhausted
 from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.stopping import is_in_doubt
+from stepkeep.kernel.stuck import choices_about
 from stepkeep.operations import validate
 from stepkeep.operations.codec import HIDDEN
 from stepkeep.operations.codes import handler_name, read_codes
@@ -90,6 +91,7 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     described = [
         _step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, []), workers)
         | _ending(found.run, step, skips.get(step.no))
+        | {"choices": _choices(plan, found.run, step)}
         | {"progress": progress.get(step.no), "checkpoints": _checkpoints(step, visible)}
         for step in steps
     ]
@@ -275,6 +277,13 @@ def _ending(run: Run, step: Step, skip: Skip | None) -> dict[str, Any]:
         "skipped": None if skip is None else skip.view(),
         "until": instant(waits_until(run, step)) if step.state in STEP_WAITING else None,
     }
+
+
+def _choices(plan: Plan, run: Run, step: Step) -> list[str]:
+    """What a person may decide about a step now: about an open gate, or about a step that holds or is stuck."""
+    if step.state is StepState.AWAITING_APPROVAL and not is_exhausted(step):
+        return ["approve", "reject"]
+    return [choice.value for choice in choices_about(plan, run.state, step)]
 
 
 def _step(

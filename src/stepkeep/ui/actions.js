@@ -2,7 +2,10 @@
  * What people do to a run, each as a dialog: approve, reject, decide, complete, send, start, cancel, run again, release.
  * Every page uses these, so that an action asks the same everywhere.
  */
-import { area, ask, badge, field, get, h, inert, input, line, may, named, note, once, openDialog, part, post, Problem, problemBox, put, readJson, refused, runLink, said, select, toast } from "./kit.js";
+import {
+	area, ask, badge, field, get, h, inert, input, line, may, named, note, once, openDialog, part, post, Problem, problemBox,
+	put, readJson, refused, runLink, said, select, toast, toastDone,
+} from "./kit.js";
 
 const decided = () => document.dispatchEvent(new CustomEvent("stepkeep:decided"));
 
@@ -14,25 +17,39 @@ export function gateDialog(choice, run, step, done, prompt = "") {
 		body: [h("p", prompt ? h("bdi", inert(prompt)) : `The gate ${inert(step)}.`), field("Comment", comment)],
 		act: async () => {
 			const told = await post(`/runs/${run}/${choice}`, { step, comment: comment.value });
-			toast("ok", told.repeated ? "This had been decided so before." : choice === "approve" ? "Approved" : "Rejected");
+			toastDone(told, choice === "approve" ? "Approved" : "Rejected");
 			decided();
 			done();
 		},
 	});
 }
 
-const CHOICES = { retry: "Retry: all attempts again", skip: "Skip: go on without it", complete: "Complete: it has succeeded, with this output", fail: "Fail: the step has failed" };
-/** What a person may decide about a step in a state; one that holds takes every choice. */
-export const DECIDABLE = { held: Object.keys(CHOICES), retrying: Object.keys(CHOICES), ready: ["skip", "fail"], awaiting_event: ["skip", "complete", "fail"] };
+const CHOICES = {
+	retry: "Retry: all attempts again", skip: "Skip: go on without it",
+	complete: "Complete: it has succeeded, with this output", fail: "Fail: the step has failed",
+};
+/** What may be decided about a step that holds or is stuck: the service says it. A gate has other choices. */
+export const decidable = (step) => (step?.choices ?? []).filter((one) => one in CHOICES);
 
-/** A person decides about a step that holds, or that is stuck. @param {string} run @param {string} step @param {() => void} done @param {string} [chosen] @param {string} [state] */
-export function holdDialog(run, step, done, chosen = "retry", state = "held") {
-	const output = area({ class: "code", rows: "3", placeholder: "JSON" }), box = field("Output", output), show = (value) => { box.hidden = value !== "complete"; };
-	const choice = select(DECIDABLE[state].map((one) => [one, CHOICES[one]]), chosen, show);
+/**
+ * A person decides about a step that holds, or that is stuck.
+ * @param {string} run @param {any} step its body @param {() => void} done @param {string} [chosen]
+ */
+export function holdDialog(run, step, done, chosen = decidable(step)[0]) {
+	const output = area({ class: "code", rows: "3", placeholder: "JSON" }), box = field("Output", output);
+	const show = (value) => { box.hidden = value !== "complete"; };
+	const choice = select(decidable(step).map((one) => [one, CHOICES[one]]), chosen, show);
+	const holds = step.state === "awaiting_approval";
+	const given = () => (choice.value !== "complete" ? { choice: choice.value }
+		: { choice: choice.value, output: readJson(output.value, "The output") ?? null });
 	show(chosen);
-	ask({ title: `Decide about ${line(step, 60)}`, label: "Decide", done: "Decided", more: [field("Decision", choice), box], isNeeded: state !== "held",
-		text: state === "held" ? "No attempt is left. The step holds until it is decided." : "The step waits. What you decide is kept on record with its reason.",
-		path: `/runs/${run}/steps/${named(step)}/decide`, given: () => ({ choice: choice.value, ...(choice.value === "complete" ? { output: readJson(output.value, "The output") ?? null } : {}) }), then: () => { decided(); done(); } });
+	ask({
+		title: `Decide about ${line(step.name, 60)}`, label: "Decide", done: "Decided", isNeeded: !holds, given,
+		text: holds ? "No attempt is left. The step holds until it is decided."
+			: "The step waits. What you decide is kept on record with its reason.",
+		more: [field("Decision", choice), box],
+		path: `/runs/${run}/steps/${named(step.name)}/decide`, then: () => { decided(); done(); },
+	});
 }
 
 /** @param {string} run @param {string} step @param {() => void} done */
@@ -51,8 +68,11 @@ export function completeDialog(run, step, done) {
 	openDialog({ title: `Complete ${line(step, 60)}`, label: "Complete", extra: lost, body: [field("Completion token", token, "It was given to the step's handler."), field("Outcome", outcome), field("Output", output), field("Notes", notes)],
 		act: async () => {
 			const value = readJson(output.value, "The output");
-			await post(`/runs/${run}/steps/${named(step)}/complete`, { token: token.value.trim(), outcome: outcome.value, notes: notes.value, ...(value === undefined ? {} : { output: value }) });
-			toast("ok", "Completed");
+			const told = await post(`/runs/${run}/steps/${named(step)}/complete`, {
+				token: token.value.trim(), outcome: outcome.value, notes: notes.value,
+				...(value === undefined ? {} : { output: value }),
+			});
+			toastDone(told, "Completed");
 			done();
 		} });
 }
@@ -63,8 +83,9 @@ export function sendDialog(run, name, done) {
 	openDialog({ title: "Send a message", label: "Send", body: [field("Message", which), field("Payload", payload)],
 		act: async () => {
 			const value = readJson(payload.value, "The payload");
-			await post(`/runs/${run}/messages`, { name: which.value.trim(), ...(value === undefined ? {} : { payload: value }) }, once());
-			toast("ok", "Sent");
+			const body = { name: which.value.trim(), ...(value === undefined ? {} : { payload: value }) };
+			const told = await post(`/runs/${run}/messages`, body, once());
+			toastDone(told, "Sent");
 			done();
 		} });
 }
@@ -116,6 +137,23 @@ export function pauseDialog(run, what, done) {
 		text: isPause ? "Nothing more of it is claimed. What is under way ends by itself; deadlines and the timeout go on." : "Its steps can be claimed again." });
 }
 
+/** Ends the pause of a queue or of the tenant. @param {{scope: string, queue: string | null}} pause */
+export const resumeClaims = ({ scope, queue }) => post(`/pauses/${scope}/resume`, scope === "queue" ? { queue } : {});
+
+/**
+ * Ends the pause that holds a run back.
+ * @param {string} run @param {{scope: string, queue: string | null}} pause @param {() => void} done
+ */
+function resumeDialog(run, pause, done) {
+	if (pause.scope === "run") return pauseDialog(run, "resume", done);
+	const queue = pause.queue ? `queue ${line(pause.queue, 60)}` : "the default queue";
+	openDialog({
+		title: `Resume ${pause.scope === "tenant" ? "the whole tenant" : queue}`, label: "Resume", done: "Resumed",
+		body: h("p", "Workers claim from it again, for every run."),
+		act: async () => { await resumeClaims(pause); done(); },
+	});
+}
+
 /** @param {string} run @param {"quarantine" | "release"} what @param {() => void} done */
 export function quarantineDialog(run, what, done) {
 	const isEnd = what === "release";
@@ -123,26 +161,47 @@ export function quarantineDialog(run, what, done) {
 		text: isEnd ? "Workers may claim its steps again." : "Nothing claims, changes or deletes the run until it is released." });
 }
 
+const RESUME = { run: "Resume", queue: "Resume the queue", tenant: "Resume the tenant" };
+
 /**
- * The buttons that move a run whose explanation says this.
- * @param {() => void} done @returns {{label: string, kind: string, icon: string, act: () => any}[]}
+ * The buttons that move a run whose explanation says this. What may be decided and which pause it is comes from the
+ * service; a cause without a command that waits for people is one that the reader may not end.
+ * @param {any} cause @param {any} view the body of the run @param {() => void} done
+ * @returns {{label: string, kind: string, icon: string, act: () => any}[]}
  */
 export function moves(cause, view, done) {
-	const run = view.run.id, step = cause.subject;
+	const run = view.run.id, name = cause.subject, step = view.steps.find((one) => one.name === name);
+	const offer = (scope, label, kind, icon, act) => (may(scope) ? [{ label, kind, icon, act }] : []);
+	const gate = (choice, label, kind, icon) => (cause.command && step?.choices.includes(choice)
+		? offer("decide", label, kind, icon, () => gateDialog(choice, run, name, done)) : []);
+	const choices = decidable(step), decide = (chosen) => () => holdDialog(run, step, done, chosen);
 	switch (cause.code) {
-		case "approval": return may("decide") ? [
-			{ label: "Approve", kind: "good", icon: "check", act: () => gateDialog("approve", run, step, done) }, { label: "Reject", kind: "danger", icon: "cross", act: () => gateDialog("reject", run, step, done) }] : [];
-		case "decision": return may("decide") ? [{ label: "Retry", kind: "primary", icon: "retry", act: () => holdDialog(run, step, done) }, { label: "Skip or fail", kind: "", icon: "hand", act: () => holdDialog(run, step, done, "skip") }] : [];
-		case "retry": return may("decide") ? [{ label: "Retry now or decide", kind: "", icon: "hand", act: () => holdDialog(run, step, done, "retry", "retrying") }] : [];
-		case "completion": return may("complete") ? [{ label: "Complete", kind: "primary", icon: "check", act: () => completeDialog(run, step, done) }] : [];
-		case "event": {
-			const waits = view.run.waiting_for.find((one) => one.step === step || one.name === step);
-			return may("complete") ? [{ label: "Send the message", kind: "primary", icon: "send", act: () => sendDialog(run, waits?.event ?? "", done) }] : [];
+		case "approval":
+			return [...gate("approve", "Approve", "good", "check"), ...gate("reject", "Reject", "danger", "cross")];
+		case "decision": {
+			if (!cause.command) return [];
+			const [other, label] = choices.includes("skip") ? ["skip", "Skip or fail"] : ["fail", "Fail"];
+			return [
+				...offer("decide", "Retry", "primary", "retry", decide("retry")), ...offer("decide", label, "", "hand", decide(other)),
+			];
 		}
-		case "not_started": case "scheduled": return may("start") ? [{ label: "Start now", kind: "primary", icon: "play", act: async () => { await post(`/runs/${run}/start`, {}); toast("ok", "Started"); done(); } }] : [];
-		case "paused": return may("operate") ? [{ label: "Resume", kind: "primary", icon: "play", act: () => pauseDialog(run, "resume", done) }] : [];
-		case "quarantined": return may("operate") ? [{ label: "Release", kind: "primary", icon: "shield", act: () => quarantineDialog(run, "release", done) }] : [];
-		case "stuck": return may("operate") ? [{ label: "Cancel the run", kind: "danger", icon: "slash", act: () => cancelDialog(view, done) }] : [];
+		case "retry": return choices.length ? offer("decide", "Retry now or decide", "", "hand", decide("retry")) : [];
+		case "completion":
+			if (!cause.command) return [];
+			return offer("complete", "Complete", "primary", "check", () => completeDialog(run, name, done));
+		case "event": {
+			const waits = view.run.waiting_for.find((one) => one.step === name);
+			return offer("complete", "Send the message", "primary", "send", () => sendDialog(run, waits?.event ?? "", done));
+		}
+		case "not_started": case "scheduled": return offer("start", "Start now", "primary", "play", async () => {
+			toastDone(await post(`/runs/${run}/start`, {}), "Started");
+			done();
+		});
+		case "paused":
+			return offer("operate", RESUME[cause.pause.scope], "primary", "play", () => resumeDialog(run, cause.pause, done));
+		case "quarantined":
+			return offer("operate", "Release", "primary", "shield", () => quarantineDialog(run, "release", done));
+		case "stuck": return offer("operate", "Cancel the run", "danger", "slash", () => cancelDialog(view, done));
 		default: return [];
 	}
 }

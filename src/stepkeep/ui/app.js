@@ -2,7 +2,7 @@
  * Starts the pages: signs the reader in, draws the frame, and shows the page of the address.
  * A page is a function that gets a `Context` and returns its element; `context.signal` ends with it.
  */
-import { button, empty, every, focusOn, get, go, h, href, icon, inert, match, onSignedOut, openDialog, path, Problem, problemBox, put, refused, resume, session, signIn, signOut, startRouter, startTicking, toast } from "./kit.js";
+import { button, empty, every, focusOn, get, go, h, href, icon, inert, match, may, onSignedOut, openDialog, path, Problem, problemBox, put, refused, resume, session, signIn, signOut, startRouter, startTicking, toast } from "./kit.js";
 import { openPalette } from "./components/palette.js";
 import { startKeyboard } from "./keyboard.js";
 import { PAGES } from "./pages.js";
@@ -14,6 +14,8 @@ const live = h("div.live", { role: "status", data: { live: "none" } }, h("span",
 let controller = new AbortController();
 let current = null;
 const links = new Map();
+/** The pages that the scopes of the reader open. */
+const pages = () => PAGES.filter((one) => may(one.scope ?? "read"));
 
 const theme = () => document.documentElement.dataset.theme ?? "system";
 
@@ -39,7 +41,7 @@ function navLink(entry) {
 
 function frame() {
 	const who = session();
-	const shown = PAGES.filter((one) => one.label);
+	const shown = pages().filter((one) => one.label);
 	const list = (entries, kind = "") => h("ul", { class: kind }, entries.map((entry) => {
 		const made = navLink(entry);
 		links.set(entry.path, made);
@@ -63,7 +65,7 @@ const mark = () => h("img.mark", { src: new URL("icon.svg", import.meta.url).pat
 
 function openMenu() {
 	const dialog = openDialog({ title: "Stepkeep", body: [
-		h("div.menu-list", PAGES.filter((one) => one.label && one.group !== "work").map((one) => { const made = navLink(one); made.addEventListener("click", () => dialog.close()); return made; })),
+		h("div.menu-list", pages().filter((one) => one.label && one.group !== "work").map((one) => { const made = navLink(one); made.addEventListener("click", () => dialog.close()); return made; })),
 		h("div.row", themeSwitch(), h("span.muted.grow", `${session()?.principal ?? ""} · ${session()?.tenant ?? ""}`), button("Sign out", () => { dialog.close(); void leave(); }, { icon: "exit" }))] });
 }
 
@@ -75,7 +77,7 @@ async function leave() {
 function commands() {
 	return [
 		...(current?.commands ?? []),
-		...PAGES.filter((one) => one.label).map((one) => ({ label: one.label, icon: one.icon, keys: one.keys, act: () => go(one.path) })),
+		...pages().filter((one) => one.label).map((one) => ({ label: one.label, icon: one.icon, keys: one.keys, act: () => go(one.path) })),
 		...THEMES.map((one) => ({ label: `Theme: ${one}`, icon: one === "dark" ? "moon" : "sun", act: () => setTheme(one) })),
 		{ label: "Keyboard", icon: "book", keys: "?", act: help },
 		{ label: "Sign out", icon: "exit", act: leave },
@@ -97,7 +99,7 @@ function keys() {
 		"ctrl+k": { say: "Find anything", act: palette },
 		"?": { say: "Show these keys", act: help },
 		t: { say: "Change the theme", act: () => setTheme(THEMES[(THEMES.indexOf(theme()) + 1) % 3]) },
-		...Object.fromEntries(PAGES.filter((one) => one.keys).map((one) => [one.keys, { say: one.label, act: () => go(one.path) }])),
+		...Object.fromEntries(pages().filter((one) => one.keys).map((one) => [one.keys, { say: one.label, act: () => go(one.path) }])),
 	};
 }
 

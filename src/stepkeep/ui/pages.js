@@ -1,5 +1,6 @@
 /**
- * The table of pages: address, name, place in the navigation, keys, and the function that builds it.
+ * The table of pages: address, name, place in the navigation, keys, and the function that builds it. A page that needs
+ * another scope than `read` says so, and is offered to no other reader.
  */
 import { approvalsPage } from "./pages/approvals.js";
 import { auditPage, jobsPage, keysPage, outboxPage, policiesPage, triggersPage, usersPage } from "./pages/lists.js";
@@ -24,5 +25,5 @@ export const PAGES = [
 	{ path: "/policies", label: "Policies", icon: "shield", keys: "g p", group: "admin", build: policiesPage },
 	{ path: "/keys", label: "Keys", icon: "key", keys: "g y", group: "admin", build: keysPage },
 	{ path: "/users", label: "Users", icon: "people", keys: "g u", group: "admin", build: usersPage },
-	{ path: "/audit", label: "Audit", icon: "book", keys: "g d", group: "admin", build: auditPage },
+	{ path: "/audit", label: "Audit", icon: "book", keys: "g d", group: "admin", scope: "admin", build: auditPage },
 ];

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
+from tests.workbench import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -30,6 +31,6 @@ async def until_somebody_waits(connection: "asyncpg.Connection[asyncpg.Record]",
         "select count(*) from pg_stat_activity"
         " where wait_event_type = 'Lock' and datname = current_database() and pid <> pg_backend_pid()"
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await connection.fetchval(waiting) < sessions:  # noqa: ASYNC110 - the server has no event to wait for
             await asyncio.sleep(0.005)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from tests.store.conftest import opened
 from tests.store.postgres.conftest import session, until_somebody_waits
 from tests.store.values import key, load, moved, new_run, save, want
+from tests.workbench import until
 
 from stepkeep.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stepkeep.store.change import Loaded, Want, Write
@@ -41,6 +43,13 @@ def kill_everybody(url: str) -> None:
     thread.join()
 
 
+async def until_idle_ones_are_lost(store: Any) -> None:
+    """Come back when this process has heard that its idle connections are closed."""
+    idle = [connection for pool in (store._engine, store._readers) for connection in pool._idle]
+    assert idle
+    await until(lambda: all(connection.is_closed() for connection in idle))
+
+
 async def test_a_connection_killed_in_the_middle_writes_nothing_and_the_next_call_has_a_new_one(
     store: Store, url: str
 ) -> None:
@@ -60,7 +69,7 @@ async def test_connections_killed_while_idle_are_replaced_unseen(store: Store, u
     await save(store, new_run(1))
     await store.read_run(*key(1))
     kill_everybody(url)
-    await asyncio.sleep(0.05)
+    await until_idle_ones_are_lost(store)
     assert (await load(store, want(1))).runs
     assert await store.read_run(*key(1)) is not None
 
@@ -72,7 +81,7 @@ async def test_a_server_that_crashed_is_used_again_when_it_is_back(
         pytest.skip("a server that is not ours is not stopped")
     await save(store, new_run(1))
     await asyncio.to_thread(postgres_server.restart, StopMode.IMMEDIATE)
-    await asyncio.sleep(0.05)
+    await until_idle_ones_are_lost(store)
     assert (await load(store, want(1))).runs[key(1)].seq == 1
 
 

@@ -877,15 +877,15 @@ MUTANTS: tuple[Mutant, ...] = (
     _in_kernel(
         "required-and-skipped",
         "a person skips a step that its run needs",
-        "stuck:_check",
-        "if event.choice is SKIP and _is_required(draft, planned):",
+        "stuck:_why_not",
+        "if choice is SKIP and _is_required(plan, planned):",
         "if False:",
     ),
     _in_kernel(
         "hook-given-up",
         "a person fails or completes an undo step",
-        "stuck:_check",
-        "if not holds and planned.phase is not Phase.MAIN and event.choice is not RETRY:",
+        "stuck:_why_not",
+        "if not is_exhausted(step) and planned.phase is not Phase.MAIN and choice is not RETRY:",
         "if False:",
     ),
     # -- execution slots

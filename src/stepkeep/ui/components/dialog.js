@@ -7,7 +7,7 @@ import { h, put, unique } from "../dom.js";
 import { inert } from "../format.js";
 import { icon } from "../icons.js";
 import { field, input } from "./parts.js";
-import { toast } from "./toast.js";
+import { toast, toastDone } from "./toast.js";
 
 /**
  * @param {{title: string, body: Child, act?: () => Promise<any>, label?: string, kind?: string,
@@ -37,7 +37,7 @@ export function openDialog({ title, body, act, label = "OK", kind = "primary", d
 			const answer = await act();
 			if (answer === false) return;
 			element.close();
-			if (done) toast("ok", done);
+			if (done) toastDone(answer, done);
 		} catch (error) {
 			if (!(error instanceof Problem || error instanceof TypeError)) throw error;
 			put(problem, icon("warn"), h("span", inert(error.message)));
@@ -60,7 +60,9 @@ export function ask({ text, more, below, path, given = () => ({}), isNeeded, the
 	const reason = input({ autofocus: !more, placeholder: "Why, for the record" });
 	openDialog({ label: options.title, ...options, body: [text && h("p", text), more, field("Reason", reason), below], act: async () => {
 		if (isNeeded && !reason.value.trim()) throw new TypeError("Give a reason.");
-		return then(await post(typeof path === "string" ? path : path(), { reason: reason.value, ...given() }));
+		const answer = await post(typeof path === "string" ? path : path(), { reason: reason.value, ...given() });
+		then(answer);
+		return answer;
 	} });
 }
 
@@ -78,7 +80,7 @@ export function readJson(text, what) {
 export async function attempt(act, done) {
 	try {
 		const answer = await act();
-		if (done) toast("ok", done);
+		if (done) toastDone(answer, done);
 		return answer;
 	} catch (error) {
 		refused(error);

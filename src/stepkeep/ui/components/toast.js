@@ -8,6 +8,15 @@ import { icon } from "../icons.js";
 const SECONDS = 6, MOST = 4;
 const box = h("div.toasts", { role: "status", "aria-live": "polite" });
 
+/**
+ * Tells that an action is done, or that it had been before: `repeated` in the answer.
+ * @param {any} answer @param {string} done
+ */
+export function toastDone(answer, done) {
+	if (answer?.repeated) toast("wait", "It was so before: nothing has changed.");
+	else toast("ok", done);
+}
+
 /** @param {"ok" | "bad" | "run" | "wait"} tone @param {string} text @param {Child} [action] */
 export function toast(tone, text, action) {
 	const host = document.querySelector("dialog[open]:last-of-type") ?? document.body;

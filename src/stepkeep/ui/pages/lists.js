@@ -1,7 +1,7 @@
 /**
  * Pages that are lists: jobs, triggers, outbox, policies, keys, users, audit. Each is a table with its actions.
  */
-import { ago, area, ask, attempt, badge, button, card, copyButton, countdown, counted, empty, exact, field, get, h, inert, input, jsonView, line, may, moment, named, note, openDialog, part, post, put, readJson, runLink, said, select, send, setQuery, span, table, words, SMALL } from "../kit.js";
+import { ago, area, ask, attempt, badge, button, card, copyButton, countdown, counted, empty, exact, field, get, h, inert, input, jsonView, line, may, moment, named, note, openDialog, part, post, put, readJson, runLink, said, select, send, session, setQuery, span, table, words, SMALL } from "../kit.js";
 import { jobRuns } from "../components/bulk.js";
 import { listed, listPage } from "../components/list.js";
 
@@ -14,7 +14,9 @@ export const triggersPage = listed({
 		said(one.trigger), said(`${one.workflow}${one.version ? ` v${one.version}` : ""}`), words(one.kind), badge(one.state), one.next_at ? [countdown(one.next_at), h("div.faint", moment(one.next_at))] : "–", words(one.overlap ?? ""),
 		h("div.row", button("Next firings", () => void next(one.trigger), SMALL),
 			may("operate") && one.state !== "removed" && button(one.state === "paused" ? "Resume" : "Pause", () => attempt(async () => { await post(`/triggers/${named(one.trigger)}/${one.state === "paused" ? "resume" : "pause"}`); again(); }), SMALL),
-			may("operate") && button("Fire now", () => confirm("Fire", `${one.trigger} starts a run of ${one.workflow} now.`, () => post(`/triggers/${named(one.trigger)}/fire`), again), SMALL)),
+			may("start") && button("Fire now", () => confirm(
+				"Fire", `${one.trigger} starts a run of ${one.workflow} now.`,
+				() => post(`/triggers/${named(one.trigger)}/fire`), again), SMALL)),
 	]))) : empty("bolt", "No triggers", "A workflow declares them below ", h("code", "triggers:"), ", with a schedule or an event.")),
 });
 
@@ -71,7 +73,9 @@ export const keysPage = listed({
 	}, { icon: "plus", kind: "primary" }),
 	draw: ({ keys }, again) => (keys.length ? h("div.card", table("Keys", ["Key", "Owner", "State", "Scopes", "Made", "Ends", ""], keys.map((one) => [h("code", `sk_${inert(one.id)}`), said(one.owner), badge(one.state === "live" ? "active" : one.state, words(one.state)), h("span.chips", one.scopes.map((scope) => h("span.chip", scope))), [ago(one.created_at), " by ", said(one.created_by)], one.expires_at ? countdown(one.expires_at) : "never",
 		one.state === "live" ? h("div.row", may("admin") && !one.of_session ? button("Replace", () => openDialog({ title: "Replace the key", label: "Replace", body: h("p", "A new secret is shown once."), act: async () => { secret(await post(`/api-keys/${part(one.id)}/rotate`)); again(); } }), SMALL) : null,
-			button("Revoke", () => confirm("Revoke", `Programs that use sk_${one.id} are refused within a second.`, () => send("DELETE", `/api-keys/${part(one.id)}`, {}), again), { kind: "small danger" })) : null]))) : empty("key", "No keys")),
+			(may("admin") || one.owner === session()?.principal) && button("Revoke", () => confirm(
+				"Revoke", `Programs that use sk_${one.id} are refused within a second.`,
+				() => send("DELETE", `/api-keys/${part(one.id)}`, {}), again), { kind: "small danger" })) : null]))) : empty("key", "No keys")),
 });
 
 function secret(made) {

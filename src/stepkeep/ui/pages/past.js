@@ -5,12 +5,18 @@ import { button, counted, get, h, icon, inert, moment, Problem, put, refused, sa
 
 const LOOK_MS = 120;
 
-/** A run whose steps are in the states that they had then. A step that was not there yet is left out. */
+/**
+ * A run whose steps are in the states that they had then. A step that was not there yet is left out. What is past takes
+ * no decision.
+ */
 export function asItStood(view, past) {
 	const then = new Map(past.steps.map((one) => [one.name, one]));
 	return { ...view, run: { ...view.run, waiting_for: [] }, steps: view.steps.filter((one) => then.has(one.name)).map((one) => {
 		const { state, error, category, output, attempt: number } = then.get(one.name);
-		return { ...one, state, error, category, output, attempts: number ?? 0, history: one.history.slice(0, number ?? 0), started_at: null, ended_at: null, until: null, record: null, progress: null };
+		return {
+			...one, state, error, category, output, attempts: number ?? 0, history: one.history.slice(0, number ?? 0),
+			started_at: null, ended_at: null, until: null, record: null, progress: null, choices: [],
+		};
 	}) };
 }
 

@@ -3,7 +3,9 @@
  * with its chain verified here, certificate, and the same in the words of a dialect.
  */
 import { address, attempt, badge, button, card, copyButton, costText, countdown, counted, createReloader, createStore, every, facts, follow, get, go, h, icon, inert, jsonView, lasted, line, link, may, moment, named, note, problemBox, put, refused, runLink, said, select, setQuery, shortId, skeleton, SMALL, tabbed, table, toneOf, words } from "../kit.js";
-import { cancelDialog, completeDialog, DECIDABLE, gateDialog, holdDialog, migrateDialog, moves, pauseDialog, quarantineDialog, sendDialog } from "../actions.js";
+import {
+	cancelDialog, decidable, holdDialog, migrateDialog, moves, pauseDialog, quarantineDialog, sendDialog,
+} from "../actions.js";
 import { continueDialog } from "../continuing.js";
 import { createGraph } from "../components/graph.js";
 import { createTimeline, legend } from "../components/timeline.js";
@@ -84,11 +86,11 @@ export function runPage(context) {
 		const { run } = latest, view = past ? asItStood(latest, past) : latest;
 		travel.update(run.journal.seq);
 		context.title(`${run.workflow} ${words(run.state).toLowerCase()}`);
-		drawHead(latest, as);
-		drawWhy(latest, explained);
+		drawHead(latest, as, !past);
+		drawWhy(latest, past ? null : explained);
 		drawGraph(view, step);
 		timeline.show(latest.steps, run.started_at ?? run.created_at, run.ended_at);
-		drawPanel(view, step, past ? null : detail);
+		drawPanel(view, step, past ? null : detail, past ? [] : explained?.causes ?? []);
 		family.hidden = !run.children?.length;
 		put(family, run.children?.length ? card("Child runs", [childTree(run.children), run.children_left_off ? h("p.muted", `and ${run.children_left_off} more; the page of a child has those below it`) : null, costText(run.tree_cost) && h("p.muted", `Cost with all of them: ${costText(run.tree_cost)}`)]) : null);
 		put(steps, stepsTable(view));
@@ -99,18 +101,19 @@ export function runPage(context) {
 		journal.update(latest);
 	}
 
-	function drawHead(view, as) {
-		const { run } = view, isLive = !run.ended_at;
+	/** Actions are of the present: `isNow` is false while the reader looks back. */
+	function drawHead(view, as, isNow) {
+		const { run } = view, hasEnded = isNow && Boolean(run.ended_at), isLive = isNow && !run.ended_at;
 		const labels = Object.entries(run.labels ?? {});
 		put(head,
 			h("nav.crumbs", { "aria-label": "Path" }, link("/runs", "Runs"), icon("right"), link(`/workflows/${encodeURI(run.workflow)}`, said(run.workflow, 60)), icon("right"), h("span.mono", { title: run.id }, shortId(run.id)), copyButton(run.id, "Copy the id")),
 			h("div.head", h("h1", said(run.workflow, 80)), badge(run.state), run.rollback && run.rollback !== "none" ? note("undo", "undo", `rollback ${words(run.rollback).toLowerCase()}`) : null, run.quarantined && note("bad", "shield", "quarantined"),
 				h("div.row", select([["", "Stepkeep's words"], ...DIALECTS.map((one) => ([one, `as ${one}`]))], as, (next) => { store.set({ as: next, told: null }); setQuery({ as: next }); reloader.ask(); journal.reset(); }, "Words of"),
 					isLive && may("complete") && button("Send", () => sendDialog(id, "", done), { icon: "send" }),
-					!isLive && may("start") && button("Run again", () => continueDialog(view, done), { icon: "retry", kind: "primary" }),
+					hasEnded && may("start") && button("Run again", () => continueDialog(view, done), { icon: "retry", kind: "primary" }),
 					isLive && may("operate") && (run.state === "paused" ? button("Resume", () => pauseDialog(id, "resume", done), { icon: "play" }) : run.state !== "idle" && button("Pause", () => pauseDialog(id, "pause", done), { icon: "pause" })),
 					isLive && may("operate") && button("Cancel", () => cancelDialog(view, done), { icon: "slash", kind: "danger" }))),
-			h("div.meta", meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(isLive ? "Running for" : "Took", lasted(run.started_at, run.ended_at)), meta("Version", [`${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`, isLive && may("operate") && button("Migrate", () => attempt(() => migrateDialog({ workflow: run.workflow, of: run.version, run: id }, ({ new_run_id: next }) => go(`/runs/${next}`))), SMALL)]),
+			h("div.meta", meta("Created", [moment(run.created_at), " by ", said(run.created_by, 60)]), meta(run.ended_at ? "Took" : "Running for", lasted(run.started_at, run.ended_at)), meta("Version", [`${run.version}${run.dialect === "native" ? "" : ` (${run.dialect})`}`, isLive && may("operate") && button("Migrate", () => attempt(() => migrateDialog({ workflow: run.workflow, of: run.version, run: id }, ({ new_run_id: next }) => go(`/runs/${next}`))), SMALL)]),
 				run.business_key && meta("Business key", said(run.business_key, 80)), run.correlation_id !== run.id && meta("Correlation", said(run.correlation_id, 80)), run.continues && meta(`${words(run.continues.as)} of`, [runLink(run.continues.run), run.continues.from ? [" from ", said(run.continues.from, 60)] : null]), run.continued_by?.length ? meta("Continued by", run.continued_by.slice(0, 3).map((one) => [runLink(one), " "])) : null, run.parent && meta("Child of", runLink(run.parent.run_id)),
 				costText(run.cost) && meta("Cost", costText(run.cost)), labels.length ? meta("Labels", h("span.chips", labels.slice(0, 8).map(([name, text]) => h("span.chip", line(`${name}=${text}`, 60))))) : null));
 	}
@@ -143,18 +146,22 @@ export function runPage(context) {
 		graph.show(nodes, edges, chosen);
 	}
 
-	function drawPanel(view, name, detail) {
+	function drawPanel(view, name, detail, causes) {
 		const one = detail?.name === name ? detail : view.steps.find((step) => step.name === name);
 		aside.hidden = !one;
 		flow.classList.toggle("with-panel", Boolean(one));
 		if (!one) return;
 		const run = view.run.id;
-		const acts = {
-			awaiting_approval: may("decide") && [button("Approve", () => gateDialog("approve", run, name, done), { kind: "good small", icon: "check" }), button("Reject", () => gateDialog("reject", run, name, done), { kind: "danger small", icon: "cross" })],
-			awaiting_completion: may("complete") && button("Complete", () => completeDialog(run, name, done), { kind: "primary small", icon: "check" }),
-			awaiting_event: may("complete") && one.kind !== "sleep" && button("Send", () => sendDialog(run, eventOf(view, one), done), { kind: "primary small", icon: "send" }) };
-		const held = view.run.waiting_for.find((waits) => (waits.step ?? waits.name) === name && /hold|decision/.test(JSON.stringify(waits)));
-		put(aside, h("header", h("h2", said(name, 80)), badge(one.state), h("div.row", held && may("decide") ? button("Decide", () => holdDialog(run, name, done), { kind: "primary small", icon: "hand" }) : acts[one.state], !held && one.phase === "main" && DECIDABLE[one.state] && may("decide") && button("Decide", () => holdDialog(run, name, done, DECIDABLE[one.state][0], one.state), { kind: "small", icon: "hand" }),
+		const own = causes.filter((cause) => cause.subject === name);
+		const isDecided = (cause) => ["decision", "retry"].includes(cause.code);
+		// A hold that the rules for people close to the reader has no command.
+		const isBarred = own.some((cause) => cause.code === "decision" && !cause.command);
+		const acts = own.filter((cause) => !isDecided(cause)).flatMap((cause) => moves(cause, view, done))
+			.map((move) => button(move.label, () => attempt(move.act), { kind: `${move.kind} small`, icon: move.icon }));
+		if (decidable(one).length && may("decide") && !isBarred) {
+			acts.push(button("Decide", () => holdDialog(run, one, done), { kind: "small", icon: "hand" }));
+		}
+		put(aside, h("header", h("h2", said(name, 80)), badge(one.state), h("div.row", acts,
 			button("Close the step", () => choose(name), { kind: "plain small", icon: "cross", hidden: true }))),
 		h("div.body.stack", one.error ? h("div.problem", icon("cross"), h("span", one.category ? h("b", `${words(one.category)}: `) : null, said(one.error, 2000))) : null,
 			facts([["Kind", words(one.kind)], ["Case", one.case && said(one.case)], ["Phase", one.phase === "main" ? null : words(one.phase)], ["Attempts", one.attempts ? `${one.attempts}${one.losses ? `, ${counted(one.losses, "lease")} lost` : ""}` : null], ["Worker", one.worker && said(one.worker)], ["Started", one.started_at && moment(one.started_at)],
@@ -175,8 +182,17 @@ export function runPage(context) {
 		const next = all[Math.max(0, Math.min(all.length - 1, at + by))];
 		if (next && next.name !== store.get().step) choose(next.name);
 	};
-	const ifLive = (act) => () => { const { view } = store.get(); if (view && !view.run.ended_at && may("operate")) act(view); };
-	const firstMove = (label) => { const { view, why: explained } = store.get(); const cause = explained?.causes?.[0]; if (view && cause) void attempt(moves(cause, view, done).find((one) => !label || one.label === label)?.act ?? (async () => undefined)); };
+	/** What the keys act on: nothing while the reader looks back. */
+	const present = () => { const state = store.get(); return state.past ? { view: null, why: null } : state; };
+	const ifLive = (act) => () => {
+		const { view } = present();
+		if (view && !view.run.ended_at && may("operate")) act(view);
+	};
+	const firstMove = (label) => {
+		const { view, why: explained } = present(), cause = explained?.causes?.[0];
+		const move = view && cause && moves(cause, view, done).find((one) => !label || one.label === label);
+		if (move) void attempt(move.act);
+	};
 	return {
 		element,
 		keys: {
@@ -184,13 +200,18 @@ export function runPage(context) {
 			m: { say: "Move it: the action that the page proposes", act: () => firstMove("") }, a: { say: "Approve", act: () => firstMove("Approve") }, r: { say: "Reject", act: () => firstMove("Reject") },
 			p: { say: "Pause the run, or go on with it", act: ifLive((view) => pauseDialog(id, view.run.state === "paused" ? "resume" : "pause", done)) },
 			c: { say: "Cancel the run", act: ifLive((view) => cancelDialog(view, done)) },
-			R: { say: "Run again", act: () => { const { view } = store.get(); if (view?.run.ended_at && may("start")) continueDialog(view, done); } },
+			R: { say: "Run again", act: () => { const { view } = present(); if (view?.run.ended_at && may("start")) continueDialog(view, done); } },
 			"[": { say: "One entry back in time", act: () => travel.move(-1) }, "]": { say: "One entry on in time", act: () => travel.move(1) },
 			...Object.fromEntries(TABS.map((one, at) => [String(at + 1), { say: `Show ${one === "record" ? "certificate" : one}`, act: () => { tab = one; tabs.show(one); setQuery({ tab: one === "flow" ? undefined : one }); } }])),
 		},
-		commands: [
-			{ label: "Quarantine this run", icon: "shield", act: () => quarantineDialog(id, "quarantine", done) }, { label: "Copy the id of this run", icon: "copy", act: () => navigator.clipboard?.writeText(id) },
-			{ label: "Download the evidence pack", icon: "book", act: () => { location.href = address(`/runs/${id}/evidence`); } }],
+		get commands() {
+			const aside = { label: "Quarantine this run", icon: "shield", act: () => quarantineDialog(id, "quarantine", done) };
+			return [
+				...(may("operate") && present().view ? [aside] : []),
+				{ label: "Copy the id of this run", icon: "copy", act: () => navigator.clipboard?.writeText(id) },
+				{ label: "Download the evidence pack", icon: "book", act: () => { location.href = address(`/runs/${id}/evidence`); } },
+			];
+		},
 	};
 
 	function stepsTable(view) {
@@ -214,7 +235,6 @@ function withoutMost(steps) {
 const childTree = (children) => h("ul.tree", children.map((one) => h("li", h("div.row", badge(one.state), runLink(one.run_id), said(`${one.step}: ${one.workflow} v${one.version}`, 120), one.detached ? h("span.chip", "detached") : null), one.children?.length ? childTree(one.children) : null)));
 
 const workerOf = (one) => { const name = one.worker ?? one.history.at(-1)?.worker; return name ? h("span", { title: name }, line(name, 14)) : "–"; };
-const eventOf = (view, step) => view.run.waiting_for.find((one) => (one.step ?? one.name) === step.name)?.event ?? "";
 
 /** What a node says under its name. */
 function subOf(one) {

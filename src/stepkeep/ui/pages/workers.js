@@ -2,6 +2,7 @@
  * The workers: what each holds and serves, how busy it is, what is needed and not served, what is served and unused.
  */
 import { ago, ask, attempt, badge, button, card, counted, empty, field, get, h, input, line, may, named, note, openDialog, post, said, select, span, table, words } from "../kit.js";
+import { resumeClaims } from "../actions.js";
 import { listPage } from "../components/list.js";
 
 /** @param {Context} context */
@@ -20,7 +21,7 @@ export function workersPage(context) {
 			const unused = [...served].filter((one) => !needed.has(one)).sort(), missing = [...needed].filter((one) => !served.has(one)).sort();
 			return [
 				paused.length ? card("Paused: no worker claims from it", table("Pauses", ["What", "By", "Since", "Reason", ""], paused.map((one) => [h("b", one.scope === "tenant" ? "The whole tenant" : one.queue ? ["Queue ", said(one.queue)] : "The default queue"), said(one.by), ago(one.since), said(one.reason || "–"),
-					h("div.row", may("operate") && button("Resume", () => attempt(async () => { await post(`/pauses/${one.scope}/resume`, one.scope === "tenant" ? {} : { queue: one.queue }); again(); }, "Resumed"), { kind: "small", icon: "play" }))]))) : null,
+					h("div.row", may("operate") && button("Resume", () => attempt(async () => { await resumeClaims(one); again(); }, "Resumed"), { kind: "small", icon: "play" }))]))) : null,
 				workers.length ? h("div.card", table("Workers", ["Worker", "State", "Holds", "Busy, last minute", "Serves", "Queues", "Heard", "Started"], workers.map(row)))
 					: empty("worker", "No worker is alive", "Steps wait until one is: ", h("code", "stepkeep worker --app FILE.py")),
 				slots.length ? card("Limits on running runs", table("Limits", ["What", "Limit", "Running", "Waiting", ""], slots.map((one) => [h("b", one.workflow === null ? "The whole tenant" : said(one.workflow)), String(one.most ?? "none"), String(one.held), one.waiting ? note("wait", "clock", String(one.waiting)) : "0",
