@@ -163,6 +163,22 @@ def test_the_plain_protocol_gives_rendered_inputs_and_chains_claims(database_url
     on_service(database_url, act)
 
 
+def test_a_remote_worker_is_busy_since_its_first_claim(database_url: str) -> None:
+    """It says so with a heartbeat after the claim; the service knows the time of the claim."""
+
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        plain, store = await Plain.registered(client), stage.engine.store
+        run = await start(client, "chain", {"n": 3})
+        await plain.claim("remote.double", wait_seconds=5)
+        store.clock_offset += 1_000_000
+        assert (await plain.post("heartbeat", {"busy": True})).json()["worker"]["state"] == "busy"
+        claimed = [entry.at for entry in await store.read_journal(TENANT, run)][-1]
+        assert [entry.at for entry in await store.read_worker_journal(TENANT, plain.id)][-1] == claimed
+        assert (await plain.post("heartbeat", {"busy": False})).json()["worker"]["state"] == "idle"
+
+    on_service(database_url, act)
+
+
 def test_a_late_or_doubled_report_is_fenced_and_a_repeated_request_is_answered_again(database_url: str) -> None:
     async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
         plain = await Plain.registered(client)

@@ -143,8 +143,13 @@ class RemoteWork:
         row = await self._fresh(worker_id)
         row = await workers.beat(self._store, row)
         if row.state is not WorkerState.SHUTDOWN:
-            if busy is not None:
-                row = await (workers.mark_busy if busy else workers.mark_idle)(self._store, row)
+            if busy:
+                held = (
+                    one.claim for one in self._state.held.values() if one.worker == row.no and one.claim is not None
+                )
+                row = await workers.mark_busy(self._store, row, first_claimed_at(held))
+            elif busy is False:
+                row = await workers.mark_idle(self._store, row)
             if report is not None:
                 await self._publish(row, report)
         self._state.note_worker(row)
@@ -195,8 +200,6 @@ class RemoteWork:
             return await self._claim_until(row, wanted, until, is_gone)
 
         found: list[Claim] = await self._state.once(self._request(row, request), self._monotonic(), work)
-        if found and row.state is WorkerState.IDLE:
-            self._state.note_worker(await workers.mark_busy(self._store, row, first_claimed_at(found)))
         return found
 
     async def renew(self, worker_id: str, leases: Sequence[Lease]) -> list[Renewed]:

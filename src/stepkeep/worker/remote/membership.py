@@ -61,7 +61,7 @@ class RemoteMembership(Membership):
         await self._tell("heartbeat", {"report": msgspec.to_builtins(offer)})
 
     async def mark(self, busy: bool, since: int | None = None) -> None:
-        """The service marks a worker as busy when it claims."""
+        """The service knows when the worker claimed."""
         if (self.row.state is WorkerState.BUSY) is busy or self.row.state not in (WorkerState.IDLE, WorkerState.BUSY):
             return
         async with self._one_at_a_time:
