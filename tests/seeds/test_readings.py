@@ -10,7 +10,7 @@ from tests.workbench import TENANT, Bench, on, task
 
 from stepkeep.definition.attempts_bound import attempts_bound
 from stepkeep.definition.retry import Retry
-from stepkeep.errors import Conflict, InvalidInput
+from stepkeep.errors import Conflict, Fenced, InvalidInput
 from stepkeep.kernel.definition import SECOND, Definition, Handler
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, RunState
@@ -42,9 +42,8 @@ def test_004_a_claim_after_the_time_limit_finds_the_workstream_ended(database_ur
         [first] = await bench.claim()
         bench.store.clock_offset += 6 * SECOND
         assert await bench.claim() == []
-        assert await bench.state(run_id) is RunState.STOPPING
-        await bench.report(first)
         assert await bench.state(run_id) is RunState.FAILED
+        assert isinstance(await bench.report(first), Fenced)
 
     on(database_url, act)
 

@@ -288,8 +288,7 @@ MEETS_DEADLINE = frozenset(
         UnpauseRequested,
         ChildEnded,
         SlotGranted,
-        TimeCame,
     }
 )
-"""Events that go on with a run, or hold it back, and timers of its steps. If its timeout has passed, the run times out
-first, and they meet a run that stops or has ended."""
+"""Events that go on with a run, or hold it back. If its timeout has passed, the run times out first, and they meet one
+that stops or has ended."""

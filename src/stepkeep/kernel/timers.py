@@ -33,7 +33,8 @@ NOTHING_DUE = Accepted({"due": False}, repeated=True)
 def time_came(draft: Draft, event: TimeCame) -> Reply:
     if draft.state in RUN_TERMINAL:
         return NOTHING_DUE
-    if event.no is None:
+    if event.no is None or _is_over(draft):
+        # A sleep whose end is swept first must not let a run succeed after its timeout.
         return _run_due(draft, event)
     step = draft.named(event.no)
     if step.due_at is None or step.due_at > draft.now or (step.worker is not None and step.due_at == draft.now):
@@ -49,17 +50,18 @@ def meet_deadline(draft: Draft, event: Event) -> None:
     """Time the run out if its timeout has passed: this event came too late to go on with the run.
 
     The end of a grace period is no deadline: a report that a sweep has not fenced off yet still counts. Nor is the
-    moment at which an idle run starts. The timer of the run itself needs no other event.
+    moment at which an idle run starts.
     """
-    is_timeout = draft.state not in (RunState.IDLE, RunState.STOPPING) and not _is_of_run(event)
-    if is_timeout and draft.due_at is not None and draft.due_at <= draft.now:
+    if _is_over(draft):
         draft.every_step()
         draft.caused_by("time_came", event.actor)
         _time_out(draft, event.no if isinstance(event, StepReported) else None)
 
 
-def _is_of_run(event: Event) -> bool:
-    return isinstance(event, TimeCame) and event.no is None
+def _is_over(draft: Draft) -> bool:
+    """Whether the timeout of the run has passed, and nothing has stopped it yet."""
+    is_timeout = draft.state not in (RunState.IDLE, RunState.STOPPING)
+    return is_timeout and draft.due_at is not None and draft.due_at <= draft.now
 
 
 def meet_waits(draft: Draft, event: MessageArrived) -> bool:

@@ -71,7 +71,7 @@ from stepkeep.kernel.resources import awaits_resources, unlimited_grants
 from stepkeep.kernel.rows import Edge, Step, is_exhausted
 from stepkeep.kernel.states import STEP_TERMINAL, Category, ErrorClass, OnFailure, Phase, RunState, StepState
 from stepkeep_lab.modelcheck.family import Case
-from stepkeep_lab.modelcheck.world import FAR, LATER, NEW_TOKEN, NOW, RAN_OUT, TOKEN, WORKER, State, holds
+from stepkeep_lab.modelcheck.world import DUE, FAR, LATER, NEW_TOKEN, NOW, RAN_OUT, TOKEN, WORKER, State, holds
 
 WORKERS = 3
 """How many may live and hold a lease at once."""
@@ -255,7 +255,7 @@ class Actions:
             else:
                 yield Action(f"lease of {name} runs out", By.TIME, runs_out=no)
         elif row.due_at is not None:
-            yield Action(f"{name} due", By.TIME, TimeCame(**WHO, actor="sweep", no=no), now=FAR)
+            yield Action(f"{name} due", By.TIME, TimeCame(**WHO, actor="sweep", no=no), now=DUE)
         if is_exhausted(row):
             required = self._is_required(row)
             for choice in HoldChoice:
@@ -348,6 +348,8 @@ class Actions:
         yield Completed(token=TOKEN if by_hand else None)
         yield Failed(category=Category.TRANSIENT, error="no")
         yield Failed(category=Category.AUTH, error="no")
+        if self.plan.definition.dialect == "ioa":
+            yield Failed(category=Category.GOVERNANCE, error="no")
         if planned.retry.classes is not UNSET:
             for error_class in ErrorClass:
                 yield Failed(category=Category.TRANSIENT, error="no", error_class=error_class)

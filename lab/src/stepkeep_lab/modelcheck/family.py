@@ -306,6 +306,14 @@ def cases() -> tuple[Case, ...]:
             on_failure=OnFailure.COMPENSATE,
         ),
         _case(
+            "blocked",
+            "a step whose agent reports governance: approved, rejected, cancelled and undone",
+            _work("a", undo=ONCE, **undoing),
+            _work("b", "a", **tolerant),
+            on_failure=OnFailure.COMPENSATE,
+            dialect="ioa",
+        ),
+        _case(
             "policies",
             "rules that deny and hold before a first attempt and before a retry, some tolerated, some undone",
             _work("a", retry=TWICE, **tolerant),

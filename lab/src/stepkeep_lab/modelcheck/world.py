@@ -29,9 +29,11 @@ from stepkeep.kernel.stopping import IN_DOUBT, NOT_RUN, leaves_effect
 
 NOW = 1_000_000_000
 LATER = NOW + 1_000_000_000
-"""The end of every timer that has not run out."""
+"""The end of every timer of a step that has not run out."""
+DUE = LATER + 1
+"""When a timer of a step is let run out, this is the time."""
 FAR = LATER + 1_000_000_000
-"""When a timer is let run out, this is the time."""
+"""The end of the timer of a run, and the time when it is let run out: those of steps come before it."""
 RAN_OUT = NOW - 1
 """The end of a lease that has run out and that no sweep has found yet."""
 SEQ = 50
@@ -281,7 +283,7 @@ def _canonical_run(run: Run) -> Run:
         seq=SEQ,
         head=b"",
         error=None if run.error is None else "error",
-        due_at=None if run.due_at is None else LATER,
+        due_at=None if run.due_at is None else FAR,
         started_at=None if run.started_at is None else NOW,
         ended_at=None if run.ended_at is None else NOW,
         moved_at=NOW,
