@@ -634,6 +634,8 @@ def _before_deadline(hop: Hop) -> Iterator[Problem]:
     """A message, an outcome or a decision counts only before the deadline of what it ends. A wait that opens takes what
     came before."""
     due_at = hop.step.due_at
+    if hop.format < JOURNAL_FORMAT and hop.line.source == "awaiting_event":
+        return  # An earlier program took a late message until a worker had noticed the deadline.
     is_open = hop.step.is_timer_known and hop.step.moved_in != hop.line.seq
     if is_open and due_at is not None and hop.line.at >= due_at and hop.line.source in DEADLINED:
         yield Code.TIMER, f"{quoted(hop.line.trigger)} comes at {hop.line.at}, but its deadline passed at {due_at}"

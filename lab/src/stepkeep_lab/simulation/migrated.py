@@ -80,7 +80,8 @@ def _wrong(tables: Tables, plans: Mapping[int, Plan], old_key: RunKey, key: RunK
         if row.state is StepState.FAILED:
             yield f"{name} had failed, and that was forgotten"
         if row.state in (StepState.SUCCEEDED, StepState.SKIPPED):
-            if mine is None or no is None or not is_adopted(mine):
+            may_reopen = planned.definition.approval is not None and mine is not None
+            if mine is None or no is None or not (is_adopted(mine) or may_reopen):
                 yield f"{name} was {row.state}, and was not taken over"
                 continue
             then = new.steps[no].definition
