@@ -676,20 +676,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "if False:",
     ),
     _in_kernel(
-        "block-without-terms",
-        "a step that its agent blocks is held without a record of who decides",
-        "progress:hold_reported",
-        '{**record, "terms": shown_terms(terms)}',
-        "record",
-    ),
-    _in_kernel(
-        "signal-unjudged",
-        "a completion is accepted although a policy denies the step",
-        "judging:judged_signal",
-        "verdict.effect is PolicyEffect.ALLOW or ",
-        "True or ",
-    ),
-    _in_kernel(
         "late-vote",
         "a gate is decided after its deadline, as long as no sweep has come",
         "votes:check_deadline",
