@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -157,9 +157,10 @@ class SimulatedService(Service):
                 yield ServerEvent("notice", msgspec.json.encode(told))
             raise ConnectionLost("the server went away")
 
-        unsubscribe = server.transactor.store.notifier.listen(heard)
+        unsubscribe, stream = server.transactor.store.notifier.listen(heard), follow()
         try:
-            yield follow()
+            async with aclosing(stream):
+                yield stream
         finally:
             unsubscribe()
 

@@ -55,8 +55,8 @@ class DatabaseFile:
             return
         if (what := _changed(self.path, self._held)) is not None:
             raise DatabaseGone(
-                f"{self.path} {what} while it was open. Nothing more is written to it: stop every program that uses it, "
-                "put the file back with its -wal file, and start again."
+                f"{self.path} {what} while it was open. Nothing more is written to it: stop every program that uses "
+                "it, put the file back with its -wal file, and start again."
             )
         if self._log is None:
             # The first transaction makes the log; it stays until the last connection is closed.
