@@ -4,6 +4,7 @@
 """
 
 import functools
+import gc
 import os
 import subprocess
 import sys
@@ -15,8 +16,10 @@ from tests.suites import in_proof, some
 from stepkeep_lab.simulation.campaign import Campaign, run_campaign
 from stepkeep_lab.simulation.coverage import table_rows
 from stepkeep_lab.simulation.documents import DRAWERS
+from stepkeep_lab.simulation.ledger import Ledger
 from stepkeep_lab.simulation.run_seed import run_seed
 from stepkeep_lab.simulation.scenario import CORNERS, DEAR_CORNERS, FAULTS, NONE, draw, with_changes
+from stepkeep_lab.simulation.stage import Stage
 
 SEEDS = 2000
 EACH = 100
@@ -28,6 +31,13 @@ def test_no_seed_violates_anything() -> None:
     assert campaign.failures == []
     assert campaign.seeds == 8
     assert sum(campaign.faults.values()) > 0
+
+
+def test_a_seed_leaves_nothing_behind_when_it_is_over() -> None:
+    """A campaign of a million runs plays fifty thousand seeds in one process."""
+    run_seed(with_changes(draw(3), {"runs": 2}))
+    gc.collect()
+    assert [one for one in gc.get_objects() if isinstance(one, Ledger | Stage)] == []
 
 
 @pytest.mark.parametrize("first", [in_proof(first, name=f"{first} and on") for first in range(0, SEEDS, EACH)])

@@ -34,6 +34,12 @@ def test_a_storm_of_kills_loses_nothing_and_commits_nothing_twice(store: str) ->
 
 
 @pytest.mark.parametrize("store", ["sqlite", in_proof("postgres")])
+def test_no_rollback_in_a_storm_of_kills_ends_partial(store: str) -> None:
+    found = campaign("rollback-storm", store, 3)
+    assert found.total("undos with a lost worker") > 0
+
+
+@pytest.mark.parametrize("store", ["sqlite", in_proof("postgres")])
 def test_a_worker_stopped_past_its_lease_is_never_believed(store: str) -> None:
     found = campaign("stopped-past-lease", store, 1)
     assert found.total("late writes tried") >= 20

@@ -201,7 +201,9 @@ def problem_of(error: BaseException) -> Response:
         return problem(error.kind, error.detail, error.more, error.headers)
     kind = kind_of(error)
     if kind.status >= 500:
-        log.error("%s: %s", kind.code, exception_text(error), exc_info=error if kind.status == 500 else None)
+        # An outage is expected: its caller is told to come back, and nobody has to act on each request.
+        level = logging.WARNING if isinstance(error, errors.StoreUnavailable) else logging.ERROR
+        log.log(level, "%s: %s", kind.code, exception_text(error), exc_info=error if kind.status == 500 else None)
     headers = {"Retry-After": str(error.retry_after)} if isinstance(error, errors.QuotaExceeded) else None
     return problem(kind, exception_message(error) or kind.title, _more(error), headers)
 

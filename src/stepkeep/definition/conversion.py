@@ -10,12 +10,12 @@ from __future__ import annotations
 import sys
 import typing
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from inspect import Parameter, signature
 from typing import Annotated, Any
 
 import msgspec
 
+from stepkeep.definition.remembered import for_each_function
 from stepkeep.definition.signature import read_signature
 from stepkeep.errors import InvalidInput
 from stepkeep.safe_text import exception_message, inert_line
@@ -60,14 +60,10 @@ def has_types(function: Callable[..., Any]) -> bool:
 
 def converters_of(function: Callable[..., Any]) -> Mapping[str, Convert | None]:
     """What each parameter of a function but its context is made with, by its name and in order."""
-    try:
-        return _converters_of(function)
-    except TypeError:
-        # A callable object that cannot be hashed.
-        return {}
+    return _converters_of(function)
 
 
-@lru_cache(maxsize=4096)
+@for_each_function
 def _converters_of(function: Callable[..., Any]) -> Mapping[str, Convert | None]:
     try:
         hints = typing.get_type_hints(function, include_extras=True)

@@ -14,13 +14,14 @@ from importlib import metadata
 from types import CodeType
 from typing import Any
 
+from stepkeep.definition.remembered import for_each_function
 from stepkeep.operations.services import Code
 
 DIGITS = 16
 """How many hexadecimal digits of a digest are kept."""
 
 
-@lru_cache(maxsize=4096)
+@for_each_function
 def code_of(function: Callable[..., Any]) -> Code:
     """The code of a handler. A function without a source file has the digest of its byte code."""
     plain = inspect.unwrap(function)

@@ -28,9 +28,10 @@ MOST_KEPT = 50
 class MisfitError(BindingError):
     """This worker's handler does not fit the inputs that a stored definition writes down, or cannot read them."""
 
-    def __init__(self, handler: str, said: str) -> None:
+    def __init__(self, handler: str, said: str, *, is_usual: bool = False) -> None:
+        """`is_usual`: no deployment is wrong, because workers of this kind never take such a step."""
         super().__init__(said)
-        self.handler = handler
+        self.handler, self.is_usual = handler, is_usual
 
 
 class Misfits:
@@ -70,7 +71,7 @@ class Misfits:
         definition = claim.plan.definition
         which = f"step {claim.planned.name} of {definition.name} v{definition.version}"
         said = "%s is handed back: %s. This worker claims nothing for it for %g s; a worker whose code fits may"
-        log.error(said, which, problem, FIRST_PAUSE_SECONDS)
+        log.log(logging.INFO if problem.is_usual else logging.ERROR, said, which, problem, FIRST_PAUSE_SECONDS)
         if len(self._known) < MOST_KEPT:
             text = f"{which}: {problem}"
             self._known[key] = Misfit(definition=key[0], no=key[1], handler=problem.handler, text=text)

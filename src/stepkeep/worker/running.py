@@ -83,7 +83,8 @@ class Running:
             try:
                 prepared = self._prepared.of(claim)
                 if prepared.is_transactional and not self._shared.transactor.has_database:
-                    raise MisfitError(claim.planned.name, "a transactional step needs a worker with the database")
+                    said = "a transactional step needs a worker with the database"
+                    raise MisfitError(claim.planned.name, said, is_usual=True)
             except MisfitError as problem:
                 self._misfit(self._held_unprepared(claim, now), problem)
                 continue

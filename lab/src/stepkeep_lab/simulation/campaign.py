@@ -188,7 +188,7 @@ def swept_at_the_end() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-        gc.collect(0)
+        gc.collect()
 
 
 def _examine(result: Result) -> Failure:

@@ -8,8 +8,8 @@ server may die meanwhile. The HTTP framework is left out: `SimulatedService` cal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +145,7 @@ class SimulatedService(Service):
             for late in () if told is None else self._wire.notification():
                 self._stage.later(late, waiting.put_nowait, told)
 
-        async def follow() -> AsyncIterator[ServerEvent]:
+        async def follow() -> AsyncGenerator[ServerEvent]:
             # Once it listens, anything may have happened before.
             yield ServerEvent("notice", b'{"queues":null,"stopped":null}')
             while server.process is process:
@@ -157,9 +157,10 @@ class SimulatedService(Service):
                 yield ServerEvent("notice", msgspec.json.encode(told))
             raise ConnectionLost("the server went away")
 
-        unsubscribe = server.transactor.store.notifier.listen(heard)
+        unsubscribe, stream = server.transactor.store.notifier.listen(heard), follow()
         try:
-            yield follow()
+            async with aclosing(stream):
+                yield stream
         finally:
             unsubscribe()
 

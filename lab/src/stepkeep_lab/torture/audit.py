@@ -116,6 +116,11 @@ class Audit:
         sealed = await self._store.read_journal(TENANT, run.id, limit=run.seq)
         messages = await self._store.read_messages(TENANT, run.id)
         rows = {step.no: step for step in steps}
+        for undo in (step for step in steps if plan.is_undo(step.no)):
+            # Every undo here succeeds when its handler is asked: only lost workers could give it up.
+            self.counts["undos"] += 1
+            self.counts["undos with a lost worker"] += undo.losses > 0
+            self._must(undo.state is not StepState.FAILED, f"{undo.no} of run {run.id} was given up: {undo.error}")
         try:
             fold = fold_of(plan, (open_entry(entry.body) for entry in sealed))
             fold.check(run, rows, {(attempt.no, attempt.fence) for attempt in attempts})

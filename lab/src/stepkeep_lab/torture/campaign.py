@@ -46,6 +46,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 SCENARIOS: dict[str, Scenario] = {
     "kill-storm": Scenario(strike=kills.kill_storm),
+    "rollback-storm": Scenario(strike=kills.rollback_storm),
     "labelled-points": Scenario(strike=kills.labelled_points),
     "every-disk-call": Scenario(strike=disks.every_disk_call, stores=("sqlite",)),
     "disk-full": Scenario(strike=disks.disk_full, stores=("sqlite",)),

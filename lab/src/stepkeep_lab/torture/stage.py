@@ -35,6 +35,9 @@ RECOVERY_SECONDS = 90.0
 STRIKE_SECONDS = 120.0
 """How long a scenario waits for a fault that must strike, on a machine that is slow or busy."""
 
+KINDS = ("chain", "fan", "flaky", "rollback")
+"""The kinds of runs in a steady mix."""
+
 
 class NotRun(Exception):
     """The scenario cannot be run here; the message says why."""
@@ -114,9 +117,7 @@ class Stage:
             yield load
 
     @asynccontextmanager
-    async def under_load(
-        self, rate: float = 30.0, which: Sequence[str] = ("chain", "fan", "flaky", "rollback")
-    ) -> AsyncIterator[Load]:
+    async def under_load(self, rate: float = 30.0, which: Sequence[str] = KINDS) -> AsyncIterator[Load]:
         """A steady mix of runs for as long as the block lasts."""
         async with self.loading() as load:
             enough = asyncio.Event()

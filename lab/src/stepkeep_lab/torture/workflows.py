@@ -79,8 +79,7 @@ def kinds(lease: str = "1s") -> dict[str, Kind]:
 
     rollback = Workflow("rollback", lease=lease, on_failure="compensate")
     for name in ("charge", "ship"):
-        undo = {"uses": "torture.effect", "with": {}, "retry": {"max_attempts": 10, "max_losses": 10}}
-        rollback.step(name, "torture.effect", inputs={}, undo=undo, retry=PATIENT)
+        rollback.step(name, "torture.effect", inputs={}, undo={"uses": "torture.effect", "with": {}}, retry=PATIENT)
     rollback.step("refuse", "torture.refuse", inputs={}, retry=PATIENT)
 
     slow = Workflow("slow", lease=lease, input=["seconds"])

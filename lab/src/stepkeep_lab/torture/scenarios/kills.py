@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Sequence
 
 from stepkeep.kernel.states import AttemptState
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.torture.points import POINTS, Doing, Point
 from stepkeep_lab.torture.process import TENANT
-from stepkeep_lab.torture.stage import Stage
+from stepkeep_lab.torture.stage import KINDS, Stage
 
 EVERY = 0.1
 WORKERS = 4
@@ -19,15 +20,26 @@ SWEEP = Settings().sweep_seconds
 DEATHS = 25
 """In a thorough campaign; each leaves a dozen steps or more to be claimed again."""
 SAMPLES = 200
+ROLLBACKS = 5000
+"""In a thorough campaign: none of them may end partial."""
 
 
 async def kill_storm(stage: Stage) -> None:
     """kill -9 of a random worker every 100 ms under load; a new one takes its place at once."""
+    await _storm(stage)
+
+
+async def rollback_storm(stage: Stage) -> None:
+    """The same, and every run is rolled back by undos without a retry policy of their own."""
+    await _storm(stage, which=("rollback",), goal=ROLLBACKS)
+
+
+async def _storm(stage: Stage, which: Sequence[str] = KINDS, goal: int = 0) -> None:
     stage.needs("kills", at_least=int(stage.seconds))
     await stage.workers(WORKERS)
-    async with stage.under_load():
+    async with stage.under_load(which=which) as load:
         stage.begin()
-        while stage.goes_on():
+        while stage.goes_on(reached=len(load.acknowledged) >= goal):
             # By the clock, not after a pause: ending one worker and launching the next takes time of its own.
             await asyncio.sleep(EVERY - time.monotonic() % EVERY)
             victim = stage.rng.choice(stage.fleet.living)
