@@ -127,9 +127,7 @@ async def test_every_use_of_a_file_that_is_gone_says_so(tmp_path: Path, way: Cal
 
 
 @pytest.mark.parametrize("way", [delete, move, replace_it])
-async def test_every_use_of_a_database_without_its_log_says_so(
-    tmp_path: Path, way: Callable[[Path], None]
-) -> None:
+async def test_every_use_of_a_database_without_its_log_says_so(tmp_path: Path, way: Callable[[Path], None]) -> None:
     path = tmp_path / "app.db"
     async with AsyncEngine(f"sqlite:///{path}") as engine:
         await save(engine.store, new_run(1))
