@@ -21,7 +21,8 @@ from pydantic import Field
 
 from stepkeep.client.async_client import AsyncClient
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotAllowed, StepkeepError
+from stepkeep.engine_arguments import looks_like_a_file
+from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.kernel.states import RunState
 from stepkeep.safe_text import exception_message, inert, inert_line
 
@@ -71,6 +72,8 @@ class Tools:
         labels: dict[str, str] | None = None,
     ) -> dict[str, Any]:
         """Start a run of a published workflow. Give an idempotency key: the same key again is the same run."""
+        if looks_like_a_file(workflow):
+            raise InvalidInput(f"{workflow} is a file. Name a published workflow; `list_workflows` has them.")
         started = await self._face.start(
             workflow, input, idempotency_key=idempotency_key, business_key=business_key, labels=labels
         )

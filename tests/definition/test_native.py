@@ -13,8 +13,8 @@ from stepkeep.definition.native import check_file, check_text, load_file, load_t
 from stepkeep.definition.schema import schema_text
 from stepkeep.errors import DefinitionError
 from stepkeep.kernel.definition import (
-    HOOK_RETRY,
     SECOND,
+    UNDO_RETRY,
     Agent,
     Approval,
     Backoff,
@@ -177,7 +177,7 @@ class TestDefaults:
         assert a.effect is Effect.WRITE
         assert a.undo is not None
         assert a.undo.executor == Handler(name="x.undo")
-        assert a.undo.retry == msgspec.structs.replace(HOOK_RETRY, jitter=0.5)
+        assert a.undo.retry == msgspec.structs.replace(UNDO_RETRY, jitter=0.5)
         assert a.undo.timeout == 300 * SECOND
         assert a.undo.inputs == '${{ steps["a"].output }}'
 
@@ -187,7 +187,7 @@ class TestDefaults:
         ).steps
         assert a.retry == KernelRetry(max_attempts=5, max=None, jitter=0.5)
         assert a.undo is not None
-        assert a.undo.retry == KernelRetry(max_attempts=2, initial=2 * SECOND, max=10 * SECOND, jitter=0.5)
+        assert a.undo.retry == msgspec.structs.replace(UNDO_RETRY, initial=2 * SECOND, jitter=0.5)
 
 
 class TestEverythingThatCanBeWritten:

@@ -90,6 +90,7 @@ def test_an_agent_starts_watches_explains_and_cancels_over_a_service(tmp_path: P
             assert "limit" in await refused(client, "list_runs", limit=5000)
             assert (await refused(client, "show_run", run_id="0" * 36)).count("not_found") == 1
             assert "Traceback" not in await refused(client, "start_run", workflow="no-such-workflow")
+            assert "published workflow" in await refused(client, "start_run", workflow="/etc/some.yaml")
 
     with serving(url, handlers()) as address:
         asyncio.run(act(address))

@@ -18,8 +18,8 @@ from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.dialects.ioa.front import FRONT
 from stepkeep.dialects.registry import dialect, recognise
 from stepkeep.kernel.definition import (
-    HOOK_RETRY,
     SECOND,
+    UNDO_RETRY,
     Agent,
     Approval,
     Backoff,
@@ -101,7 +101,7 @@ class TestWhatItBecomes:
         assert only.effect is Effect.WRITE
         assert only.undo is not None
         assert only.undo.executor == Agent(name="y", action="Take it back")
-        assert only.undo.retry == HOOK_RETRY
+        assert only.undo.retry == UNDO_RETRY
 
     def test_an_action_that_begins_with_gate_is_a_question_to_people(self) -> None:
         """Pattern 4: prompt and deadline are the rest of the text and the step's timeout."""

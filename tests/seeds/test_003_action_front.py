@@ -20,7 +20,7 @@ from stepkeep.dialects import registry
 from stepkeep.dialects.action.front import FRONT
 from stepkeep.dialects.action.written import Action, Capability, Compensation, RetryPolicy, Safety, WorkflowV1
 from stepkeep.kernel.definition import (
-    HOOK_RETRY,
+    UNDO_RETRY,
     Backoff,
     CompensateWhen,
     Completion,
@@ -330,8 +330,8 @@ def test_4_a_compensation_comes_from_the_capability_and_the_action_fills_it() ->
     assert step.undo is not None
     assert step.undo.executor == Handler(name="a:undo")
     assert (step.undo.inputs, step.undo.input_schema) == (given_input, schema)
-    assert (step.undo.timeout, step.undo.retry) == (60_000 * MS, HOOK_RETRY)
-    assert (HOOK_RETRY.max_attempts, HOOK_RETRY.initial, HOOK_RETRY.factor, HOOK_RETRY.max) == (
+    assert (step.undo.timeout, step.undo.retry) == (60_000 * MS, UNDO_RETRY)
+    assert (UNDO_RETRY.max_attempts, UNDO_RETRY.initial, UNDO_RETRY.factor, UNDO_RETRY.max) == (
         2,
         1000 * MS,
         2.0,

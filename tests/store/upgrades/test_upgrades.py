@@ -60,8 +60,9 @@ async def test_every_run_ends_with_todays_program_and_its_record_is_true(old_url
         await engine.start_idle(runs["idle"])
         await engine.users.create("bea")
         await engine.users.grant("bea", role="finance")
-        reason = "the gate opened before she came"
-        await engine.interventions.reassign(runs["gate"], "sign", to=["bea"], reason=reason, by="cyd")
+        await engine.interventions.reassign(
+            runs["gate"], "sign", to=["bea"], reason="the gate opened before she came", by="cyd"
+        )
         await engine.approve(runs["gate"], by="bea")
         await engine.send(runs["message"], "go")
         await engine.send(runs["waiting"], "paid")

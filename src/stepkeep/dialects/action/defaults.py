@@ -22,7 +22,7 @@ DEFAULTS = (
     Default("Which steps are undone?", "succeeded ones whose capability has a compensationOperation, in reverse order of completion", "003 §4"),
     Default("What is a side effect?", "what the capability's metadata says: sideEffecting, or a compensationOperation", "003 §4; design §4"),
     Default("Side effect without a hook", "recorded as not compensable; the rest is compensated, the rollback is partial", "003 §4"),
-    Default("Retries of a hook", "2 attempts, 1000 ms × 2.0, at most 10000 ms", "003 §4"),
+    Default("Retries of a hook", "2 attempts that the hook answered, 1000 ms × 2.0, at most 10000 ms; a lost worker is no attempt, and thirty losses end it", "003 §4"),
     Default("Idempotency key of a hook", "runId:actionId:compensate", "003 §4"),
     Default("May a sequence go on after a failure?", "eligible after any terminal state, but fail-fast rules first: only a Cancelled signal is passed over", "003 §1.1, §1.3"),
     Default("Sequence or graph?", "no edges and no dependsOn anywhere: a sequence by order; otherwise a graph, joins are all-of", "003 §1.1, §1.2"),
