@@ -247,6 +247,8 @@ def test_the_database_going_away_is_503_and_says_nothing_about_it(
             told(answer, 503, "store_unavailable")
             assert answer.headers["retry-after"] == "1"
             assert "db.internal" not in answer.text
+            # An outage is expected: it is no error of the service.
+            assert {one.levelname for one in caplog.records if "store_unavailable" in one.message} == {"WARNING"}
             monkeypatch.setattr(stage.engine.store, "search_runs", broken)
             answer = await client.get("/runs")
             told(answer, 500, "unexpected")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from stepkeep.errors import NotAllowed
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.remote.start import remote_worker
 from tests.api.stage import RIVAL, TENANT, Stage, on, told
+from tests.workbench import eventually
 
 CHAIN = sk.Workflow("chain")
 CHAIN.step("one", "remote.double", inputs={"n": "${{ input.n }}"})
@@ -320,6 +322,27 @@ def test_what_only_a_whole_worker_can_run_is_handed_back_with_the_reason(databas
         assert "cannot be rendered" in str(found["error"])
 
     on_service(database_url, act)
+
+
+def test_a_transactional_step_that_a_remote_worker_hands_back_is_no_error(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+        paid = sk.Workflow("paid")
+        paid.step("pay", "remote.pay", transactional=True)
+        await stage.publish(paid)
+        async with working(url, await stage.key("work", owner="bob"), registry(pay=lambda: None)):
+            run = await start(client, "paid")
+
+            async def is_handed_back() -> bool:
+                return "handed back" in caplog.text
+
+            await eventually(is_handed_back)
+            assert (await client.get(f"/runs/{run}")).json()["run"]["state"] in ("queued", "running")
+
+    with caplog.at_level(logging.INFO, logger="stepkeep"):
+        on_service(database_url, act)
+    assert {one.levelname for one in caplog.records if "handed back" in one.getMessage()} == {"INFO"}
 
 
 def test_a_cancelled_run_stops_the_handler_of_a_remote_worker(database_url: str) -> None:
