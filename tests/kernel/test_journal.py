@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import World, claimer, gate, sequence, wait, work
 
+from stepkeep.kernel.create import JOURNAL_FORMAT
 from stepkeep.kernel.definition import Approval, Completion, Rule
 from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry, seal
 from stepkeep.kernel.outcomes import Completed
@@ -132,7 +133,11 @@ def test_the_journal_has_the_digests_of_input_outputs_and_of_what_a_gate_shows()
     world.finish("ship", output=b"2")
     world.complete("ship", output=b"3")
     [created, *_] = open_entry(world.bodies[0]).causes
-    assert created.detail == {"definition": world.plan.digest, "input": sha256(b'{"order": 7}')}
+    assert created.detail == {
+        "definition": world.plan.digest,
+        "input": sha256(b'{"order": 7}'),
+        "format": JOURNAL_FORMAT,
+    }
     told = {(world.plan.at(hop.no).name, hop.trigger): hop.digest for hop in world.hops if hop.digest}
     decided = (world.row("sign").note or Note()).output
     assert decided is not None

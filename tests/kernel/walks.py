@@ -176,8 +176,10 @@ def _step(random: Random, names: list[str], place: int, conditions: dict[str, Wh
         return StepDefinition(wait=wait, **settings)
     hook = None
     if maybe(random, 0.6):
-        retry = replace(_retry(random), counts_losses=False if maybe(random, 0.7) else UNSET)
-        holds = random.choice(HOLDING) if maybe(random, 0.3) else UNSET
+        retry = _retry(random)
+        aside = Random(repr(retry))
+        holds = aside.choice(HOLDING) if maybe(aside, 0.3) else UNSET
+        retry = replace(retry, counts_losses=False if maybe(aside, 0.7) else UNSET)
         hook = Undo(executor=Handler(name="undo"), retry=retry, on_exhausted=holds)
     if kind < 0.36:
         detached = True if maybe(random, 0.2) else UNSET
