@@ -8,12 +8,24 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
+from stepkeep.conformance.verify import verify_lines
 from stepkeep.errors import Conflict, InvalidInput
-from stepkeep.kernel.definition import Definition, Dependency, OnExhausted, Retry
-from stepkeep.kernel.outcomes import Failed
+from stepkeep.kernel.definition import (
+    UNDO_RETRY,
+    Definition,
+    Dependency,
+    Effect,
+    Handler,
+    OnExhausted,
+    Retry,
+    Undo,
+)
+from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.operations import people
 from stepkeep.operations.diagnosis import explain
+from stepkeep.operations.lines import encode_line
+from stepkeep.operations.log import canonical_machines, export_run
 from stepkeep.operations.views import describe_run
 from tests.workbench import TENANT, Bench, on, task
 
@@ -130,5 +142,53 @@ def test_a_step_that_waits_for_its_next_attempt_is_completed_by_a_person(databas
         assert (call["state"], call["output"]) == ("succeeded", {"ok": True})
         [claim] = await bench.claim(1)
         assert claim.planned.name == "ship"
+
+    on(database_url, act)
+
+
+UNDONE = Definition(
+    name="undone",
+    version=1,
+    steps=(
+        task(
+            "pay",
+            undo=Undo(
+                executor=Handler(name="refund"),
+                retry=replace(UNDO_RETRY, initial=0),
+                on_exhausted=OnExhausted.HOLD,
+            ),
+            effect=Effect.WRITE,
+        ),
+        task("ship", 1),
+    ),
+)
+
+
+@pytest.mark.parametrize(("choice", "end"), [("complete", RunState.ROLLED_BACK), ("fail", RunState.FAILED)])
+def test_an_undo_that_says_hold_keeps_its_rollback_open_for_a_person(
+    database_url: str, choice: str, end: RunState
+) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(UNDONE)
+        [claim] = await bench.claim(1)
+        await bench.report(claim, Completed(output=b"{}"))
+        await people.cancel(bench.transactor, run_id, compensate=True, reason="", tenant=TENANT, actor="ann")
+        for _ in range(2):
+            [claim] = await bench.claim(1)
+            await bench.report(claim, Failed(category=Category.TRANSIENT, error="no route"))
+        assert await bench.state(run_id) is RunState.COMPENSATING
+        [cause] = (await explain(bench.transactor, run_id, None, tenant=TENANT)).causes
+        assert "undo:pay holds" in cause.sentence
+        assert "retried, completed or failed by a decision" in cause.sentence
+        assert cause.command == ("decide", run_id, "undo:pay", "retry")
+        assert await bench.store.stuck_runs() == []
+        lines = [encode_line(line) async for line in export_run(bench.transactor, run_id, tenant=TENANT)]
+        assert verify_lines(lines, canonical_machines()).findings == ()
+        with pytest.raises(Conflict, match="cannot be skipped"):
+            await people.decide_hold(bench.transactor, run_id, "undo:pay", "skip", tenant=TENANT, actor="ann")
+        await people.decide_hold(bench.transactor, run_id, "undo:pay", choice, tenant=TENANT, actor="ann")
+        assert await bench.state(run_id) is end
+        lines = [encode_line(line) async for line in export_run(bench.transactor, run_id, tenant=TENANT)]
+        assert verify_lines(lines, canonical_machines()).findings == ()
 
     on(database_url, act)

@@ -28,6 +28,7 @@ QUICK = (
     "adopts-what-did-not-finish",
     "in-flight-exceeded",
     "element-undo-lost",
+    "undo-loss-counted",
     "checkpoint-of-another-step",
 )
 """Caught within a few seeds each, in a third of a second of CPU."""

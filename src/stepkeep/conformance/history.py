@@ -57,7 +57,7 @@ CAUSES = {
     "running": (MOVING, "main"),
     "blocked": (WAITING, "main"),
     "validating": (MOVING, "check"),
-    "compensating": ((*MOVING, "awaiting_children"), "undo"),
+    "compensating": ((*MOVING, "awaiting_children", "awaiting_approval"), "undo"),
 }
 """Run states between entries, and the step states of which at least one must exist so that the run can continue."""
 

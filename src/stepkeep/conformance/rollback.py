@@ -25,7 +25,9 @@ class Rollback:
         if line.trigger == "planned":
             self._plan(hook, steps.get(undone), say)
             return
-        if line.target.startswith("awaiting_") and line.target != "awaiting_children":
+        # One that holds waits for a decision, if its definition says so.
+        is_held = line.trigger == "held_exhausted"
+        if line.target.startswith("awaiting_") and line.target != "awaiting_children" and not is_held:
             say(Code.UNDO, f"hook {quoted(hook.name)} waits; hooks must not")
         if self._place.get(hook.no) != self._ended and line.trigger != "cancelled":
             say(Code.UNDO, f"hook {quoted(hook.name)} moves out of turn")

@@ -35,6 +35,7 @@ from stepkeep.worker.remote.channel import Channel
 from stepkeep.worker.remote.membership import RemoteMembership
 from stepkeep.worker.remote.transactor import RemoteTransactor
 from stepkeep_lab.simulation.faults import Fault, FaultyWire
+from stepkeep_lab.simulation.loop import SimulationOver
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.store import ModelStore
 
@@ -154,6 +155,8 @@ class SimulatedService(Service):
                         told = await waiting.get()
                 except TimeoutError:
                     continue
+                except SimulationOver:
+                    return  # nobody reads it any more, and its loop is closed
                 yield ServerEvent("notice", msgspec.json.encode(told))
             raise ConnectionLost("the server went away")
 
