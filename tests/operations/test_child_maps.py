@@ -20,6 +20,7 @@ from tests.operations.test_child_rollback import BACK, HOOK, ended, names
 from tests.operations.test_children import PROCESS, call, certified, children, finish, flow, look_after
 from tests.suites import first_on, in_proof
 from tests.workbench import SECOND, TENANT, Bench, on, task
+from tests.worker.bed import PAST_THE_LEASE_US
 
 S = StepState
 BAD = Failed(category=Category.VALIDATION, error="no", final=True)
@@ -323,7 +324,7 @@ def test_a_map_of_children_survives_workers_that_are_killed_after_their_commits(
         # Each death may lose the same step: it is never given up for that.
         await bench.publish(flow("leaf", task("work", 0, undo=HOOK, retry=Retry(max_losses=1_000))))
         given = b"[%s]" % b",".join(b"%d" % n for n in range(items))
-        return await bench.start(parent(each(in_flight=4), lease=SECOND), given)
+        return await bench.start(parent(each(in_flight=4)), given)
 
     async def look(bench: Bench) -> tuple[list[str], list[RunState]]:
         runs = await tree(bench, run)
@@ -331,7 +332,7 @@ def test_a_map_of_children_survives_workers_that_are_killed_after_their_commits(
 
     run, killed = on(database_url, begin), 0
     for commits in range(1, 400, step):
-        command = [sys.executable, str(PROCESS), database_url, run, str(commits)]
+        command = [sys.executable, str(PROCESS), database_url, run, str(commits), str(killed * PAST_THE_LEASE_US)]
         died = subprocess.run(command, check=False, timeout=120, capture_output=True, text=True)
         assert died.returncode in (0, -9), died.stderr
         killed += died.returncode == -9

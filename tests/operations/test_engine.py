@@ -350,7 +350,9 @@ def test_an_engine_refuses_every_call_in_the_child_of_a_fork_and_the_child_ends(
         timeout=120,
         check=False,
     )
-    assert (ran.returncode, ran.stdout) == (0, "{'runs': [], 'total': 0, 'is_complete': True}\n"), ran.stderr
+    assert (ran.returncode, ran.stdout) == (0, "{'runs': [], 'total': 0, 'is_complete': True, 'next': None}\n"), (
+        ran.stderr
+    )
 
 
 def test_a_program_without_a_loop_hosts_a_worker(database_url: str) -> None:

@@ -390,8 +390,6 @@ def test_max_duration_seconds_fails_a_workstream_that_executes(url: str) -> None
         await floor.claim()
         await floor.pass_time(6)
         assert await floor.life("b") == ["pending", "cancelled"]
-        assert (await floor.life())[-1] == "executing", "what is in flight has 30 seconds to settle"
-        await floor.pass_time(31)
         assert (await floor.life("a"))[-1] == "cancelled"
         ended = arrow(await floor.log(), None, "executing", "failed")
         assert ended["metadata"]["category"] == "timeout"

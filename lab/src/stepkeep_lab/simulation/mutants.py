@@ -828,8 +828,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "migrated-without-its-undo",
         "a migrated run does not undo what the earlier one did",
         "operations.going_on:_continuation",
-        "wanted.how.owns_undo",
-        "wanted.how is GoingOn.RETRY",
+        "row, place, wanted.how.owns_undo)",
+        "row, place, wanted.how is GoingOn.RETRY)",
     ),
     _one(
         "migrated-on-old-news",

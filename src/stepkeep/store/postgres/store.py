@@ -426,7 +426,7 @@ class PostgresStore(SharedReads):
     async def search_runs(
         self, which: RunFilter, words: Words, most: int, unreadable: list[Unreadable] | None = None
     ) -> Searched:
-        wanted, part = (words.error, words.text, list(words.labels)), replace(which, limit=most)
+        wanted, part = (words.error, words.text, [label.decode() for label in words.labels]), replace(which, limit=most)
         if is_read_in_order(which, words):
             [(looked_at, last)] = await self._find(tuple, SQL.find_last_of, *arguments(part, None)[:4])
             down_to = arguments(replace(part, oldest=last), None)[:4]

@@ -16,8 +16,8 @@ where details.tenant = $1 and details.run_id < $2::uuid and details.run_id >= $4
         or position((select encode(convert_to($5, 'UTF8'), 'escape')) in lower(concat_ws(
             e'\n', encode(details.input, 'escape'), encode(details.labels, 'escape')) collate "C")) > 0
         or details.run_id in (select id from erred))
-    and ($6::bytea[] = '{}' or not exists (
-        select from unnest($6::bytea[]) as wanted (label)
-        where coalesce(position(wanted.label in details.labels), 0) = 0))
+    and ($6::text[] = '{}' or not exists (
+        select from unnest($6::text[]) as wanted (label)
+        where coalesce(position(convert_to(wanted.label, 'UTF8') in details.labels), 0) = 0))
 order by details.run_id desc
 limit $3

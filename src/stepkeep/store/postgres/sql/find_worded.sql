@@ -20,7 +20,7 @@ where ($3::text is null or position($3 in lower(runs.error collate "C")) > 0)
             details.created_by, runs.error) collate "C")) > 0
         or position((select encode(convert_to($4, 'UTF8'), 'escape')) in lower(concat_ws(
             e'\n', encode(details.input, 'escape'), encode(details.labels, 'escape')) collate "C")) > 0)
-    and ($5::bytea[] = '{}' or not exists (
-        select from unnest($5::bytea[]) as wanted (label)
-        where coalesce(position(wanted.label in details.labels), 0) = 0))
+    and ($5::text[] = '{}' or not exists (
+        select from unnest($5::text[]) as wanted (label)
+        where coalesce(position(convert_to(wanted.label, 'UTF8') in details.labels), 0) = 0))
 order by asked.place
