@@ -331,7 +331,7 @@ def test_runs_are_listed_filtered_and_paged(cli: Cli) -> None:
     cli("db", "migrate")
     assert cli("runs").out == "no runs in sqlite:///.stepkeep/stepkeep.db\n"
     assert cli("runs", "--state", "failed").out == "no such runs in sqlite:///.stepkeep/stepkeep.db\n"
-    assert cli("runs", "--json").json == {"runs": [], "total": 0, "is_complete": True}
+    assert cli("runs", "--json").json == {"runs": [], "total": 0, "is_complete": True, "next": None}
     for file in ("flow", "failing", "flow"):
         cli("run", f"{file}.yaml", "--app", HANDLERS)
     everything = cli("runs", "--json").json["runs"]

@@ -75,6 +75,7 @@ def view(*steps: dict[str, Any], state: str = "succeeded", **more: Any) -> dict[
         "ended_at": ended or None,
         "rerun_of": None,
         "asked_before": [],
+        "fired": None,
         "input": {},
         "labels": {},
         "output": None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,9 @@ def test_every_dialect_is_walked(dialect: str, capsys: pytest.CaptureFixture[str
     assert said["endings"][0]["state"] == "succeeded"
 
 
-def test_a_python_workflow_is_walked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_python_workflow_is_walked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    # The example imports a module of its own folder, whose name is that of a module of the tests.
+    monkeypatch.delitem(sys.modules, "handlers", raising=False)
     assert main(["simulate", str(EXAMPLES / "onboarding.py"), "--json"]) in (0, 1)
     assert json.loads(capsys.readouterr().out)["endings"][0]["state"] == "succeeded"
 
