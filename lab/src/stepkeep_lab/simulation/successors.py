@@ -130,8 +130,3 @@ def _wrong(
     given = [ledger.continued[key[1]]] if key[1] in ledger.continued else ledger.continued_ahead[key[1]]
     if decode(then.input) not in given:
         yield f"continues as {named} with {then.input!r}, and gave it {given}"
-
-
-def asked_before(names: set[str]) -> set[str]:
-    """Who asked for a successor: the people who asked for the run before it, and no earlier run of the chain."""
-    return {name for name in names if not name.startswith("parent:")}

@@ -41,7 +41,7 @@ from stepkeep_lab.simulation.shared_resources import wrong_executors, wrong_reso
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.standing import Standing
 from stepkeep_lab.simulation.store import ModelStore
-from stepkeep_lab.simulation.successors import asked_before, is_successor, wrong_successors
+from stepkeep_lab.simulation.successors import is_successor, wrong_successors
 from stepkeep_lab.simulation.tables import Tables
 
 decode = msgspec.json.decode
@@ -335,7 +335,9 @@ class Verdict:
         if link is None:
             return asked
         before = self._requesters((key[0], link.run_id))
-        return asked | (asked_before(before) if is_successor(link) else before)
+        above = self._tables.children.link_of(key[0], link.run_id) if is_successor(link) else None
+        # A chain keeps the people: the run before the last one would be one more each time.
+        return asked | (before if above is None else before - {f"parent:{above.run_id}"})
 
     def _tokens_open_one_door(self) -> None:
         """A step that was completed by hand was completed with its own token."""
