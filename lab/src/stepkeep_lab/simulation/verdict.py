@@ -462,6 +462,9 @@ class Verdict:
             of_gates = Counter(entry.name for entry in told.values() if entry.name in GATE_EVENTS.values())
             hops = [hop for one in self._tables.journal[TENANT, run_id].values() for hop in open_entry(one.body).hops]
             due = Counter(GATE_EVENTS[hop.trigger] for hop in hops if hop.trigger in GATE_EVENTS)
+            # An agent that reports that its step is blocked opens a gate and tells people of it.
+            blocked = sum(hop.trigger == "held" and hop.source == "running" for hop in hops)
+            due += Counter({GATE_EVENTS["escalated"]: blocked})
             self._must(of_gates == due, f"I8: gates of {run_id} told {of_gates}, and its journal has {due}")
             self._must(found == expected, f"I8: the outbox of {run_id} has {found}, its attempts emitted {expected}")
 
