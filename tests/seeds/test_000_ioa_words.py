@@ -361,6 +361,48 @@ def test_an_agent_that_reports_governance_blocks_the_workflow_until_people_decid
         assert stage.step("b")[-1] == "failed"
 
 
+BLOCKING_AGENT = """
+import stepkeep as sk
+
+asked = []
+
+@sk.agent("blocking-maker")
+def make(ctx, action, inputs):
+    asked.append(action)
+    if len(asked) == 1:
+        raise sk.fail("the budget office has not agreed", category="governance")
+"""
+BLOCKED = """
+apiVersion: ioa.dev/v0.2
+kind: Workflow
+metadata: { name: blocked-by-its-agent }
+spec:
+  description: One step that its agent blocks.
+  domainsInvolved: [engineering]
+  timeout: 1h
+  steps: [{ name: a, agent: blocking-maker, action: do, timeout: 1m }]
+"""
+
+
+def test_a_block_by_an_agent_is_no_verdict_of_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`policy replay` and the verifier of evidence packs ask rules again, and no rule has said it."""
+
+    def stepkeep(*words: str) -> dict[str, Any]:
+        assert main([*words, "--db", f"sqlite:///{tmp_path}/db", "--json"]) in (0, 4)
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    (tmp_path / "blocking_agent.py").write_text(BLOCKING_AGENT)
+    (tmp_path / "blocked.yaml").write_text(BLOCKED)
+    app = str(tmp_path / "blocking_agent.py")
+    run = stepkeep("run", str(tmp_path / "blocked.yaml"), "--as", "ioa", "--app", app)["run"]["id"]
+    stepkeep("approve", run, "a", "--by", "ann")
+    assert stepkeep("run", "--resume", run, "--app", app)["run"]["state"] == "succeeded"
+    stepkeep("policy", "replay", run)
+    stepkeep("evidence", run, "--output", str(tmp_path / "pack.zip"))
+    stepkeep("evidence", "--verify", str(tmp_path / "pack.zip"))
+
+
 def test_show_on_the_command_line_has_status_and_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def stepkeep(*words: str) -> dict[str, Any]:
         assert main([*words, "--db", f"sqlite:///{tmp_path}/db", "--json"]) in (0, 4)

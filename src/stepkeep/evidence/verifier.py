@@ -1238,6 +1238,12 @@ class Policies:
             self.above(said, record)
             self.obeyed(entry, place, step, record, said)
             return
+        if record.get("by") == "agent":
+            by = (record.get("effect"), record.get("rule"), entry["causes"][place].get("event"))
+            if by != ("hold", "governance", "step_reported"):
+                self.checks.wrong("verdict_wrong", f"{said} is an agent's, but no report of an agent is its cause")
+            self.obeyed(entry, place, step, record, said)
+            return
         asker = ((record.get("facts") or {}).get("principal") or {}).get("name", self.requester)
         if asker != self.requester:
             self.checks.wrong("verdict_wrong", f"{said} is about a run that {asker} asked for, not {self.requester}")

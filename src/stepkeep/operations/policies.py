@@ -119,8 +119,8 @@ def _replayed(
         number = plan.number(step)
         if number is None:
             raise InvariantBroken(f"the journal of run {run_id} has a verdict on {step}, which its plan does not have")
-        if record.get("by") == "parent":
-            # What the run above had spent is in no journal of this run.
+        if record.get("by") in ("parent", "agent"):
+            # By a run above, whose spending is in no journal of this run, or by the agent of the step: no rule says it.
             continue
         planned = plan.at(number)
         facts = {"run": run_facts(plan, run_id), "step": step_facts(plan, planned, 0), **record.get("facts", {})}
