@@ -12,6 +12,7 @@ from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry
 from stepkeep.kernel.states import RunState
 from stepkeep.store.change import RunKey
 from stepkeep_lab.simulation.ledger import Ledger
+from stepkeep_lab.simulation.stage import EPOCH
 from stepkeep_lab.simulation.tables import Tables
 
 FRESH_SECONDS = 0.75
@@ -59,9 +60,13 @@ def _has(entry: Entry, event: str) -> bool:
 
 
 def _is_in_pause(ledger: Ledger, workflow: str, asked_at: float | None, start: Entry) -> bool:
-    """Whether a start was asked for after its workflow was paused, and made before people asked to resume it."""
+    """Whether a start was asked for after its workflow was paused, and made before people asked to resume it.
+
+    The first request may have had no answer: then the one on the ledger came after the start was made.
+    """
+    made_at = (start.at - EPOCH) / 1_000_000
     return asked_at is not None and any(
-        name == workflow and asked_at > began + FRESH_SECONDS and start.at < ended_at
+        name == workflow and min(asked_at, made_at) > began + FRESH_SECONDS and start.at < ended_at
         for name, began, ended_at in ledger.workflow_pauses
     )
 
