@@ -240,6 +240,7 @@ policy off
 audit
 db status
 db maintain
+db backup copy.db
 db migrate
 """
 """One command a line; `> NAME` keeps the first id of its answer, `$NAME` gives it."""
