@@ -33,7 +33,7 @@ def test_the_page_has_seed_counts_verdicts_and_reasons(tmp_path: Path) -> None:
     found = campaign(PASSED, NOT_RUN)
     assert found.ok
     said = page(found)
-    assert "Seed 7" in said
+    assert "seed 7" in said
     assert "| kill-storm | sqlite | passed | 120 | 0 |" in said
     assert "kills: 30" in said
     assert "Not run: one clock for all." in said

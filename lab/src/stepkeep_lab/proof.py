@@ -1,8 +1,8 @@
 """The long checks as a list of parts: each is one command of at most 25 minutes, and its result is kept with the code.
 
-A part that has passed on the same code is not run again, so that a proof can be made in several sittings. The code is
-known by the digests of its folders: commits that differ in documents alone share their results. `stepkeep lab proof`
-calls it.
+A part that has passed on the same code is not run again, so that a proof can be made in several sittings. The code of
+a part is known by a digest of the folders that it depends on: a change elsewhere leaves its result in place.
+`stepkeep lab proof` calls it.
 """
 
 from __future__ import annotations
@@ -12,44 +12,58 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from stepkeep.errors import InvalidInput
+from stepkeep_lab.torture.campaign import SCENARIOS
 
-CODE = ("src", "lab", "tests", "examples", "scripts", "pyproject.toml", "requirements")
+LAB = ("src", "lab", "pyproject.toml", "requirements")
+"""What commands of the laboratory depend on."""
+RECORDED = (*LAB, "tests/golden")
+TESTED = (*LAB, "tests", "examples", "scripts", "deploy")
+"""What tests depend on."""
+
 REPORTS = Path("docs/reports")
 FILE = REPORTS / "proof.json"
+LOGS = Path("build/proof")
+"""What each part printed, as long as no other run of it has begun."""
+
 LONGEST_MINUTES = 25
 PATIENCE = 3
 """How many times longer than its own figure a part may take, on a machine that is busy."""
 
-SIMULATIONS, SEEDS = 5, 1_800
-"""200,000 runs and more: a seed has 24 on average."""
+SIMULATIONS, RUNS = 5, 40_000
+STORMS = (
+    *("kill-storm", "rollback-storm", "disk-full", "clock-skew", "sessions-ended", "through-a-pooler"),
+    *("old-snapshot", "overload", "soak"),
+)
+"""Faults and load of one minute each. The other scenarios of the torture end when their faults have struck."""
 
 TESTS = {
-    "acceptance cli definition docs evidence golden metrics schedules": 15,
+    "acceptance cli definition docs evidence metrics schedules": 15,
     "api people remote": 25,
     "bench conformance forgeries fuzz kernel modelcheck network seeds sinks simulate testing tracing": 20,
-    "operations": 15,
+    "operations test_postgres_harness.py test_secret_values.py": 15,
     "simulation": 20,
     "store storecheck": 25,
     "torture": 15,
     "triggers worker": 25,
     "ui": 25,
 }
-"""Folders of tests whose long forms are one part, with its minutes."""
+"""Folders and files of tests whose long forms are one part, with its minutes."""
 
 
 class Part(NamedTuple):
-    """One command, and how many minutes it takes on two quiet cores."""
+    """One command, how many minutes it takes on two quiet cores, and the folders and files it depends on."""
 
     name: str
     minutes: int
     command: tuple[str, ...]
+    of: tuple[str, ...] = LAB
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,31 +83,35 @@ def parts() -> list[Part]:
     python, report = sys.executable, str(REPORTS)
     lab = (python, "-m", "stepkeep.cli", "lab")
     pytest = (python, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal", "-m", "proof")
-    found = [Part("golden", 25, (*lab, "golden", "check", "--long"))]
+    storms = [word for name in STORMS for word in ("--only", name)]
+    others = [word for name in SCENARIOS if name not in STORMS for word in ("--only", name)]
+    found = [Part("golden", 25, (*lab, "golden", "check", "--long"), RECORDED)]
     for number in range(1, SIMULATIONS + 1):
-        seeds = ("--seeds", str(SEEDS), "--from", str(10_000_000 * number), "--jobs", "2")
-        found.append(Part(f"simulation-{number}", 12, (*lab, "simulate", *seeds)))
+        runs = ("--runs", str(RUNS), "--from", str(10_000_000 * number), "--jobs", "2")
+        found.append(Part(f"simulation-{number}", 12, (*lab, "simulate", *runs)))
     found += [
         Part("planted", 25, (*lab, "mutants", "--jobs", "2", "--report", f"{report}/planted-simulation.json")),
         Part("stores", 25, (*lab, "stores", "--jobs", "2", "--report", report)),
-        Part("modelcheck", 25, (*lab, "check", "--jobs", "2")),
+        Part("modelcheck", 25, (*lab, "check", "--states", "60000", "--jobs", "2", "--report", report)),
         Part("forgeries", 20, (*lab, "forgeries", "--report", report)),
         Part("packs", 20, (*lab, "packs", "--jobs", "2", "--report", report)),
         Part("fuzz", 15, (*lab, "fuzz", "--jobs", "2", "--report", report)),
-        Part("torture", 25, (*lab, "torture", "--seconds", "60", "--report", report)),
+        Part("misdeeds", 5, (*lab, "misdeeds", "--runs", "100000", "--report", report)),
+        Part("torture-storms", 20, (*lab, "torture", "--seconds", "60", *storms, "--report", f"{report}/storms")),
+        Part("torture-faults", 15, (*lab, "torture", "--thorough", *others, "--report", f"{report}/faults")),
     ]
     for folders, minutes in TESTS.items():
         paths = tuple(f"tests/{folder}" for folder in folders.split())
-        found.append(Part(f"tests-{folders.split()[0]}", minutes, (*pytest, *paths)))
+        found.append(Part(f"tests-{folders.split()[0]}", minutes, (*pytest, *paths), TESTED))
     return found
 
 
-def code() -> str:
-    """A digest of all that a proof is about, as it is committed."""
-    changed = _git("status", "--porcelain", "--", *CODE)
+def code(part: Part) -> str:
+    """A digest of all that a part depends on, as it is committed."""
+    changed = _git("status", "--porcelain", "--", *part.of)
     if changed:
         raise InvalidInput(f"a proof is of a commit, and this is not committed: {changed.splitlines()[0].strip()}.")
-    return hashlib.sha256(_git("rev-parse", *(f"HEAD:{folder}" for folder in CODE)).encode()).hexdigest()[:16]
+    return hashlib.sha256(_git("ls-tree", "HEAD", "--", *part.of).encode()).hexdigest()[:16]
 
 
 def results(file: Path = FILE) -> dict[str, Result]:
@@ -106,20 +124,21 @@ def run(names: Sequence[str], *, told: Callable[[str], None], file: Path = FILE,
 
     No part begins after `minutes`.
     """
-    there, began, now, kept = chosen(names), time.monotonic(), code(), results(file)
+    there, began, kept = chosen(names), time.monotonic(), results(file)
     for part in there:
-        if is_proved(kept.get(part.name), now):
+        if problem(part, kept, code(part)) is None:
             told(f"{part.name}: passed before on this code")
             continue
         if minutes is not None and time.monotonic() - began > minutes * 60:
             told(f"{part.name}: not begun, for lack of time")
             continue
         told(f"{part.name}: about {part.minutes} min: {shlex.join(_shown(part.command))}")
-        kept[part.name] = _play(part, now)
+        kept[part.name] = _play(part)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(msgspec.json.format(msgspec.json.encode(dict(sorted(kept.items()))), indent=2) + b"\n")
-        told(f"{part.name}: {'passed' if kept[part.name].ok else 'FAILED'} in {kept[part.name].seconds:,.0f} s")
-    return not list(unproved(there, kept, now))
+        verdict = "passed" if kept[part.name].ok else f"FAILED, see {LOGS}/{part.name}.out,"
+        told(f"{part.name}: {verdict} in {kept[part.name].seconds:,.0f} s")
+    return all(problem(part, kept, code(part)) is None for part in there)
 
 
 def chosen(names: Sequence[str]) -> list[Part]:
@@ -130,35 +149,33 @@ def chosen(names: Sequence[str]) -> list[Part]:
     return [part for part in there if not names or part.name in names]
 
 
-def is_proved(result: Result | None, now: str) -> bool:
-    return result is not None and result.ok and result.code == now
+def problem(part: Part, kept: dict[str, Result], now: str) -> str | None:
+    """What keeps this part from being proved of the code `now`, in words; None if it is proved."""
+    result = kept.get(part.name)
+    if result is None:
+        return "was never run"
+    if not result.ok:
+        return f"failed at {result.commit}: {result.last_line}"
+    return None if result.code == now else f"is of other code, at {result.commit}"
 
 
-def unproved(there: Sequence[Part], kept: dict[str, Result], now: str) -> Iterator[str]:
-    """What keeps these parts from being a proof of this code, in words."""
-    for part in there:
-        result = kept.get(part.name)
-        if result is None:
-            yield f"{part.name} was never run"
-        elif not result.ok:
-            yield f"{part.name} failed at {result.commit}: {result.last_line}"
-        elif result.code != now:
-            yield f"{part.name} is of other code, at {result.commit}"
-
-
-def _play(part: Part, now: str) -> Result:
-    began = time.monotonic()
+def _play(part: Part) -> Result:
+    began, now, commit = time.monotonic(), code(part), _git("rev-parse", "--short", "HEAD")
+    LOGS.mkdir(parents=True, exist_ok=True)
+    out, err = LOGS / f"{part.name}.out", LOGS / f"{part.name}.err"
     try:
-        played = subprocess.run(
-            part.command, capture_output=True, text=True, check=False, timeout=part.minutes * 60 * PATIENCE
-        )
-        ok, said = played.returncode == 0, played.stdout.strip() or played.stderr.strip()
+        with out.open("w") as stdout, err.open("w") as stderr:
+            timeout = part.minutes * 60 * PATIENCE
+            played = subprocess.run(part.command, stdout=stdout, stderr=stderr, check=False, timeout=timeout)
+        ok, said = played.returncode == 0, out.read_text().strip() or err.read_text().strip()
     except subprocess.TimeoutExpired:
         ok, said = False, f"it did not end within {part.minutes * PATIENCE} minutes"
+    if code(part) != now:
+        ok, said = False, "the code was changed while it ran"
     lines = said.splitlines() or [""]
     return Result(
         code=now,
-        commit=_git("rev-parse", "--short", "HEAD"),
+        commit=commit,
         ok=ok,
         seconds=round(time.monotonic() - began, 1),
         command=shlex.join(_shown(part.command)),

@@ -1,11 +1,12 @@
 """Writes the report of a lab command: one JSON object and one page, both with the commit and the command.
 
-`stepkeep lab views` and `stepkeep lab forgeries` call it. It must not decide what a report says.
+The commands of `stepkeep lab` with `--report` call it. It must not decide what a report says.
 """
 
 from __future__ import annotations
 
 import platform
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,26 @@ import msgspec
 
 from stepkeep.errors import InvalidInput
 
+SOURCES = ("src", "lab")
+"""The folders of the repository whose changes make it other code."""
 
-def write_report(folder: str, name: str, content: Mapping[str, Any], page: str) -> None:
+
+def commit() -> str:
+    """Which code this is: its commit, and whether it was changed since; unknown where there is no repository."""
+    try:
+        head, changes = (_git(*words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--", *SOURCES)))
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return f"{head} with changes" if changes else head
+
+
+def _git(*words: str) -> str:
+    root = Path(__file__).resolve().parents[3]
+    command = ["git", "-C", str(root), *words]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
+
+
+def write_report(folder: str | Path, name: str, content: Mapping[str, Any], page: str) -> None:
     """Write NAME.json and NAME.md into this folder."""
     path = Path(folder)
     try:

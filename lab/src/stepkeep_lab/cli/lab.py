@@ -14,7 +14,7 @@ from stepkeep.cli.printer import answer, overwrite, say, warn
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep_lab.cli.lab_ablation import ablation
-from stepkeep_lab.cli.lab_campaign import campaign, commit
+from stepkeep_lab.cli.lab_campaign import campaign
 from stepkeep_lab.cli.lab_check import check
 from stepkeep_lab.cli.lab_forgeries import forgeries, packs
 from stepkeep_lab.cli.lab_fuzz import fuzz
@@ -26,6 +26,7 @@ from stepkeep_lab.cli.lab_stores import stores
 from stepkeep_lab.cli.lab_torture import torture
 from stepkeep_lab.cli.lab_truth import truth
 from stepkeep_lab.cli.lab_views import views
+from stepkeep_lab.reports import commit
 
 if TYPE_CHECKING:
     from stepkeep_lab.simulation.campaign import Campaign, Failure, Score
@@ -40,6 +41,10 @@ Jobs = Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many pr
 def simulate(
     settings: Settings,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=LARGEST, help="How many seeds to play.")] = 200,
+    runs: Annotated[
+        int | None,
+        typer.Option("--runs", min=1, max=LARGEST, help="Play seeds until there were this many runs instead."),
+    ] = None,
     first: Annotated[int, typer.Option("--from", metavar="SEED", min=0, max=LARGEST, help="The first of them.")] = 0,
     changes: Annotated[
         str,
@@ -59,7 +64,8 @@ def simulate(
 
     try:
         given = msgspec.json.decode(changes, type=dict[str, object])
-        played = run_campaign(seeds, first=first, changes=given, jobs=jobs, told=_progress(seeds))
+        most = seeds if runs is None else None
+        played = run_campaign(most, runs=runs, first=first, changes=given, jobs=jobs, told=_progress(most, runs))
     except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as problem:
         raise InvalidInput(f"--with: {problem}") from None
     if settings.json:
@@ -136,16 +142,22 @@ app.add_typer(golden, name="golden")
 class _progress:  # noqa: N801 - reads as a verb where it is used
     """Tells people how far a campaign is: on a terminal in place, elsewhere ten times at most."""
 
-    def __init__(self, seeds: int) -> None:
-        self._seeds, self._tenth = seeds, 0
+    def __init__(self, seeds: int | None, runs: int | None) -> None:
+        self._seeds, self._runs, self._tenth = seeds, runs, 0
 
     def __call__(self, campaign: Campaign) -> None:
-        told = f"{campaign.seeds:,} of {self._seeds:,} seeds, {campaign.runs:,} runs, {len(campaign.failures)} failed"
+        seeds, runs = (_of(campaign.seeds, self._seeds), _of(campaign.runs, self._runs))
+        told = f"{seeds} seeds, {runs} runs, {len(campaign.failures)} failed"
+        part = campaign.seeds / self._seeds if self._seeds else campaign.runs / (self._runs or 1)
         if sys.stderr.isatty():
-            overwrite(told, last=campaign.seeds >= self._seeds)
-        elif campaign.seeds * 10 // self._seeds > self._tenth:
-            self._tenth = campaign.seeds * 10 // self._seeds
+            overwrite(told, last=part >= 1)
+        elif int(part * 10) > self._tenth:
+            self._tenth = int(part * 10)
             warn(told)
+
+
+def _of(count: int, wanted: int | None) -> str:
+    return f"{count:,}" if wanted is None else f"{count:,} of {wanted:,}"
 
 
 def _tell(campaign: Campaign) -> None:

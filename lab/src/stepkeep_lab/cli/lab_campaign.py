@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,13 +14,12 @@ from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep_lab.reports import commit
 
 if TYPE_CHECKING:
     from stepkeep_lab.simulation.long_campaign import Progress
 
 TOLD_EVERY = 30.0
-SOURCES = ("src", "lab")
-"""The folders of the repository whose changes make it other code."""
 
 
 def campaign(
@@ -62,21 +60,6 @@ def campaign(
             say(f"{len(found.scores) - len(found.missed)} of {len(found.scores)} planted bugs were caught")
         say("no violation" if not played.failures else f"{len(played.failures)} seeds FAILED")
     return SUCCEEDED if found.ok else FAILED
-
-
-def commit() -> str:
-    """Which code this is: its commit, and whether it was changed since; unknown where there is no repository."""
-    try:
-        head, changes = (_git(*words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--", *SOURCES)))
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return f"{head} with changes" if changes else head
-
-
-def _git(*words: str) -> str:
-    root = Path(__file__).resolve().parents[4]
-    command = ["git", "-C", str(root), *words]
-    return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
 
 
 class _progress:  # noqa: N801 - reads as a verb where it is used

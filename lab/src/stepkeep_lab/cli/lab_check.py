@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +11,7 @@ from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep_lab.reports import commit, opening, table, write_report
 
 if TYPE_CHECKING:
     from stepkeep_lab.modelcheck.campaign import Campaign
@@ -23,6 +25,9 @@ def check(
     ] = 4000,
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many processes explore side by side.")] = 1,
     case: Annotated[list[str] | None, typer.Option("--case", help="Only this definition (repeatable).")] = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="DIR", help="Write modelcheck.json and modelcheck.md there.")
+    ] = None,
 ) -> int:
     """Model-check the kernel: every state, every event, no violation, no dead end, an end reachable from everywhere.
 
@@ -31,6 +36,9 @@ def check(
     from stepkeep_lab.modelcheck.campaign import check as explore
 
     campaign = explore(states, jobs=jobs, chosen=tuple(case or ()))
+    if report is not None:
+        told = {"commit": commit(), "command": f"stepkeep lab check --states {states}", **campaign.as_json()}
+        write_report(report, "modelcheck", told, _page(campaign, told))
     if settings.json:
         answer(campaign.as_json())
     else:
@@ -47,6 +55,17 @@ def _show(campaign: Campaign) -> None:
         say("  " + " → ".join(finding.path))
     said = "no violation" if not campaign.findings else f"{len(campaign.findings)} violated"
     say(f"{campaign.states:,} states: {said}")
+
+
+def _page(campaign: Campaign, told: Mapping[str, Any]) -> str:
+    columns = ("definition", "states", "transitions", "depth", "left and driven to an end")
+    figures = [
+        (one.case, *(f"{each:,}" for each in (one.states, one.transitions, one.depth, one.edge)))
+        for one in campaign.cases
+    ]
+    lines = opening("Model check", told["commit"], told["command"], told["seconds"]) + table(columns, figures)
+    found = [f"- {one.case}: {one.name}: {one.what}" for one in campaign.findings]
+    return "\n".join([*lines, "", *(found or [f"{campaign.states:,} states: no violation."]), ""])
 
 
 def _extent(one: Explored) -> str:

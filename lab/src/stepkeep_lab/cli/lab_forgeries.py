@@ -14,8 +14,7 @@ from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.errors import InvalidInput
-from stepkeep_lab.cli.lab_campaign import commit
-from stepkeep_lab.reports import write_report
+from stepkeep_lab.reports import commit, write_report
 
 if TYPE_CHECKING:
     from stepkeep_lab.forgeries.campaign import Corpus

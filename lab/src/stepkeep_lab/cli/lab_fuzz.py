@@ -11,7 +11,7 @@ from stepkeep.cli.arguments import LARGEST, finite
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep_lab.cli.lab_campaign import commit
+from stepkeep_lab.reports import commit
 
 PIECE = 3_000
 """A long input is told in lines of this many characters; the printer cuts longer ones."""

@@ -19,22 +19,29 @@ def proof(
     minutes: Annotated[
         float | None, typer.Option("--minutes", min=0, max=10_000, help="Begin no part after this many minutes.")
     ] = None,
-    show: Annotated[bool, typer.Option("--list", help="Run nothing; say what is proved of this code.")] = False,
+    show: Annotated[
+        bool, typer.Option("--list", help="Run nothing; show each part with its minutes, and whether it is proved.")
+    ] = False,
 ) -> int:
     """Run the long checks, each part of at most 25 minutes. Exit status 1 unless all have passed on this code.
 
-    Results are in docs/reports/proof.json. A part that passed on the same code is not run again; commits that differ in
-    documents alone are the same code.
+    Results are in docs/reports/proof.json, and what a part printed is in build/proof. A part that passed on the same
+    code is not run again: its code is that of the folders it depends on, and documents are in none.
     """
     from stepkeep_lab import proof as work
 
     if not show:
         work.run(only or (), told=warn, minutes=minutes)
-    left = list(work.unproved(work.chosen(only or ()), work.results(), work.code()))
+    there, kept = work.chosen(only or ()), work.results()
+    problems = {part.name: work.problem(part, kept, work.code(part)) for part in there}
+    left = [name for name, problem in problems.items() if problem]
     if settings.json:
-        answer({"proved": not left, "left": left})
-    else:
-        for one in left:
-            say(one)
-        say("every part has passed on this code" if not left else f"{len(left)} parts are left")
+        parts = [{"name": part.name, "minutes": part.minutes, "problem": problems[part.name]} for part in there]
+        answer({"proved": not left, "parts": parts})
+        return FAILED if left else SUCCEEDED
+    for part in there:
+        if show or problems[part.name]:
+            say(f"{part.name:<18}{part.minutes:>3} min  {problems[part.name] or 'passed on this code'}")
+    minutes_left = sum(part.minutes for part in there if problems[part.name])
+    say("every part has passed on this code" if not left else f"{len(left)} parts are left, about {minutes_left} min")
     return FAILED if left else SUCCEEDED

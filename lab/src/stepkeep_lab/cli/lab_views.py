@@ -13,8 +13,7 @@ from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep_lab.cli.lab_campaign import commit
-from stepkeep_lab.reports import opening, table, write_report
+from stepkeep_lab.reports import commit, opening, table, write_report
 
 if TYPE_CHECKING:
     from stepkeep_lab.storecheck.live_views import Watched

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from stepkeep_lab.reports import commit, write_report
 from stepkeep_lab.storecheck.hunt import Catch, Hunt, Score, many
 
 NAME = "planted-sql"
@@ -83,23 +83,4 @@ def line(score: Score) -> str:
 
 def write(hunt: Hunt, folder: Path) -> None:
     """`planted-sql.json` and `planted-sql.md` in this folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    encoded = msgspec.json.format(msgspec.json.encode(as_json(hunt)), indent=2)
-    (folder / f"{NAME}.json").write_bytes(encoded + b"\n")
-    (folder / f"{NAME}.md").write_text(page(hunt), encoding="utf-8")
-
-
-def commit() -> str:
-    """The commit this program is at, where it runs from a checkout."""
-    here = Path(__file__).parent
-    try:
-        said = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=7", "--exclude=*"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError:
-        return "unknown"
-    return said.stdout.strip() or "unknown"
+    write_report(folder, NAME, as_json(hunt), page(hunt))

@@ -33,6 +33,7 @@ from stepkeep.store.connect import connect
 from stepkeep.store.protocol import Store
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings
+from stepkeep_lab.reports import commit, write_report
 from stepkeep_lab.torture.misdeeds import HONEST, MISDEEDS, Misdeed
 
 ACTOR = "misdeeds"
@@ -312,7 +313,7 @@ def _overheard() -> Iterator[Counter[str]]:
 # -- the report --------------------------------------------------------------------------------------------------------
 def as_json(soak: Soak) -> dict[str, object]:
     """Everything, as plain data."""
-    return {"ok": soak.ok, **msgspec.to_builtins(soak)}
+    return {"ok": soak.ok, "commit": commit(), **msgspec.to_builtins(soak)}
 
 
 def page(soak: Soak) -> str:
@@ -322,6 +323,7 @@ def page(soak: Soak) -> str:
         "# One worker, many misdeeds",
         "",
         f"{soak.runs:,} runs on {soak.store} with seed {soak.seed}: {soak.seconds:g} s, {soak.per_second:g} runs/s.",
+        f"Commit `{commit()}`.",
         "",
         f"Verdict: **{'nothing was lost' if soak.ok else 'FAILED'}**.",
         "",
@@ -347,7 +349,4 @@ def _must(misdeed: Misdeed) -> str:
 
 def write(soak: Soak, folder: Path) -> None:
     """`misdeeds.json` and `misdeeds.md` in this folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    encoded = msgspec.json.format(msgspec.json.encode(as_json(soak)), indent=2)
-    (folder / "misdeeds.json").write_bytes(encoded + b"\n")
-    (folder / "misdeeds.md").write_text(page(soak), encoding="utf-8")
+    write_report(folder, "misdeeds", as_json(soak), page(soak))

@@ -32,6 +32,9 @@ class Cut(StrEnum):
     SILENT = "COMMIT answered by silence"
 
 
+CUT = "commits cut"
+"""All of them."""
+
 WEIGHTS = (5, 5, 1)
 """Silence costs the client seconds, so it is rarer."""
 
@@ -137,6 +140,7 @@ class Proxy:
             if not any(said in answer for said in DONE):
                 return
         self._cuts[str(cut)] += 1
+        self._cuts[CUT] += 1
         if cut is Cut.SILENT:
             await asyncio.sleep(3600)
 

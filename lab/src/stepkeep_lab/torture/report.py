@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from stepkeep_lab.reports import commit, write_report
 from stepkeep_lab.torture.campaign import SCENARIOS, Campaign
 from stepkeep_lab.torture.stage import Account
 
@@ -17,7 +18,7 @@ MARKS = {"passed": "passed", "failed": "**FAILED**", "not run": "not run"}
 def as_json(campaign: Campaign) -> dict[str, object]:
     """Everything, as plain data."""
     totals = {what: campaign.total(what) for what in (*HEADLINES, *FENCED, "effects", "journal lines judged")}
-    return {"ok": campaign.ok, "totals": totals, **msgspec.to_builtins(campaign)}
+    return {"ok": campaign.ok, "commit": commit(), "totals": totals, **msgspec.to_builtins(campaign)}
 
 
 def page(campaign: Campaign) -> str:
@@ -26,7 +27,7 @@ def page(campaign: Campaign) -> str:
     lines = [
         "# Torture report",
         "",
-        f"Seed {campaign.seed}, {_given(campaign)}, {campaign.took:g} s in all. {said}.",
+        f"Commit `{commit()}`, seed {campaign.seed}, {_given(campaign)}, {campaign.took:g} s in all. {said}.",
         "",
         f"Verdict: **{'no promise was broken' if campaign.ok else 'FAILED'}**. "
         + ", ".join(f"{what}: {campaign.total(what):,}" for what in (*HEADLINES, *FENCED))
@@ -49,10 +50,7 @@ def _given(campaign: Campaign) -> str:
 
 def write(campaign: Campaign, folder: Path) -> None:
     """`torture.json` and `torture.md` in this folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    encoded = msgspec.json.format(msgspec.json.encode(as_json(campaign)), indent=2)
-    (folder / "torture.json").write_bytes(encoded + b"\n")
-    (folder / "torture.md").write_text(page(campaign), encoding="utf-8")
+    write_report(folder, "torture", as_json(campaign), page(campaign))
 
 
 def line(account: Account) -> str:

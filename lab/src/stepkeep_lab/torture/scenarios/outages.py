@@ -8,16 +8,16 @@ from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
 from stepkeep_lab.postgres import PostgresServer, StopMode
-from stepkeep_lab.torture.proxy import Cut, proxy
+from stepkeep_lab.torture.proxy import CUT, Cut, proxy
 from stepkeep_lab.torture.servers import answering, crash, kill_session, pooler, pooler_program, prove_ours, socket_of
 from stepkeep_lab.torture.stage import NotRun, Stage
 
 CUT_SHARE = 0.2
 SILENCE = 2
-OUTAGES = 10
+CRASHES, CUTS = 50, 2_000
 """In a thorough campaign."""
 BLOWS = (StopMode.IMMEDIATE, StopMode.IMMEDIATE, StopMode.FAST, None)
-"""Half of the outages are power cuts; None is kill -9 of a session."""
+"""Half of the outages are power cuts; None is kill -9 of a session, upon which the server recovers as from a crash."""
 
 
 async def own_server(stage: Stage) -> PostgresServer:
@@ -33,13 +33,13 @@ async def own_server(stage: Stage) -> PostgresServer:
 async def server_crashes(stage: Stage) -> None:
     """PostgreSQL stopped immediate or fast, or one of its sessions killed, again and again, under load."""
     server = await own_server(stage)
-    stage.needs("crashes", at_least=2)
+    stage.needs("crashes", at_least=CRASHES if stage.thorough else 2)
     stage.needs("starts not answered")
     await stage.workers(3)
     outages: list[float] = []
     async with stage.under_load(rate=20.0):
         stage.begin()
-        while stage.goes_on(reached=len(outages) >= OUTAGES):
+        while stage.goes_on(reached=stage.counts["crashes"] >= CRASHES):
             await asyncio.sleep(stage.rng.uniform(0.5, 1.5))
             began = time.monotonic()
             blow = stage.rng.choice(BLOWS)
@@ -50,7 +50,7 @@ async def server_crashes(stage: Stage) -> None:
             else:
                 await crash(server, stage.direct, blow)
             outages.append(time.monotonic() - began)
-            stage.counts["crashes"] += 1
+            stage.counts["stops in good order" if blow is StopMode.FAST else "crashes"] += 1
     stage.measure("server away", outages)
     recovered = server.log.count("database system was not properly shut down")
     stage.counts["recoveries in the server's log"] = recovered
@@ -83,6 +83,7 @@ async def commit_cuts(stage: Stage) -> None:
     await own_server(stage)
     for fault in (*map(str, Cut), "unknown outcomes"):
         stage.needs(fault)
+    stage.needs(CUT, at_least=CUTS if stage.thorough else 1)
     _, path = socket_of(stage.direct)
     async with proxy(path, stage.rng, stage.counts) as (line, port):
         name = urlsplit(stage.direct).path
@@ -92,7 +93,7 @@ async def commit_cuts(stage: Stage) -> None:
             await asyncio.sleep(0.3)
             line.rate = CUT_SHARE
             stage.begin()
-            while stage.goes_on():  # noqa: ASYNC110 - processes count the faults in files
+            while stage.goes_on(reached=stage.counts[CUT] >= CUTS):  # noqa: ASYNC110 - processes count some faults in files
                 await asyncio.sleep(0.1)
             line.rate = 0.0
         await asyncio.sleep(SILENCE + 0.5)
