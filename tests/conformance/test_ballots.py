@@ -249,11 +249,11 @@ def by_a_delegate(world: World) -> Told:
     return entries
 
 
-def of_before(world: World) -> Told:
-    """The same log, of a run that was created before decisions were counted by person."""
-    first, *rest = by_a_delegate(world)
+def created_without(name: str, told: Told) -> Told:
+    """A log whose run was created before its creation said this."""
+    first, *rest = told
     created, *more = first.causes
-    detail = {key: value for key, value in (created.detail or {}).items() if key != "duty_rules"}
+    detail = {key: value for key, value in (created.detail or {}).items() if key != name}
     return [replace(first, causes=(replace(created, detail=detail), *more)), *rest]
 
 
@@ -368,6 +368,8 @@ FORGED: list[tuple[str, Callable[[], World], Callable[[World], Told], str]] = [
     ("one person for distinct gates", twice(Distinct(gates=("one", "two"))), by("bea"), "`distinct` rules out"),
     ("one pair of eyes", twice(FourEyes(gates=("one", "two"))), by("bea"), "against `four_eyes`"),
     ("one delegate as two pairs of eyes", twice(FourEyes(gates=("one", "two"))), by_a_delegate, "against `four_eyes`"),
+    ("a start of an idle run that names no requester", signed, started_by("cyd"), "expected a list"),
+    ("a start that names another requester", signed, started_by("cyd", "eve"), "detail.asked_before"),
     ("the person who started an idle run", signed, started_by("cyd", "ann"), "`not: requester` rules out"),
     ("one person in two spellings", signed, by("Bea"), "'Bea' decides twice"),
     ("one person in letters of another script", signed, by("b\u0435a"), "decides twice"),
@@ -405,9 +407,9 @@ def test_a_forged_decision_with_a_chain_in_order_is_found(
 
 def test_a_log_from_before_is_judged_by_the_rules_of_its_time() -> None:
     world = twice(FourEyes(gates=("one", "two")))()
-    assert not findings(world, of_before(world))
+    assert not findings(world, created_without("duty_rules", by_a_delegate(world)))
     world = signed()
-    assert not findings(world, started_by("cyd")(world))
+    assert not findings(world, created_without("format", started_by("cyd")(world)))
 
 
 def test_the_persons_that_a_child_or_adoption_carries_count_for_the_step() -> None:

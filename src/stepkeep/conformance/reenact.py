@@ -250,6 +250,8 @@ class Reenactment:
     def _note_start(self, line: Line, say: Say) -> None:
         """A dialect that shows no created run has the moment on the first step's line."""
         before = self.asked.get("asked_before")
+        if line.event == "run_started":
+            self._check_requesters(line, before, say)
         if line.event == "run_created" or (line.event == "run_started" and before):
             # An idle run is asked for by the person who starts it, too.
             self.people.requesters |= {line.actor, *(before if isinstance(before, list) else ())}
@@ -266,6 +268,14 @@ class Reenactment:
                 for problem in self.adoption.own_decisions(line.actor):
                     say(*problem)
 
+    def _check_requesters(self, line: Line, before: object, say: Say) -> None:
+        """The start of an idle run by another person names those who had asked for it; a timer asks for nothing."""
+        known = self.people.requesters if "start_at" not in self.asked else ()
+        expected = sorted(known) if line.actor not in known else None
+        if known and self.format > 1 and before != expected:
+            why = "the run was asked for by them" if expected else "its actor had asked for the run"
+            say(Code.CAUSE, f"the run: {wrong_field('detail.asked_before', before, expected, why)}")
+
     def _hear_part(self, line: Line, say: Say) -> None:
         """The same for a dialect's line, which does not number its causes: a report is about one step."""
         known = (line.seq, line.event, line.actor)
@@ -279,6 +289,8 @@ class Reenactment:
             self.asked = self.verdicts = {}
             if line.event == "run_created":
                 self.format = 1
+            if line.event == "run_started":
+                self._check_requesters(line, None, say)
         elif line.event in ("step_reported", "step_claimed") and self._cause[3] not in (-1, line.no):
             self.asked = {}
         if line.event == "slot_granted" and self._cause[:3] != known:

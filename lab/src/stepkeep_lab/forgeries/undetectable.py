@@ -113,9 +113,11 @@ def _verdict(words: str, change: Change) -> bool:
     if any(before.get(name) != after.get(name) for name in ({*before, *after} - {"policy"})):
         return False
     left = after.get("policy") or {}
-    changed = [said for step, said in before["policy"].items() if not isinstance(left, dict) or left.get(step) != said]
-    is_free = all(said.get("by") != "definition" and _goes_on(words, said) for said in changed)
-    return is_free and isinstance(left, dict) and left.keys() <= before["policy"].keys()
+    if not isinstance(left, dict):
+        return False
+    changed = [said for step, said in before["policy"].items() if left.get(step) != said]
+    changed += [said for step, said in left.items() if step not in before["policy"]]
+    return all(said.get("by") != "definition" and _goes_on(words, said) for said in changed)
 
 
 def _goes_on(words: str, verdict: dict[str, Any]) -> bool:
@@ -215,7 +217,9 @@ def _ground(words: str, change: Change) -> bool:
 
 
 def _step(words: str, change: Change) -> bool:
-    return change.only("metadata.of") and "step" not in change.before["metadata"]
+    of, _ = change.metadata("of")
+    is_hidden = words != "action" or all(line["metadata"].get("step") != of for line in change.entry)
+    return change.only("metadata.of") and "step" not in change.before["metadata"] and is_hidden
 
 
 def _split(words: str, change: Change) -> bool:
@@ -268,7 +272,7 @@ CLASSES: tuple[Undetectable, ...] = (
     ),
     Undetectable(
         "verdict",
-        "a verdict of a live policy that visibly stops no step, left out or with other facts",
+        "a verdict of a live policy that visibly stops no step, left out, on another step or with other facts",
         None,
         "live rules are not in the log; policy replay and the evidence pack evaluate them again",
         _verdict,
@@ -340,7 +344,7 @@ CLASSES: tuple[Undetectable, ...] = (
     Undetectable(
         "step",
         "another step that the run's line names",
-        frozenset({"ioa", "run"}),
+        frozenset({"ioa", "run", "action"}),
         "the dialect hides the hop of the step, and another step could have made it",
         _step,
     ),

@@ -60,19 +60,24 @@ async def crash(server: PostgresServer, dsn: str, mode: StopMode = StopMode.IMME
 
 
 async def kill_session(server: PostgresServer, dsn: str) -> None:
-    """kill -9 of one of our server's sessions, upon which it recovers as from a crash."""
+    """kill -9 of one of our server's sessions, upon which it ends all others and recovers as from a crash."""
     await prove_ours(server, dsn)
     import asyncpg
 
-    connection = await asyncpg.connect(dsn)
+    ended = asyncio.Event()
+    witness, connection = await asyncpg.connect(dsn), await asyncpg.connect(dsn)
+    witness.add_termination_listener(lambda _: ended.set())
     try:
         # Held while its process is killed, so that the number cannot have come to belong to someone else.
         victim = await connection.fetchval("select pg_backend_pid()")
         if _parent(victim) != server.pid:
             raise NotOurs(f"process {victim} is no child of our server")
         os.kill(victim, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            await ended.wait()
     finally:
         connection.terminate()
+        witness.terminate()
 
 
 async def answering(dsn: str) -> None:
