@@ -222,6 +222,21 @@ def test_an_operator_names_other_approvers_of_a_gate_that_nobody_may_decide() ->
     assert world.state("sign") is S.SUCCEEDED
 
 
+def test_a_second_operator_whose_list_was_read_before_the_first_one_named_a_person_is_refused() -> None:
+    world = stuck()
+    world.reassign("sign", "dan", asked=("ann",))
+    with pytest.raises(Conflict, match="dan may decide the gate"):
+        world.reassign("sign", "eve", asked=("ann",))
+
+
+def test_a_person_who_has_rejected_a_gate_is_not_told_that_they_reassigned_it() -> None:
+    world = stuck()
+    world.reassign("sign", "dan", asked=("ann",))
+    world.reject("sign", by="dan")
+    with pytest.raises(Conflict, match="was rejected by dan"):
+        world.reassign("sign", "eve", by="dan", asked=("ann",))
+
+
 def test_an_operator_fails_a_gate_that_nobody_may_decide_and_never_approves_it() -> None:
     world = stuck()
     with pytest.raises(NotAllowed):

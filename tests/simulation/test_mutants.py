@@ -49,6 +49,9 @@ def test_a_planted_bug_is_caught(name: str) -> None:
         ("child-not-called-back", "trees undone"),
         ("chosen-child-kept", "trees undone"),
         ("remote-wait-unfiltered", "remote workers"),
+        ("reassigned-while-decidable", "nobody may decide"),
+        ("reassigned-by-requester", "nobody may decide"),
+        ("reassigned-to-requester", "nobody may decide"),
         ("remote-flow-ends-unseen", "flows of remote workers"),
     ],
 )

@@ -97,12 +97,12 @@ def request_escalation(draft: Draft, event: EscalationRequested) -> Reply:
 
 def reassign(draft: Draft, event: GateReassigned) -> Reply:
     """Name other approvers of a gate that nobody may decide, or fail it. No requester of the run may."""
-    step = the_gate(draft, event, "reassigned")
-    if (refused := _not_open(draft, step, event.actor, "rejected")) is not None:
+    step, decision = the_gate(draft, event, "reassigned"), "reassigned" if event.to else "rejected"
+    if (refused := _not_open(draft, step, event.actor, decision)) is not None:
         return refused
     opening, gate, name = opening_of(draft, step), gate_of(draft, step), draft.planned(step).name
     check_deadline(draft, step, opening, "reassigned")
-    said: dict[str, Any] = {"decision": "reassigned" if event.to else "rejected", "reason": event.reason}
+    said: dict[str, Any] = {"decision": decision, "reason": event.reason}
     said |= {"to": list(event.to)} if event.to else {}
     record = {"by": event.actor, "at": draft.now, **said}
     if event.to and set(event.to) <= set(opening.named):
@@ -133,8 +133,11 @@ def reassign(draft: Draft, event: GateReassigned) -> Reply:
 
 def _check_nobody_may(draft: Draft, step: Step, gate: Approval, opening: Opening, event: GateReassigned) -> None:
     name = draft.planned(step).name
-    able = "any person" if any(level.is_open for level in open_levels(gate, opening)) else None
-    for person in () if able else event.asked:
+    levels = open_levels(gate, opening)
+    able = "any person" if any(level.is_open for level in levels) else None
+    # Another request may have named people, or opened a level, since `asked` was read.
+    asked = dict.fromkeys((*event.asked, *(name for level in levels for name in level.approvers)))
+    for person in () if able else asked:
         if refusal_in(draft, step, Caller(event.tenant, person), with_any_key=True) is None:
             able = person
     if able is not None:

@@ -103,8 +103,12 @@ def _calls_are_counted(segment: Segment, run: Run, rows: Rows) -> None:
 
 def was_skipped_by_person(row: Step) -> bool:
     """Whether the last decision on record about a step skips it."""
+    return _decision_on(row) == "skipped"
+
+
+def _decision_on(row: Step) -> str | None:
     record = None if row.note is None or row.note.record is None else msgspec.json.decode(row.note.record)
-    return isinstance(record, dict) and record.get("decision") == "skipped"
+    return record.get("decision") if isinstance(record, dict) else None
 
 
 def _added_are_counted(segment: Segment, run: Run, rows: Rows) -> None:
@@ -283,7 +287,9 @@ def _row_is_sound(plan: Plan, row: Step) -> None:
     retry, leased, limits, shape = plan.of(row).retry, row.worker is not None, "I10 limits", "leases are whole"
     # A retry by a person begins a new budget; what was spent before is no part of it.
     used = row.attempts - (0 if row.note is None else row.note.spent)
-    within = 0 <= used <= retry.max_attempts and row.losses <= retry.max_losses
+    # A step that a person completed when no loss was left may be lost once more, with its rules; that ends it.
+    most = retry.max_losses + (row.losses > retry.max_losses and _decision_on(row) == "completed")
+    within = 0 <= used <= retry.max_attempts and row.losses <= most
     must(within, limits, "step {}: {} attempts, {} losses", row.no, used, row.losses)
     spent = used == retry.max_attempts or row.losses == retry.max_losses
     must(not (spent and row.state in TO_BE_TRIED), limits, "step {} is {} with nothing left", row.no, row.state)

@@ -24,6 +24,7 @@ from stepkeep_lab.invariants.rows import check_rows
 from stepkeep_lab.invariants.violation import Violation
 from stepkeep_lab.simulation.gathering import missed
 from stepkeep_lab.simulation.ledger import Ledger
+from stepkeep_lab.simulation.reassigned import wrong_reassignments
 from stepkeep_lab.simulation.stage import Stage
 from stepkeep_lab.simulation.tables import Tables
 
@@ -73,6 +74,8 @@ class Auditor:
             if entry is not None:
                 self._chained(old, new, entry)
                 self._deadline(old, open_entry(entry.body))
+                for said in wrong_reassignments(self._tables, self._plan_of(old), open_entry(entry.body)):
+                    self._ledger.violation(said)
         for new_run in what.new_runs:
             self._migrated(new_run)
         for attempt in what.attempts:

@@ -72,6 +72,12 @@ ROLE = "finance"
 VOTERS = ("ann", "bea", "cyd", "dan", "eve", "fay", "gus")
 """The people who decide gates. All are in finance, but dan leaves it and eve joins it while a simulation goes on."""
 
+REQUESTERS = VOTERS[:3]
+"""The people who ask for runs."""
+
+UNHELD_ROLE = "audit"
+"""A role that nobody has."""
+
 SERVICE = "robot"
 """A program that tries to decide gates; some name it."""
 
@@ -215,12 +221,12 @@ def _step(random: Random, shape: str, bias: dict[str, float], names: list[str], 
         "name": names[place],
         "order": place,
         "depends_on": edges,
-        "on_failure": random.choice(POLICIES),
+        "on_failure": random.choice((OnFailure.SKIP,) if bias.get("tolerated") else POLICIES),
         "condition": _condition(random, after) if maybe(random, bias["condition"]) else None,
     }
     kind = random.random()
     if kind < bias["gate"]:
-        return StepDefinition(approval=_approval(random, bias.get("levels", 0.0)), **settings)
+        return StepDefinition(approval=_approval(random, bias), **settings)
     if kind < bias["gate"] + bias["wait"]:
         takes = draw_takes(_beside(random))
         wait = Wait(event=random.choice(EVENTS), deadline=random.choice(DEADLINES), **takes)
@@ -267,7 +273,7 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
         inputs = {"value": f'${{{{ steps["{random.choice(certain)}"].output }}}}'}
     step = StepDefinition(
         executor=Handler(name=EXACT if transactional else random.choice(HANDLERS)),
-        hold=_approval(random, bias.get("levels", 0.0)) if maybe(random, bias["hold"]) else None,
+        hold=_approval(random, bias) if maybe(random, bias["hold"]) else None,
         on_exhausted=_on_exhausted(_beside(random)),
         inputs=inputs,
         retry=PATIENT if maybe(random, bias["patient"]) else _retry(random),
@@ -339,13 +345,17 @@ def _pre(random: Random) -> tuple[Rule, ...] | msgspec.UnsetType:
     return (Rule(expression=random.choice(("1 == 1", "1 == 1", NEVER_HOLDS))),)
 
 
-def _approval(random: Random, levels: float = 0.0) -> Approval:
+def _approval(random: Random, bias: Mapping[str, float]) -> Approval:
     """A gate that the first decision settles, or one with people of its own, levels and reminders.
 
-    `levels` is the share of gates that several people decide and that escalate, whatever else is drawn.
+    Of the shares, `levels` is of gates that several people decide and that escalate, `nobody` of gates that ask for
+    people who are mostly ruled out, whatever else is drawn.
     """
     plain = Approval(deadline=random.choice(DEADLINES), on_deadline=random.choice((OnDeadline.REJECT, OnDeadline.FAIL)))
     chance = _beside(random)
+    levels, nobody = bias.get("levels", 0.0), bias.get("nobody", 0.0)
+    if nobody and maybe(chance, nobody):
+        return _unstaffed(plain, chance)
     if levels and maybe(chance, levels):
         return replace(
             plain,
@@ -373,6 +383,14 @@ def _approval(random: Random, levels: float = 0.0) -> Approval:
         return full
     # Most gates with levels reach the second one, with decisions from the first.
     return replace(full, on_deadline=OnDeadline.ESCALATE, deadline=chance.choice((3, 6)) * SECOND)
+
+
+def _unstaffed(plain: Approval, chance: Random) -> Approval:
+    """A gate of a role that nobody has, or of people of whom some or all asked for the run."""
+    if maybe(chance, 0.4):
+        return replace(plain, roles=(UNHELD_ROLE,), excluded=chance.choice(((), ("requester",))))
+    approvers = tuple(chance.sample(REQUESTERS, chance.choice((1, 1, 2))))
+    return replace(plain, approvers=approvers, quorum=chance.choice((1, 2)), excluded=("requester",))
 
 
 def _retry(random: Random) -> Retry:

@@ -552,6 +552,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "changes=changes",
     ),
     _in_kernel(
+        "reassigned-while-decidable",
+        "an operator names other approvers although a person may decide",
+        "changes:_check_nobody_may",
+        "if able is not None:",
+        "if False:",
+    ),
+    _in_kernel(
+        "reassigned-by-requester",
+        "the person who asked for a run names the approvers of its gates",
+        "changes:reassign",
+        "if both := same_names([event.actor], duties_of(draft, ()).requested):",
+        "if False:",
+    ),
+    _in_kernel(
+        "reassigned-to-requester",
+        "an operator names an approver whom duties rule out",
+        "changes:reassign",
+        "with_any_key=True)) is not None:",
+        "with_any_key=True)) is not None and False:",
+    ),
+    _in_kernel(
         "violation-each-time",
         "every attempt that duties rule out is journaled, and a person can fill the journal",
         "notes:note_violation",

@@ -31,7 +31,7 @@ from stepkeep.operations.plans import plan_of
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
 from stepkeep.store.principals import MembershipRow, PrincipalKind, SubjectKind
-from stepkeep_lab.simulation.definitions import EVENTS, ROLE, SERVICE, VOTERS, maybe
+from stepkeep_lab.simulation.definitions import EVENTS, REQUESTERS, ROLE, SERVICE, VOTERS, maybe
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.gathering import payload_of
 from stepkeep_lab.simulation.ledger import Ack
@@ -40,10 +40,10 @@ from stepkeep_lab.simulation.processes import Server
 from stepkeep_lab.simulation.stage import TENANT, Stage
 
 T = TypeVar("T")
-NAMES = ("ann", "bea", "cyd")
 STARTED_WITHIN = 0.8
 """The part of the chaos within which all runs are started."""
 
+OPERATOR = "operator"
 LETTER = "letter"
 SLEEP = "sleep"
 """The name under which a `sleep:` waits: no message of that name may end it."""
@@ -65,6 +65,8 @@ class People:
         self._staffing = stage.random("standing")
         self._hurries = stage.random("hurries")
         self._requests = stage.random("requests")
+        self._operators = stage.random("other approvers")
+        self._reassigns = bool(stage.scenario.bias.get("nobody"))
         self._ledger = stage.ledger
         self._fourth = len(plans) // ONE_IN
         self._clicks = 0
@@ -157,7 +159,7 @@ class People:
         request = StartRequest(
             plan=plan,
             tenant=TENANT,
-            actor=random.choice(NAMES),
+            actor=random.choice(REQUESTERS),
             input=b'{"n":1}',
             scope="a key",
             idempotency_key=f"key-{place}" if maybe(random, 0.7) else None,
@@ -234,6 +236,8 @@ class People:
                 self._judge(run, step, approve=False)
             if maybe(self._requests, scenario.approve * 0.1):
                 self._intervene(run, step)
+            if self._reassigns and maybe(self._operators, 0.1):
+                self._reassign(run, step)
         elif step.state is StepState.AWAITING_COMPLETION and maybe(random, scenario.complete * 0.4):
             self._complete(run, step)
         elif step.state is StepState.AWAITING_EVENT and maybe(random, scenario.send * 0.4):
@@ -329,8 +333,25 @@ class People:
 
         self._spawn(asked())
 
+    def _reassign(self, run: Run, step: Step) -> None:
+        """An operator, who may have asked for the run, names other approvers or fails the gate, whoever may decide."""
+        chance, name = self._operators, self._name(run, step.no)
+        actor = chance.choice((OPERATOR, OPERATOR, *REQUESTERS))
+        who: interventions.Asking = {"tenant": TENANT, "actor": actor, "vouched_by": None, "key": None}
+        to = [] if maybe(chance, 0.15) else chance.sample(VOTERS, chance.choice((1, 1, 2)))
+        self._spawn(
+            self._decide(
+                run.id,
+                lambda server: interventions.reassign(server.transactor, run.id, name, to, not to, "nobody may", who),
+                "reassignment",
+                step=name,
+                decision="reassigned" if to else "rejected",
+                by=actor,
+            )
+        )
+
     def _decide_hold(self, run: Run, step: Step, choice: HoldChoice) -> None:
-        name, actor = self._name(run, step.no), self._random.choice(NAMES)
+        name, actor = self._name(run, step.no), self._random.choice(REQUESTERS)
         self._spawn(
             self._decide(
                 run.id,
@@ -347,7 +368,7 @@ class People:
         """The same person says the same twice, without naming a gate."""
         self._clicks += 1
         self._stage.log.note(Fault.DOUBLE_CLICK, run.id)
-        actor, comment, approve = self._random.choice(NAMES), f"click {self._clicks}", maybe(self._random, 0.8)
+        actor, comment, approve = self._random.choice(REQUESTERS), f"click {self._clicks}", maybe(self._random, 0.8)
 
         async def twice() -> None:
             for _ in range(2):
@@ -371,7 +392,7 @@ class People:
         self._finish(run, step, token, said)
 
     def _finish(self, run: Run, step: Step, token: str, outcome: str) -> None:
-        name, actor = self._name(run, step.no), self._random.choice(NAMES)
+        name, actor = self._name(run, step.no), self._random.choice(REQUESTERS)
         self._spawn(
             self._decide(
                 run.id,
@@ -493,7 +514,7 @@ class People:
 
     def _cancel(self, run: Run) -> None:
         self._stage.log.note(Fault.CANCEL, run.id)
-        compensate, actor = maybe(self._random, 0.5), self._random.choice(NAMES)
+        compensate, actor = maybe(self._random, 0.5), self._random.choice(REQUESTERS)
         again = self._random.random() * 4 if maybe(self._random, 0.5) else None
 
         async def cancel() -> None:
@@ -521,7 +542,7 @@ class People:
         self._stage.log.note(Fault.QUARANTINE, run.id)
         noted = await self._ask(
             lambda server: quarantine.quarantine(
-                server.transactor, run.id, tenant=TENANT, actor="operator", reason="a look at it"
+                server.transactor, run.id, tenant=TENANT, actor=OPERATOR, reason="a look at it"
             ),
             again=False,
         )
@@ -532,9 +553,7 @@ class People:
 
     async def _release(self, run_id: str) -> None:
         await self._ask(
-            lambda server: quarantine.release(
-                server.transactor, run_id, tenant=TENANT, actor="operator", reason="seen"
-            ),
+            lambda server: quarantine.release(server.transactor, run_id, tenant=TENANT, actor=OPERATOR, reason="seen"),
             again=True,
         )
 
@@ -551,7 +570,7 @@ class People:
         self._stage.log.note(Fault.RUN_PAUSED, run.id)
         await self._decide(
             run.id,
-            lambda server: pausing.pause_run(server.transactor, run.id, tenant=TENANT, actor="operator"),
+            lambda server: pausing.pause_run(server.transactor, run.id, tenant=TENANT, actor=OPERATOR),
             "pause",
         )
         await asyncio.sleep(seconds)
@@ -560,7 +579,7 @@ class People:
     async def _resume(self, run_id: str) -> None:
         await self._decide(
             run_id,
-            lambda server: pausing.resume_run(server.transactor, run_id, tenant=TENANT, actor="operator"),
+            lambda server: pausing.resume_run(server.transactor, run_id, tenant=TENANT, actor=OPERATOR),
             "resume",
         )
 
@@ -579,7 +598,7 @@ class People:
 
     async def _pause_workflow(self, workflow: str, seconds: float, paused: set[str]) -> None:
         self._stage.log.note(Fault.WORKFLOW_PAUSED, workflow)
-        acting = Acting(actor="operator", vouched_by=None, key=None)
+        acting = Acting(actor=OPERATOR, vouched_by=None, key=None)
         await self._ask(
             lambda server: pauses.pause_workflow(server.transactor.store, TENANT, workflow, "a look", acting=acting),
             again=True,
@@ -619,7 +638,7 @@ class People:
             if rows:
                 step = random.choice(rows)
                 self._stage.log.note(Fault.STEP_DECIDED, run.id)
-                self._decide_step(run, step, random.choice(list(HoldChoice)), random.choice(NAMES))
+                self._decide_step(run, step, random.choice(list(HoldChoice)), random.choice(REQUESTERS))
 
     def _decide_step(self, run: Run, step: Step, choice: HoldChoice, actor: str) -> None:
         name, output = self._name(run, step.no), b'{"by":"hand"}' if choice is HoldChoice.COMPLETE else None
@@ -644,7 +663,7 @@ class People:
             if runs and maybe(random, scenario.migrations):
                 run, to = random.choice(runs), random.choice((1, *VERSIONS))
                 self._stage.log.note(Fault.RUN_MIGRATED, run.id)
-                self._spawn(self._migrate(run.id, to, random.choice(NAMES)))
+                self._spawn(self._migrate(run.id, to, random.choice(REQUESTERS)))
 
     async def _migrate(self, run_id: str, to: int, actor: str) -> None:
         acting: Acting = {"actor": actor, "vouched_by": None, "key": None}
@@ -681,7 +700,7 @@ class People:
         if self._reruns > self._fourth:
             return
         self._reruns += 1
-        key, actor, turn = f"rerun-{self._reruns}", NAMES[self._reruns % len(NAMES)], self._reruns
+        key, actor, turn = f"rerun-{self._reruns}", REQUESTERS[self._reruns % len(REQUESTERS)], self._reruns
 
         async def again() -> None:
             started = await self._ask(lambda server: _again(server, run, turn, key, actor), again=True)
@@ -730,6 +749,8 @@ class People:
             self._decide_hold(run, step, self._random.choice(list(HoldChoice)))
         elif step.state is StepState.AWAITING_APPROVAL:
             self._judge(run, step, approve=maybe(self._random, 0.8))
+            if self._reassigns:
+                self._reassign(run, step)
         elif step.state is StepState.AWAITING_EVENT and note is not None:
             self._send(run, note.event or "")
         elif step.state is StepState.AWAITING_COMPLETION and note is not None:

@@ -405,6 +405,35 @@ CORNERS: dict[str, dict[str, Any]] = {
         "long": False,
         "bias": ONLY_WORK | {"exact": 0.0},
     },
+    # Nobody may decide many of the gates, until an operator names other approvers.
+    "nobody may decide": {
+        **PLAIN,
+        "shape": "fan",
+        "steps": 4,
+        "runs": 12,
+        "workers": 2,
+        "approve": 0.6,
+        "reject": 0.1,
+        "noise": 0.2,
+        "chaos": 30.0,
+        "long": False,
+        "bias": ONLY_WORK | {"gate": 0.6, "hold": 0.4, "nobody": 0.7},
+    },
+    # Workers end while rules are yet to run, more often than steps may lose a lease; their runs go on without them.
+    "lost while judged": {
+        **PLAIN,
+        "kill": 1.0,
+        "latency": 0.3,
+        "shape": "fan",
+        "steps": 5,
+        "runs": 12,
+        "workers": 3,
+        "concurrency": 4,
+        "work": 0.3,
+        "chaos": 40.0,
+        "long": False,
+        "bias": ONLY_WORK | {"exact": 0.0, "rules": 1.0, "patient": 0.0, "tolerated": 1.0},
+    },
 }
 """Themes of a few seeds more, each so blocking that hardly any other seed comes by."""
 

@@ -255,19 +255,28 @@ class Verdict:
             self._must(message in self._tables.messages[TENANT, run.id], f"{title}, and it is lost")
         elif ack.kind == "token":
             self._replaced(ack.about.record, run, title)
+        elif ack.kind == "reassignment":
+            step, record = self._step(ack.about.record, run), ack.about.record
+            kept = ack.about.repeated or self._is_journaled(record, run, step)
+            self._must(kept, f"{title}, and the journal lacks it")
         elif ack.kind in ("gate", "click", "completion"):
             self._decision(ack.about.record, run, title)
 
+    def _step(self, record: dict[str, Any], run: Run) -> Step:
+        """The row of the step that an answer names."""
+        found = self._plans[run.definition_id].number(record["step"])
+        assert found is not None, record
+        return self._tables.steps[TENANT, run.id][found]
+
     def _replaced(self, record: dict[str, Any], run: Run, title: str) -> None:
         """Once a token was replaced, no token of a worker fits any more."""
-        step = self._tables.steps[TENANT, run.id][_number(self._plans[run.definition_id], record["step"])]
+        step = self._step(record, run)
         fitting = {token_hash(token) for token in self._ledger.reissued[run.id, step.no]}
         held = step.note.token if step.note is not None else None
         self._must(held in fitting, f"{title}, and step {record['step']} still has the token before it")
 
     def _decision(self, record: dict[str, Any], run: Run, title: str) -> None:
-        plan = self._plans[run.definition_id]
-        step = self._tables.steps[TENANT, run.id][_number(plan, record["step"])]
+        plan, step = self._plans[run.definition_id], self._step(record, run)
         kept = _record(step)
         is_judged = step.note is not None and step.note.permit is not None
         if "counted" in record or "votes" in kept or (is_judged and "decision" in record):
@@ -513,12 +522,6 @@ class Verdict:
         report = replay_lines([encode_line(line) async for line in told], JUDGED[dialect])
         for finding in report.findings:
             self._ledger.violation(f"the judge of {dialect}: {finding.code}: {finding.run}: {finding.message}")
-
-
-def _number(plan: Plan, step: str) -> int:
-    found = plan.number(step)
-    assert found is not None, step
-    return found
 
 
 def _record(step: Step) -> dict[str, Any]:
