@@ -57,8 +57,9 @@ def _of_run(tables: Tables, plans: Mapping[int, Plan], key: RunKey, plan: Plan) 
         if hook is not None and hook.fence:
             yield f"adoption: {name} of run {key[1]} was adopted, and run {reference.run} undid it"
         if reference.owned:
-            for left in _left_by_elements(original, tables.steps[source], no):
-                if (known := plan.number(left)) is None or known not in rows:
+            for left, has_undo in _left_by_elements(original, tables.steps[source], no):
+                is_told = not has_undo and reference.remains is not None
+                if not is_told and ((known := plan.number(left)) is None or known not in rows):
                     yield f"adoption: run {key[1]} owns the undo of {name}, and lacks {left} of run {reference.run}"
         places[reference.run].append(row.settled or 0)
     for run_id, order in places.items():
@@ -69,8 +70,11 @@ def _of_run(tables: Tables, plans: Mapping[int, Plan], key: RunKey, plan: Plan) 
         yield f"adoption: the journal of run {key[1]} does not say what it adopted"
 
 
-def _left_by_elements(plan: Plan, rows: Mapping[int, Step], owner: int) -> Iterator[str]:
-    """The elements of an owner, calls and added steps included, that had an effect which was not undone."""
+def _left_by_elements(plan: Plan, rows: Mapping[int, Step], owner: int) -> Iterator[tuple[str, bool]]:
+    """The elements of an owner, calls and added steps included, that had an effect which was not undone.
+
+    Each with whether it has an undo. Where it has none, it is enough that the owner tells that something remains.
+    """
     segment = plan.steps[owner].segment
     for row in rows.values() if segment is not None else ():
         if segment is None or not segment.first <= row.no < segment.first + segment.width:
@@ -78,7 +82,7 @@ def _left_by_elements(plan: Plan, rows: Mapping[int, Step], owner: int) -> Itera
         definition, hook = plan.of(row).definition, rows.get(plan.undo_no(row.no))
         acts = definition.undo is not None or definition.effect is not Effect.READ
         if acts and row.state is StepState.SUCCEEDED and (hook is None or hook.state is not StepState.SUCCEEDED):
-            yield plan.at(row.no).name
+            yield plan.at(row.no).name, definition.undo is not None
 
 
 def _owners(tables: Tables) -> Iterator[str]:
