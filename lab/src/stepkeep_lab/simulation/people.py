@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.definition.compiled_policy import PolicyDocument
 from stepkeep.errors import Contended, NotAllowed, Refused, StoreError
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.decision import Accepted
-from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.definition import SECOND, PolicyEffect
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
@@ -71,6 +72,7 @@ class People:
         self._messages = 0
         self._reruns = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._stopped: set[str] = set()
         self.starting = 0
         self._register()
 
@@ -372,10 +374,10 @@ class People:
 
     def _finish(self, run: Run, step: Step, token: str, outcome: str) -> None:
         name, actor = self._name(run, step.no), self._random.choice(NAMES)
-        self._spawn(
-            self._decide(
-                run.id,
-                lambda server: people.complete(
+
+        async def complete(server: Server) -> Accepted:
+            try:
+                return await people.complete(
                     server.transactor,
                     run.id,
                     name,
@@ -384,13 +386,22 @@ class People:
                     tenant=TENANT,
                     actor=actor,
                     output=b'{"ok":true}',
-                ),
-                "completion",
-                step=name,
-                outcome=outcome,
-            )
-        )
+                )
+            except NotAllowed as refusal:
+                if not self._stage.chaos and refusal.rule in self._stopping_rules(run):
+                    self._stopped.add(run.id)
+                raise
+
+        self._spawn(self._decide(run.id, complete, "completion", step=name, outcome=outcome))
         self._ledger.presented.append((run.id, step.no, token))
+
+    def _stopping_rules(self, run: Run) -> set[str]:
+        """The rules of the definition, and of the pinned or newest revision, that may refuse a completion."""
+        tables, own = self._stage.database.tables, self.known[run.definition_id].definition.policy
+        pinned = tables.details[TENANT, run.id].policy_revision
+        live = [one for one in tables.policies.get(TENANT, ()) if pinned in (None, one.revision)][:1]
+        rules = [rule for one in live for rule in msgspec.json.decode(one.document, type=PolicyDocument).rules]
+        return {rule.name for rule in (*(own or ()), *rules) if rule.then is not PolicyEffect.ALLOW}
 
     def _lose_token(self, run: Run, step: Step) -> None:
         """A token is lost, and a new one is asked for."""
@@ -720,6 +731,12 @@ class People:
                 self._begin(run)
             if run.state is RunState.PAUSED:
                 self._spawn(self._resume(run.id))
+            if run.id in self._stopped:
+                # No person can approve what a policy holds before a completion: the run goes on under another policy,
+                # or is cancelled.
+                self._stopped.remove(run.id)
+                self._cancel(run)
+                continue
             for step in self._waiting(run):
                 if step.due_at is None or _only_reminds(step):
                     self._serve_well(run, step)
