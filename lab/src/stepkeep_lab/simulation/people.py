@@ -388,20 +388,27 @@ class People:
                     output=b'{"ok":true}',
                 )
             except NotAllowed as refusal:
-                if not self._stage.chaos and refusal.rule in self._stopping_rules(run):
+                if not self._stage.chaos and refusal.rule in self._stopping_rules(run, step):
                     self._stopped.add(run.id)
                 raise
 
         self._spawn(self._decide(run.id, complete, "completion", step=name, outcome=outcome))
         self._ledger.presented.append((run.id, step.no, token))
 
-    def _stopping_rules(self, run: Run) -> set[str]:
-        """The rules of the definition, and of the pinned or newest revision, that may refuse a completion."""
+    def _stopping_rules(self, run: Run, step: Step) -> set[str]:
+        """The rules of the definition, and of the pinned or newest revision, that may refuse a completion.
+
+        Not the one that people have approved for this step.
+        """
         tables, own = self._stage.database.tables, self.known[run.definition_id].definition.policy
         pinned = tables.details[TENANT, run.id].policy_revision
         live = [one for one in tables.policies.get(TENANT, ()) if pinned in (None, one.revision)][:1]
-        rules = [rule for one in live for rule in msgspec.json.decode(one.document, type=PolicyDocument).rules]
-        return {rule.name for rule in (*(own or ()), *rules) if rule.then is not PolicyEffect.ALLOW}
+        found = {f"{rule.name}@definition": rule for rule in own or ()}
+        for one in live:
+            rules = msgspec.json.decode(one.document, type=PolicyDocument).rules
+            found |= {f"{rule.name}@{one.revision}": rule for rule in rules}
+        found.pop(step.note.permit or "" if step.note is not None else "", None)
+        return {rule.name for rule in found.values() if rule.then is not PolicyEffect.ALLOW}
 
     def _lose_token(self, run: Run, step: Step) -> None:
         """A token is lost, and a new one is asked for."""
