@@ -122,15 +122,12 @@ def mentioned_commands() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_folder(empty_registry: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty directory, and handlers that no other test sees."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(default_registry, "_handlers", {})
-    monkeypatch.setattr(default_registry, "_agents", {})
-    monkeypatch.setattr(default_registry, "_lifespans", [])
 
 
-@pytest.mark.usefixtures("own_registry")
+@pytest.mark.usefixtures("own_folder")
 @pytest.mark.parametrize("page", python_pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_python_of_a_page_runs(page: Path) -> None:
     listed = [block for block in blocks("python") if block.page == page]
@@ -145,7 +142,7 @@ def test_the_python_of_a_page_runs(page: Path) -> None:
             assert {step["state"] for step in (shown["run"], *shown["steps"])} == {"succeeded"}
 
 
-@pytest.mark.usefixtures("own_registry")
+@pytest.mark.usefixtures("own_folder")
 def test_the_workflow_of_the_readme_sends_its_mail_with_the_handlers_of_the_examples(tmp_path: Path) -> None:
     [block] = [block for block in blocks("yaml") if block.page.name == "README.md"]
     file = tmp_path / "onboarding.yaml"
@@ -214,7 +211,7 @@ def test_a_command_in_the_text_of_a_page_is_one_that_the_program_takes() -> None
     assert wrong == []
 
 
-@pytest.mark.usefixtures("own_registry")
+@pytest.mark.usefixtures("own_folder")
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_the_examples_in_docstrings_run(name: str) -> None:
     module = importlib.import_module(name)

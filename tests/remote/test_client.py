@@ -323,7 +323,7 @@ def cutting(address: str, cuts: int) -> Iterator[tuple[str, list[int]]]:
         listener.close()
 
 
-def test_a_stream_that_breaks_is_resumed_without_gaps_and_starts_are_not_doubled(database_url: str) -> None:
+async def test_a_stream_that_breaks_is_resumed_without_gaps_and_starts_are_not_doubled(database_url: str) -> None:
     key = make_key(database_url, "ann")
 
     async def act(address: str) -> None:
@@ -352,4 +352,4 @@ def test_a_stream_that_breaks_is_resumed_without_gaps_and_starts_are_not_doubled
                 await client.close()
 
     with serving(database_url, handlers()) as address:
-        asyncio.run(act(address))
+        await act(address)
