@@ -10,7 +10,7 @@ import pytest
 from stepkeep.cli import session
 from stepkeep.cli.failures import failure_of
 from stepkeep.cli.main import app, main
-from stepkeep.errors import (
+from stepkeep.kernel.errors import (
     Broken,
     Conflict,
     Contended,

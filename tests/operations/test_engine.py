@@ -20,7 +20,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine, Engine
-from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
+from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.payloads import INLINE_INPUT_BYTES
 

@@ -14,8 +14,8 @@ import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.run_workers import MOST_RESTING
-from stepkeep.errors import ConnectionLost
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import ConnectionLost
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.services import Known, Lack, Service
 from stepkeep.store.protocol import Store

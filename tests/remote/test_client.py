@@ -31,7 +31,7 @@ from stepkeep.engine.outside import AsyncHooks, AsyncNetwork
 from stepkeep.engine.sending import AsyncOutbox, AsyncSinks
 from stepkeep.engine.triggers import AsyncTriggers
 from stepkeep.engine.versions import AsyncVersions
-from stepkeep.errors import Conflict, DefinitionError, InvalidInput, KeyReused, NotAllowed, NotFound, Unreachable
+from stepkeep.kernel.errors import Conflict, DefinitionError, InvalidInput, KeyReused, NotAllowed, NotFound, Unreachable
 from stepkeep.operations.quotas import Quotas
 from tests.remote.service import TENANT, make_key, serving
 

@@ -13,7 +13,7 @@ import pytest
 from tests.databases import migrated_file
 from tests.suites import in_proof
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.store.migrations import load_migrations
 from stepkeep.store.statements import load_statements
 from stepkeep_lab.postgres import PostgresServer

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 CODE = ("src", "lab", "tests", "examples", "scripts", "pyproject.toml", "requirements")
 REPORTS = Path("docs/reports")

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 
 def write_report(folder: str, name: str, content: Mapping[str, Any], page: str) -> None:

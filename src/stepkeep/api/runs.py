@@ -14,7 +14,7 @@ from stepkeep.api.idempotency import under_way
 from stepkeep.api.routing import Answer, Engine, answers, router, waiting
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.engine.result import Result
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.publish import Newest, find_plan
 

@@ -45,17 +45,17 @@ from stepkeep.definition.advice import tell
 from stepkeep.definition.native import CheckReport, accepted
 from stepkeep.definition.registry import default_registry
 from stepkeep.dialects.registry import check_file
+from stepkeep.edges.input_files import read_input
+from stepkeep.edges.own_process import variables
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.arguments import looks_like_a_file
 from stepkeep.engine.result import Result, settled_states
-from stepkeep.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
-from stepkeep.input_files import read_input
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
 from stepkeep.kernel.states import RunState
 from stepkeep.network.service import Service, again
 from stepkeep.operations.access import parse_key
 from stepkeep.operations.start import Started
-from stepkeep.own_process import variables
 
 if TYPE_CHECKING:
     from stepkeep.definition.retry import Duration

@@ -24,7 +24,7 @@ from stepkeep.engine.sending import AsyncOutbox, AsyncSinks
 from stepkeep.engine.slots import AsyncSlots
 from stepkeep.engine.triggers import AsyncTriggers
 from stepkeep.engine.versions import AsyncVersions
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.network.service import Service, again
 from stepkeep.operations.start import Started
 

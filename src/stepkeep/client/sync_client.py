@@ -12,7 +12,7 @@ from stepkeep.client.groups import refuse_without_database
 from stepkeep.engine import AsyncEngine, Engine
 from stepkeep.engine.hosted import WorkerOptions
 from stepkeep.engine.loop_thread import LoopThread
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 
 class Client(Engine):

@@ -15,8 +15,8 @@ from stepkeep.definition import arguments
 from stepkeep.engine.arguments import duration, moment, optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.errors import InvalidInput, NotAllowed
 from stepkeep.kernel.authority import MembershipKind
+from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations import audit, keys, principals, quotas, run_webhooks, validate
 from stepkeep.operations.access import guarded
 from stepkeep.store.audit_rows import AuditFilter, Outcome

@@ -14,7 +14,7 @@ from typing import Any
 
 from stepkeep.definition import arguments
 from stepkeep.definition.durations import InvalidDuration, parse_duration
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import validate
 from stepkeep.worker.payloads import Unstorable, encode

@@ -11,8 +11,8 @@ from stepkeep.definition import arguments
 from stepkeep.engine.arguments import encode_payload, optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.adoption import GoingOn
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations import going_on, validate
 from stepkeep.operations.access import guarded
 from stepkeep.operations.going_on import Wanted

@@ -18,7 +18,7 @@ from stepkeep.engine.arguments import (
 )
 from stepkeep.engine.definitions import AsyncDefinitions, Runnable, names_version
 from stepkeep.engine.messages import goes_with_key, one_target
-from stepkeep.errors import (
+from stepkeep.kernel.errors import (
     InvalidInput,
 )
 from stepkeep.operations import (

@@ -18,10 +18,10 @@ from stepkeep.engine.arguments import (
     optional_key,
 )
 from stepkeep.engine.base import AsyncBase
-from stepkeep.errors import (
+from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import (
     InvalidInput,
 )
-from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations import (
     validate,

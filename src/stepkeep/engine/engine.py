@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from stepkeep.definition import arguments
 from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.registry import Registry, default_registry
+from stepkeep.edges.safe_text import type_name
 from stepkeep.engine.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers, Audit, Keys, Tenants, Users
 from stepkeep.engine.arguments import (
     LARGEST_PAYLOAD_BYTES,
@@ -49,13 +50,13 @@ from stepkeep.engine.slots import AsyncSlots, Slots
 from stepkeep.engine.starting import LONGEST_WAIT, AsyncStarting
 from stepkeep.engine.triggers import AsyncTriggers, Triggers
 from stepkeep.engine.versions import AsyncVersions, Versions
-from stepkeep.errors import (
+from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import (
     ConnectionLost,
     InvalidInput,
     StoreUnavailable,
     Unreachable,
 )
-from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations import (
     validate,
@@ -71,7 +72,6 @@ from stepkeep.operations.start import Started, Starter
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.triggers.firing import Firer
 from stepkeep.operations.waiting import RunWaiter
-from stepkeep.safe_text import type_name
 from stepkeep.store.callers import run_here
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import require_migrated

@@ -14,8 +14,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self, TypedDict
 
+from stepkeep.edges.safe_text import exception_text
 from stepkeep.engine.loop_thread import LoopThread
-from stepkeep.safe_text import exception_text
 
 if TYPE_CHECKING:
     from stepkeep.worker.loop import Worker

@@ -14,7 +14,7 @@ from stepkeep.engine.arguments import optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.engine.reading import AsyncReading
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import jobs, validate
 from stepkeep.operations.access import Scope, guarded

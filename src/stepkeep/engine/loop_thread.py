@@ -15,7 +15,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from stepkeep.errors import InvalidInput, StoreUnavailable
+from stepkeep.kernel.errors import InvalidInput, StoreUnavailable
 
 T = TypeVar("T")
 

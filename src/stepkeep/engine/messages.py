@@ -10,7 +10,7 @@ from typing import Any
 from stepkeep.definition import arguments
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations import mailbox
 from stepkeep.operations.access import guarded
 

@@ -15,7 +15,7 @@ from stepkeep.definition import arguments
 from stepkeep.definition.hooks import Decision, HookRefused, Ignored, ToSend, ToStart
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.errors import Conflict, NotFound
+from stepkeep.kernel.errors import Conflict, NotFound
 from stepkeep.kernel.plan import Plan
 from stepkeep.network.signatures import Headers
 from stepkeep.operations import hooks, network
@@ -124,7 +124,7 @@ class AsyncHooks(AsyncGroup):
 
         >>> engine.hooks.receive("billing", {}, b"{}")
         Traceback (most recent call last):
-        stepkeep.errors.NotFound: there is no hook billing. `stepkeep hooks list` lists what there is.
+        stepkeep.kernel.errors.NotFound: there is no hook billing. `stepkeep hooks list` lists what there is.
         """
         only_look = arguments.flag("hooks.receive: dry_run", dry_run)
         decision = await hooks.decide_delivery(self._store, self._tenant, name, headers, body, secret=self._secret)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepkeep.definition import arguments
+from stepkeep.edges.safe_text import type_name
 from stepkeep.engine.arguments import (
     duration,
     moment,
@@ -21,10 +22,10 @@ from stepkeep.engine.arguments import (
 from stepkeep.engine.base import AsyncBase
 from stepkeep.engine.hosted import vitals_of
 from stepkeep.engine.result import Result
-from stepkeep.errors import (
+from stepkeep.kernel.authority import Caller
+from stepkeep.kernel.errors import (
     InvalidInput,
 )
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.states import RunState
 from stepkeep.metrics.embedded import exposition_of
 from stepkeep.operations import (
@@ -42,7 +43,6 @@ from stepkeep.operations.run_differences import compare_runs
 from stepkeep.operations.search import Terms, search_runs
 from stepkeep.operations.statistics import read_statistics
 from stepkeep.operations.status import list_workers, read_status
-from stepkeep.safe_text import type_name
 from stepkeep.store.records import RunFilter
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import msgspec
 
-from stepkeep.errors import InvalidInput, RunNotSucceeded
+from stepkeep.edges.safe_text import html_table, inert_line
+from stepkeep.kernel.errors import InvalidInput, RunNotSucceeded
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.safe_text import html_table, inert_line
 
 MOST_SHOWN = 300
 """How many characters the repr of a result has at most."""
@@ -78,7 +78,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
         >>> Result(run_id="r1", state=RunState.FAILED, output=None, error="no stock").raise_for_state()
         Traceback (most recent call last):
-        stepkeep.errors.RunNotSucceeded: run r1 failed: no stock
+        stepkeep.kernel.errors.RunNotSucceeded: run r1 failed: no stock
         """
         if self.state is not RunState.SUCCEEDED:
             raise RunNotSucceeded(str(self), self)

@@ -14,7 +14,7 @@ from contextvars import Context
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stepkeep.engine.hosted import AsyncHostedWorker
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.operations.start import StartedHere
 from stepkeep.worker.loop import Worker
 

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition import arguments
+from stepkeep.edges.safe_text import exception_text, inert_line, type_name
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.errors import InvalidInput, NotAllowed, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, NotFound
 from stepkeep.operations import outbox, sinks, validate
 from stepkeep.operations.access import guarded
 from stepkeep.operations.declared_hooks import Selection
 from stepkeep.operations.outgoing import pending
-from stepkeep.safe_text import exception_text, inert_line, type_name
 from stepkeep.sinks.event import OutgoingEvent, Source
 from stepkeep.sinks.interface import MAX_REASON, SEND_SECONDS, SinkContext
 from stepkeep.sinks.registry import kind_of

@@ -14,7 +14,7 @@ from stepkeep.definition import arguments
 from stepkeep.engine.arguments import encode_payload, moment, optional_key
 from stepkeep.engine.base import AsyncBase, AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations import validate
 from stepkeep.operations.access import guarded
 from stepkeep.operations.triggers import events, manage

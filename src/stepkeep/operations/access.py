@@ -19,12 +19,12 @@ from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
-from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
+from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.authority import ADMIN, ANY_WORK, VOUCH, WORK, Caller, KeyUsed, WorkLimits, admit
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations import audit
 from stepkeep.operations.audit import AuditLog
 from stepkeep.operations.shared_reads import SharedReads
-from stepkeep.secret_values import KNOWN
 from stepkeep.store.principals import NO_SECRET, ApiKey, Vouching, key_used
 from stepkeep.store.protocol import Store
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import STEP_WAITING, Phase, StepState

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Contended, NotAllowed, Refused, StoreError
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.errors import Contended, NotAllowed, Refused, StoreError
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted

@@ -20,11 +20,11 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 
 from stepkeep.client.async_client import AsyncClient
+from stepkeep.edges.safe_text import exception_message, inert, inert_line
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.arguments import looks_like_a_file
-from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.kernel.states import RunState
-from stepkeep.safe_text import exception_message, inert, inert_line
 
 log = logging.getLogger("stepkeep.mcp")
 

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
-from stepkeep.safe_text import exception_text, inert_line, type_name
+from stepkeep.edges.safe_text import exception_text, inert_line, type_name
 
 SHORTEST_HIDDEN: Final = 4
 SHORTEST_LINE: Final = 8

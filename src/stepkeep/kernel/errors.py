@@ -42,7 +42,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.safe_text import inert, inert_line
+from stepkeep.edges.safe_text import inert, inert_line
 
 MAX_SAID = 1_900
 """How many characters of a problem's message and hint are shown."""
