@@ -69,13 +69,13 @@ GROUPS = {
     "Policies": ("CommandPolicy", "HttpPolicy"),
     "Words": ("Category", "RunState", "StepState"),
 }
-LIKE = {f"Async{name}": name for name in sk._HOMES if f"Async{name}" in sk._HOMES}
+LIKE = {f"Async{name}": name for name in sk._homes() if f"Async{name}" in sk._homes()}
 """Classes whose methods are those of another one, with `await`."""
 
 
 def reference() -> str:
     """One section per public name, with its signature, its words and its examples."""
-    public = [name for name in sk._HOMES if name not in _grouped()]
+    public = [name for name in sorted(sk._homes()) if name not in _grouped()]
     groups = {**GROUPS, "Errors": tuple(public)}
     return "".join(f"{line}\n" for title, names in groups.items() for line in _group(title, names))
 
@@ -88,7 +88,7 @@ def _group(title: str, names: tuple[str, ...]) -> Iterator[str]:
     yield ""
     yield f"## {title}"
     for name in names:
-        if name in sk._HOMES:
+        if name in sk._homes():
             yield from _section(name, getattr(sk, name))
 
 
