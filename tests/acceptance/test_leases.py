@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.errors import Fenced
 from stepkeep.kernel.definition import Definition, Handler, Retry
+from stepkeep.kernel.errors import Fenced
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, WorkerState
 from stepkeep.operations.expire import sweep

@@ -17,7 +17,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition import advice
 from stepkeep.definition.registry import Registry, default_registry
-from stepkeep.errors import DefinitionError
+from stepkeep.kernel.errors import DefinitionError
 from tests.remote.service import TENANT, make_key, serving
 
 APP = """
@@ -285,7 +285,7 @@ def test_an_unchanged_workflow_is_checked_and_published_once(
     with sk.open(database_url) as engine:
         first = engine.publish(saga)
         monkeypatch.setattr("stepkeep.definition.python.examine", None)
-        monkeypatch.setattr("stepkeep.engine.publish", None)
+        monkeypatch.setattr("stepkeep.engine.definitions.publish", None)
         assert engine.publish(saga) is first
         assert engine.start(saga).created
         monkeypatch.undo()

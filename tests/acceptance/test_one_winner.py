@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.events import CancelRequested, Event, GateDecided, TimeCame
 from stepkeep.kernel.states import RunState
 from tests.suites import in_proof

@@ -9,7 +9,7 @@ import pytest
 
 from stepkeep.api.browsers import CSRF
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotAllowed, StoreUnavailable
+from stepkeep.kernel.errors import NotAllowed, StoreUnavailable
 from stepkeep.operations import audit
 from stepkeep.operations.access import key_text
 from tests.api.stage import GATED, HELLO, RIVAL, TENANT, Stage, on, told

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from stepkeep.api.app import create_app
 from stepkeep.api.browsers import CSRF, Browsers
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, NotAllowed, NotFound
+from stepkeep.kernel.errors import Conflict, NotAllowed, NotFound
 from stepkeep.operations.access import Scope, parse_key
 from stepkeep.operations.keys import create_session_key
 from stepkeep.operations.people_journal import Change, record

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stepkeep.api.browsers import CSRF
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, KeyReused
+from stepkeep.kernel.errors import Conflict, KeyReused
 from stepkeep.operations.access import parse_key
 from stepkeep.operations.jobs import add_job, digest_of
 from stepkeep.operations.keys import create_session_key

@@ -15,7 +15,7 @@ from stepkeep.api.app import create_app
 from stepkeep.api.browsers import COOKIE, CSRF, Browsers
 from stepkeep.api.oidc import KEYS_SECONDS, OidcSettings, read_oidc
 from stepkeep.api.oidc import Provider as Known
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from tests.api.provider import CLIENT, SECRET, Provider, serving
 from tests.api.stage import TENANT, Stage, on, told
 from tests.suites import first_on, some

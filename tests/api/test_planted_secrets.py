@@ -18,9 +18,9 @@ import httpx2
 import pytest
 
 from stepkeep.api.browsers import COOKIE, CSRF
+from stepkeep.edges.secret_values import spellings
 from stepkeep.network.signatures import write_key
 from stepkeep.operations.access import key_text
-from stepkeep.secret_values import spellings
 from stepkeep.store.postgres.connections import read_options
 from tests.api.outside import BODY, TO_MESSAGE, signed
 from tests.api.stage import on

@@ -10,7 +10,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.api.app import create_app
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed, QuotaExceeded
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded
 from stepkeep.operations import quotas
 from stepkeep.operations.by_key import Sending, Sent
 from stepkeep.operations.quotas import Quotas, RequestBuckets

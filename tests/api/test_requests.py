@@ -13,7 +13,7 @@ import pytest
 from stepkeep.api import problems, requests
 from stepkeep.api.requests import MAX_BODY_BYTES
 from stepkeep.definition.strict_json import MAX_DEPTH, strict_json
-from stepkeep.errors import InvalidInput, StepkeepError, Unreachable
+from stepkeep.kernel.errors import InvalidInput, StepkeepError, Unreachable
 from tests.api.stage import HELLO, on, told
 from tests.suites import first_on
 
@@ -189,7 +189,7 @@ async def test_every_answer_has_a_request_id_and_the_security_headers(database_u
 
 
 def test_every_class_of_error_has_a_row_of_its_own() -> None:
-    from stepkeep import errors
+    from stepkeep.kernel import errors
 
     kinds = [
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.StepkeepError)

@@ -10,7 +10,7 @@ import pytest
 
 from stepkeep.definition.registry import HandlerSpec
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotAllowed
+from stepkeep.kernel.errors import NotAllowed
 from tests.api.sse import all_of
 from tests.api.stage import RIVAL, Stage, on, told
 from tests.suites import first_on

@@ -11,7 +11,7 @@ import pytest
 from stepkeep.api.access import FRESH_SECONDS
 from stepkeep.api.app import create_app
 from stepkeep.api.browsers import COOKIE, CSRF, MOST_FAILURES, WINDOW_SECONDS, Browsers, read_public_url
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.access import key_text
 from stepkeep.operations.sessions import LIFETIME
 from tests.api.stage import HELLO, RIVAL, on, told

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.suites import in_proof, short_and_all
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.bench import backlog, bound, cancelling, idle, judging, latency, pages, throughput
 from stepkeep_lab.bench.campaign import Ask, Campaign, Turn, chosen, run_campaign
 from stepkeep_lab.bench.ground import STORES, Ground, fresh_ground

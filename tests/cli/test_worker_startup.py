@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 import pytest
 
 import stepkeep as sk
-from stepkeep.errors import LoginRefused, Unreachable
+from stepkeep.kernel.errors import LoginRefused, Unreachable
 from stepkeep.store.connect import connect
 from stepkeep_lab.postgres import PostgresServer, StopMode
 from tests.cli.conftest import HANDLERS, Cli, finish

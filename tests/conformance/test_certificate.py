@@ -20,8 +20,8 @@ from stepkeep import AsyncEngine
 from stepkeep.conformance.certificate import Certificate, certify
 from stepkeep.conformance.report import Code
 from stepkeep.dialects import registry
-from stepkeep.errors import NotFound
 from stepkeep.kernel.definition import Approval, Definition
+from stepkeep.kernel.errors import NotFound
 from stepkeep.operations.log import canonical_machines
 
 MACHINES = canonical_machines()

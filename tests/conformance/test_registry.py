@@ -14,7 +14,7 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code
 from stepkeep.definition.document import parse_document, read_document
 from stepkeep.dialects import registry
-from stepkeep.errors import DefinitionError, InvalidInput
+from stepkeep.kernel.errors import DefinitionError, InvalidInput
 from stepkeep.operations import workers
 from stepkeep.operations.log import export_worker
 

@@ -12,7 +12,7 @@ from tests.damage import damage
 
 import stepkeep as sk
 from stepkeep.conformance.moment import follow_to
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.log import canonical_machines
 
 

@@ -14,8 +14,8 @@ from tests.network.raw_server import Listener, answering
 from tests.sinks.test_interface import PAID
 from tests.worker.making import a_job, outcome_of
 
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Http
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category
 from stepkeep.network import failures

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from stepkeep.errors import Conflict, InvalidInput, KeyReused, NotFound
 from stepkeep.kernel.definition import Definition, Wait
+from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import by_key, mailbox
 from stepkeep.operations.by_key import Sent

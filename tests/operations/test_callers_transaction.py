@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 import stepkeep as sk
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from tests.operations.codecs import KeyringCodec
 
 

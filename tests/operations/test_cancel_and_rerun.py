@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from stepkeep.errors import Conflict, Fenced, NotFound
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Definition, Handler, Undo
+from stepkeep.kernel.errors import Conflict, Fenced, NotFound
 from stepkeep.kernel.states import AttemptState, Rollback, RunState, StepState
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.rerun import rerun

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 import stepkeep as sk
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import Case, Definition, StepDefinition, Switch
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import OnFailure, Rollback, RunState, StepState
 from stepkeep.kernel.versions import compare, obstacles

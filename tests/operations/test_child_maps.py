@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Definition, Loop, Map, Retry, StepDefinition
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Failed, Released
 from stepkeep.kernel.rows import Child
 from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState

@@ -10,7 +10,6 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep
-from stepkeep.errors import Conflict
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.definition import (
     CompensateWhen,
@@ -24,6 +23,7 @@ from stepkeep.kernel.definition import (
     Undo,
     UndoChild,
 )
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.rows import Child
 from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState

@@ -14,8 +14,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 import stepkeep
-from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition, SubWorkflow, Undo
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Child, ChildState

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import Refused, StoreUnavailable
 from stepkeep.kernel.definition import Handler, Undo
+from stepkeep.kernel.errors import Refused, StoreUnavailable
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.rows import Child
 from stepkeep.kernel.states import RUN_TERMINAL, Category, OnFailure, RunState, StepState

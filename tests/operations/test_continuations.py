@@ -13,7 +13,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.conformance.adoption import check_originals
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.operations.continued import continues_of
 from stepkeep.operations.retention import Policy, prune

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import stepkeep as sk
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Approval, Definition
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.diagnosis import explain
 from stepkeep.operations.expire import sweep

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.testing import Workbench
 from tests.operations.flows_process import buy, crash
 from tests.suites import first_on, short_and_all

@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
-from stepkeep.errors import Conflict, NotAllowed, StepkeepError
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Approval, Definition, Level, OnDeadline
+from stepkeep.kernel.errors import Conflict, NotAllowed, StepkeepError
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import people
 from stepkeep.operations.expire import sweep

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import Broken, Conflict, InvalidInput, InvariantBroken, NotFound, Unreadable
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, digest_of, encode_definition
+from stepkeep.kernel.errors import Broken, Conflict, InvalidInput, InvariantBroken, NotFound, Unreadable
 from stepkeep.kernel.events import CancelRequested, Event, GateDecided, MessageArrived, StepReported, TimeCame
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.plan import queue_specs

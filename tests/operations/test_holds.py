@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.errors import Conflict, InvalidInput
 from stepkeep.kernel.definition import (
     UNDO_RETRY,
     Definition,
@@ -20,6 +19,7 @@ from stepkeep.kernel.definition import (
     Retry,
     Undo,
 )
+from stepkeep.kernel.errors import Conflict, InvalidInput
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.operations import people

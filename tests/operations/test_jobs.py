@@ -14,7 +14,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import ConnectionLost
+from stepkeep.kernel.errors import ConnectionLost
 from stepkeep.operations import jobs, search
 from stepkeep.operations.jobs import JobSweep
 from stepkeep.store.job_rows import JobRun

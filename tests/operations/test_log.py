@@ -21,8 +21,8 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import InvariantBroken, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import SECOND, Approval, Definition
+from stepkeep.kernel.errors import InvariantBroken, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.journal import GENESIS, Cause, Entry, Hop, SealedEntry, seal
 from stepkeep.kernel.states import Category
 from stepkeep.operations import log, workers

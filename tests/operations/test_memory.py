@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stepkeep.errors import Fenced
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import Fenced
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import Category, RunState, StepState

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.errors import Conflict, Fenced, InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition, Wait
+from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput, NotFound
 from stepkeep.kernel.outcomes import Completed, Waiting
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.expire import sweep

@@ -11,7 +11,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, NotFound
+from stepkeep.kernel.errors import Conflict, NotFound
 from stepkeep.operations import migrating
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.jobs import JobSweep

@@ -10,7 +10,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotFound
+from stepkeep.kernel.errors import NotFound
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.children import ChildSweep

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from stepkeep.errors import Conflict
 from stepkeep.evidence.collect import collect
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, Handler, StepDefinition, Undo
 from stepkeep.kernel.draft import HELD_BACK
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
 from stepkeep.operations.access import Acting

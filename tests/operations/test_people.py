@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Completion, Definition
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import people

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.definition.policy import load_policy, publishable_policy
-from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.definition import Budget, Definition, OnExceeded, PolicyEffect, PolicyRule, Retry, digest_of
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import Category, RunState, StepState

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound, Unreadable
 from stepkeep.kernel.authority import Caller, MembershipKind
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed, NotFound, Unreadable
 from stepkeep.operations.principals import look_alikes
 from tests.damage import damage
 

@@ -16,8 +16,8 @@ import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.conformance.report import Code
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, DefinitionChanged
 from stepkeep.kernel.definition import Command, Definition, StepDefinition, digest_of
+from stepkeep.kernel.errors import Conflict, DefinitionChanged
 from stepkeep.kernel.plan import queue_specs
 from stepkeep.worker.executors.command import CommandPolicy
 from tests.store.raw import PostgresRaw, Raw, RefusedBySchema, SqliteRaw

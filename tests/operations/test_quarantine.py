@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, InvalidInput, NotFound, Quarantined, Unreadable
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound, Quarantined, Unreadable
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.quarantine import quarantine, quarantined, release

@@ -22,8 +22,8 @@ from uuid_utils import uuid7
 import stepkeep
 from stepkeep.conformance.archive import verify_archive
 from stepkeep.conformance.report import Code
-from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.definition import Approval, Definition
+from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run

@@ -16,8 +16,8 @@ import stepkeep as sk
 from stepkeep.cli.commands.archive import verified
 from stepkeep.definition.archive_policy import ArchivePolicy, policy_of
 from stepkeep.definition.native import check_text
-from stepkeep.errors import Conflict, StoreUnavailable
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import Conflict, StoreUnavailable
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, RunState
 from stepkeep.operations.archive import UNFINISHED

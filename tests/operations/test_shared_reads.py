@@ -10,7 +10,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.operations.publish import find_plan
 from stepkeep.operations.shared_reads import RecentReads, SharedReads
 from tests.holding import Hold

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.definition.native import load_text
-from stepkeep.errors import DefinitionError
 from stepkeep.kernel.definition import Definition, Dependency, StepDefinition, Wait
+from stepkeep.kernel.errors import DefinitionError
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.diagnosis import explain
 from stepkeep.operations.expire import sweep

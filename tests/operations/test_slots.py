@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, RunState

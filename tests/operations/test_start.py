@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from stepkeep.errors import Conflict, InvalidInput, KeyReused, NotFound
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.people import cancel
 from stepkeep.operations.rerun import rerun

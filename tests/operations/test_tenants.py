@@ -11,7 +11,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotFound
+from stepkeep.kernel.errors import NotFound
 from tests.workbench import NOBODYS
 
 ORDER = sk.Workflow("order", version=1)

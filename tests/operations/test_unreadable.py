@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotFound, Unreadable
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, Handler
+from stepkeep.kernel.errors import NotFound, Unreadable
 from stepkeep.kernel.events import GateDecided, TimeCame
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import search

@@ -12,7 +12,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotFound, StoreUnavailable
+from stepkeep.kernel.errors import NotFound, StoreUnavailable
 from stepkeep.operations import waiting
 from stepkeep.operations.waiting import RunWaiter
 from stepkeep.store.protocol import RUNS_SETTLED, Notification

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import withdrawn
 from stepkeep.operations.settings import SettingKind, revisions
 from stepkeep.operations.triggers import manage

@@ -12,7 +12,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Refused
+from stepkeep.kernel.errors import Refused
 from stepkeep.kernel.rows import Vote
 from stepkeep.operations.access import Scope
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations.expire import sweep
 from tests.people.stage import HOUR, PAYOUT, TOKENS, Stage, handlers
 

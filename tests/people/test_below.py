@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.errors import DefinitionError
 from stepkeep.evidence.verifier import Pack, verify
+from stepkeep.kernel.errors import DefinitionError
 from tests.evidence.test_pack import redigest, rename, rules, unzipped
 from tests.people.stage import PAYOUT, Stage, handlers
 from tests.people.test_generated_ways import play_all

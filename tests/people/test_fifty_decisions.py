@@ -9,7 +9,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict
+from stepkeep.kernel.errors import Conflict
 from tests.people.stage import TENANT, Stage, handlers
 from tests.suites import in_proof
 

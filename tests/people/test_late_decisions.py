@@ -11,8 +11,8 @@ import zipfile
 import pytest
 
 import stepkeep as sk
-from stepkeep.errors import Conflict
 from stepkeep.evidence.verifier import Pack, verify
+from stepkeep.kernel.errors import Conflict
 from stepkeep.operations.expire import sweep
 from stepkeep_lab.simulation.mutants import MUTANTS
 from stepkeep_lab.simulation.mutation import planted

@@ -11,7 +11,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, Refused, TokenExpired, TokenUsed, WrongToken
+from stepkeep.kernel.errors import Conflict, Refused, TokenExpired, TokenUsed, WrongToken
 from stepkeep.operations.expire import sweep
 from tests.people.stage import HOUR, TENANT, TOKENS, Stage, handlers
 

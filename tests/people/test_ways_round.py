@@ -13,8 +13,8 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed
 from stepkeep.kernel.decision import MOST_REQUESTERS, asked_json, asked_names, check_requesters, requesters_of
+from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations import access
 from stepkeep.operations.access import parse_key
 from stepkeep.operations.expire import sweep

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 import stepkeep as sk
-from stepkeep.mcp_tools import MOST_CHARACTERS, bounded
+from stepkeep.mcp.tools import MOST_CHARACTERS, bounded
 from tests.databases import migrated_file
 from tests.remote.service import TENANT, make_key, serving
 from tests.remote.test_client import ORDER, handlers

@@ -13,7 +13,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.errors import NotAllowed
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.remote.start import remote_worker
 from tests.api.stage import RIVAL, TENANT, Stage, on, told

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations.people_journal import Change, record
 from tests.api.stage import TENANT, Stage, on, told
 from tests.remote.test_remote_worker import Plain, ended, start, working

@@ -11,8 +11,8 @@ from tests.seeds.chained import FLAKY, HOPELESS, accepted, cancel, decide, later
 from tests.workbench import SECOND, TENANT, Bench, report_of
 
 from stepkeep.dialects.run.machine import JUDGED, RUN, STEP
-from stepkeep.errors import Conflict, Fenced
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import Conflict, Fenced
 from stepkeep.kernel.events import StepClaimed
 from stepkeep.kernel.outcomes import Completed, TimedOut
 from stepkeep.kernel.plan import NO_QUEUE

@@ -42,8 +42,8 @@ from stepkeep.dialects.registry import check_file, dialect, recognise
 from stepkeep.dialects.run.front import FRONT
 from stepkeep.dialects.run.machine import JUDGED
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import KeyReused, NotFound
 from stepkeep.kernel.definition import Backoff, Dependency, Handler
+from stepkeep.kernel.errors import KeyReused, NotFound
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import RETRIED_BY_DEFAULT, OnFailure, RunState, StepState
 from stepkeep.operations.log import export_run
@@ -216,7 +216,7 @@ def test_a_gate_that_cannot_do_what_is_asked_of_it_is_advised_about() -> None:
 def test_nothing_that_can_be_written_makes_a_traceback(data: Any) -> None:
     class Anywhere:
         def problem(self, path: Any, message: str, hint: str = "", *, key: bool = False, inside: int = 0) -> Any:
-            from stepkeep.errors import Problem
+            from stepkeep.kernel.errors import Problem
 
             return Problem(file="f", line=1, column=1, path=str(path), message=message, hint=hint)
 

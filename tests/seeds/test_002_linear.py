@@ -14,8 +14,8 @@ from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches
 
 from stepkeep.dialects.linear.machine import JUDGED, RUN, STEP
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, Fenced
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import Conflict, Fenced
 from stepkeep.kernel.events import StepClaimed
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Waiting
 from stepkeep.kernel.states import Category

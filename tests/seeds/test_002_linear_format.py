@@ -39,8 +39,8 @@ from stepkeep.dialects.linear.front import FRONT
 from stepkeep.dialects.linear.machine import JUDGED
 from stepkeep.dialects.registry import check_file, dialect, recognise
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Problem
 from stepkeep.kernel.definition import Backoff, Dependency, Handler
+from stepkeep.kernel.errors import Problem
 from stepkeep.kernel.outcomes import Waiting
 from stepkeep.kernel.states import RETRIED_BY_DEFAULT, OnFailure, RunState, StepState
 from stepkeep.operations.expire import sweep

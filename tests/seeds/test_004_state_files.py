@@ -10,7 +10,7 @@ import pytest
 from tests.seeds.workstream import Floor, on_floor, task, workstream
 from tests.workbench import TENANT
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.people import cancel
 from stepkeep.operations.state_export import Exported, StateFolder, _back_up
 

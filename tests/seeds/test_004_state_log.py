@@ -14,7 +14,7 @@ from tests.seeds.workstream import Floor, on_floor, task, workstream
 from tests.workbench import TENANT
 
 from stepkeep.conformance.validate import main
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations import state_log, workers
 from stepkeep.operations.state_export import StateFolder
 

@@ -23,7 +23,7 @@ from tests.seeds.workstream import (
 )
 from tests.workbench import SECOND, TENANT
 
-from stepkeep.errors import Fenced
+from stepkeep.kernel.errors import Fenced
 from stepkeep.kernel.outcomes import Failed, Released, TimedOut
 from stepkeep.kernel.states import Category
 from stepkeep.operations.people import cancel

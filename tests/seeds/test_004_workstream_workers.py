@@ -17,7 +17,7 @@ from stepkeep.conformance.validate import validate
 from stepkeep.definition.registry import Registry
 from stepkeep.definition.rule_words import has_word
 from stepkeep.dialects.workstream.machine import JUDGED
-from stepkeep.errors import Fenced, InvalidInput
+from stepkeep.kernel.errors import Fenced, InvalidInput
 from stepkeep.kernel.rows import Worker as Row
 from stepkeep.kernel.states import RUN_TERMINAL, StepState, WorkerState
 from stepkeep.kernel.tables import WorkerTrigger

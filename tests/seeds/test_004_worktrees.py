@@ -21,8 +21,8 @@ from tests.suites import in_proof
 from tests.worker.bed import TENANT, Bed, bed_on
 from tests.worker.repositories import calls, change_main, commit, files_of, git, killer, make_repository, refs_of
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.rows import is_exhausted
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.log import export_run

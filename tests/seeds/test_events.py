@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from tests.workbench import ACTOR, TENANT, Bench, chain, on
 
 from stepkeep.dialects.registry import check_file, load_file
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.definition import Approval, PolicyEffect, PolicyRule
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.network.allowing import AllowList
 from stepkeep.operations import interventions
 from stepkeep.operations.dialect_folds import dialect_events

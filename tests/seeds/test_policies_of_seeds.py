@@ -20,9 +20,9 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.dialects import registry
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import policies
 from stepkeep.operations.expire import sweep

@@ -10,8 +10,8 @@ from tests.workbench import TENANT, on, task
 
 from stepkeep.definition.attempts_bound import attempts_bound
 from stepkeep.definition.retry import Retry
-from stepkeep.errors import Conflict, Fenced, InvalidInput
 from stepkeep.kernel.definition import SECOND, Definition, Handler
+from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, RunState
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.store.values import a_run, key, moved, new_run, want, writes
 
-from stepkeep.errors import Contended, StoreUnavailable
+from stepkeep.kernel.errors import Contended, StoreUnavailable
 from stepkeep.kernel.rows import Run
 from stepkeep.store.change import RunChange, Write
 from stepkeep_lab.simulation.database import Database

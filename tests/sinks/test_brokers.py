@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tests.sinks.brokers import Broker, free_port, nats_server, redis_server, running
 from tests.sinks.test_interface import PAID
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.sinks import nats, registry
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import Sink, SinkContext, SinkFailed

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.sinks import event, interface, pattern, registry
 from stepkeep.sinks.event import OutgoingEvent, Source
 from stepkeep.sinks.interface import SinkContext, SinkFailed

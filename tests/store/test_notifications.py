@@ -6,7 +6,7 @@ from collections.abc import Collection
 import pytest
 from tests.store.values import new_run, ready, save
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.store.notifications import (
     ANYTHING,
     LONGEST,

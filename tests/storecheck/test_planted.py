@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from tests.databases import migrated_file
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.store.migrations import load_migrations
 from stepkeep.store.statements import load_statements
 from stepkeep_lab.postgres import PostgresServer

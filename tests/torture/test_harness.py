@@ -12,8 +12,8 @@ from typing import cast
 import asyncpg
 import pytest
 
-from stepkeep.errors import ConnectionLost
 from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.errors import ConnectionLost
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import workers
 from stepkeep.operations.publish import publish

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.triggers import Ending
 from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.triggers import endings, manage

@@ -14,7 +14,7 @@ from multiprocessing.context import ForkServerProcess
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.triggers import Ending
 from stepkeep.operations import expire
 from stepkeep.operations.transact import Transactor

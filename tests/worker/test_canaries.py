@@ -29,8 +29,8 @@ import stepkeep as sk
 from stepkeep.definition.native import load_text
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotFound
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import NotFound
 
 CANARY = re.compile(r"CANARY-([a-z]+-[0-9])")
 TENANTS = ("north", "south")

@@ -8,7 +8,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotFound
+from stepkeep.kernel.errors import NotFound
 from stepkeep.operations.run_differences import compare_attempts
 from stepkeep.worker.code import code_of
 

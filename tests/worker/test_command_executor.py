@@ -14,8 +14,8 @@ import pytest
 from tests.workbench import until
 from tests.worker.making import RUN, a_job, is_gone, outcome_of, outcomes
 
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Command, Completion
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Failed, Stopped, TimedOut
 from stepkeep.kernel.states import Category
 from stepkeep.worker.cancellation import Why

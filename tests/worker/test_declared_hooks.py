@@ -15,8 +15,8 @@ import pytest
 from tests.worker.bed import QUICK, TENANT, Bed, bed_on, step
 
 import stepkeep as sk
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Definition, Hook, Retry, StepDefinition, Wait
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import outbox, sinks
 from stepkeep.operations.retention import Policy, prune

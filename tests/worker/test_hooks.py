@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 from tests.worker.bed import QUICK, TENANT, Bed, bed_on, step
 
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Definition, Retry, StepDefinition, Wait
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import outbox, sinks
 from stepkeep.worker.executors.command import CommandPolicy

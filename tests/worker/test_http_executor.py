@@ -18,8 +18,8 @@ from tests.worker.loopback import Server
 from tests.worker.making import RUN, a_job, handler_job, outcome_of
 
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Completion, Http
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import Category
 from stepkeep.worker.executors.http import HttpPolicy

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.workbench import PATIENCE_SECONDS, count_calls, eventually, results_of, until
 from tests.worker.bed import LEASE_US, PAST_THE_LEASE_US, QUICK, TENANT, Bed, On, step
 
-from stepkeep.errors import StoreUnavailable
 from stepkeep.kernel.definition import Command, Retry
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, WorkerState
 from stepkeep.operations.expire import sweep

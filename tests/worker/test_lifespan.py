@@ -15,7 +15,7 @@ from tests.worker import process_handlers
 
 import stepkeep as sk
 from stepkeep.definition.apps import load_app
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 
 def flow_of(*handlers: Callable[..., Any]) -> tuple[sk.Workflow, sk.Registry]:

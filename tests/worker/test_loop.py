@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.workbench import count_calls, eventually
 from tests.worker.bed import QUICK, TENANT, On, step
 
-from stepkeep.errors import InvalidInput, InvariantBroken
 from stepkeep.kernel.definition import Command, Completion, Handler, Retry, Rule, Undo
+from stepkeep.kernel.errors import InvalidInput, InvariantBroken
 from stepkeep.kernel.events import CompletionSignalled, ManualOutcome, MessageArrived
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import AttemptState, Category, OnFailure, RunState, StepState, WorkerState

@@ -12,8 +12,8 @@ import pytest
 from tests.workbench import until
 from tests.worker.bed import TENANT, Bed, On, step
 
-from stepkeep.errors import ConnectionLost
 from stepkeep.kernel.definition import Retry, Rule
+from stepkeep.kernel.errors import ConnectionLost
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState
 from stepkeep.store.change import Write
 

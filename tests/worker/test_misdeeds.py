@@ -24,11 +24,11 @@ from tests.worker.bed import QUICK, On, step
 from tests.worker.hostile import UNPRINTABLE, UNSTORABLE, OddResponse, OddStepError, SaysNothing, SpoiltStepError
 from tests.worker.making import handler_job, is_gone, outcome_of, outcomes
 
-from stepkeep.errors import InvalidInput
+from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.definition import Retry
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, Stopped, TimedOut, Waiting
 from stepkeep.kernel.states import Category, ErrorClass, RunState, StepState
-from stepkeep.safe_text import type_name
 from stepkeep.worker import forks
 from stepkeep.worker.answers import StepError, WaitFor, fail, retry_in
 from stepkeep.worker.classify import failure_of

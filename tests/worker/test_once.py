@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from tests.operations.codecs import KeyringCodec
 
 import stepkeep as sk
-from stepkeep.errors import Fenced
 from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.errors import Fenced
 from stepkeep.kernel.events import StepCheckpointed, StepReported
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.operations import workers

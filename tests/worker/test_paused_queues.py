@@ -8,8 +8,8 @@ import pytest
 from tests.workbench import TENANT
 from tests.worker.bed import Bed, On, step
 
-from stepkeep.errors import NotFound
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import NotFound
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.access import Acting
 from stepkeep.operations.diagnosis import explain

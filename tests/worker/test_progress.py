@@ -18,12 +18,12 @@ from tests.worker import process_handlers
 from tests.worker.bed import QUICK, Bed, On, step
 
 from stepkeep.cli.progress import Progress
-from stepkeep.errors import InvalidInput
+from stepkeep.edges.secret_values import KNOWN
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import diagnosis
 from stepkeep.operations.services import Service, StepProgress, encode_service
 from stepkeep.operations.views import describe_run, describe_step
-from stepkeep.secret_values import KNOWN
 from stepkeep.worker.context import MOST_PROGRESS_TEXT, Context
 
 SILENT = replace(QUICK, heartbeat_seconds=60.0, first_publish_seconds=60.0)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, on
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.kernel.outcomes import Completed, Emitted
 from stepkeep.operations import outbox, sinks
 from stepkeep.operations.retention import Policy, prune

@@ -13,8 +13,8 @@ from tests.workbench import eventually, until
 from tests.worker.bed import Bed, On, step
 from tests.worker.test_leases import serving
 
-from stepkeep.errors import Contended, StoreUnavailable
 from stepkeep.kernel.definition import Retry, Rule
+from stepkeep.kernel.errors import Contended, StoreUnavailable
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.expire import sweep
 

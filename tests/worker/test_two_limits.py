@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from tests.workbench import eventually, until
 from tests.worker.bed import QUICK, TENANT, Bed, On, step
 
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import Command, Retry, Rule, StepDefinition
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import RunState, StepState

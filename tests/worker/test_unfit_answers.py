@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.worker.bed import TENANT, On, step
 
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Retry
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Waiting
 from stepkeep.kernel.states import AttemptState, Category, RunState
 from stepkeep.worker.answers import wait_for

@@ -19,7 +19,7 @@ from tests.worker.repositories import change_main, commit, files_of, git, killer
 
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.dialects.workstream.repository import is_branch
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import Category
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.worktree import may_use_git

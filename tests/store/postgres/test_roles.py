@@ -16,8 +16,8 @@ import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import LoginRefused, PermissionDenied, SchemaMismatch
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition, Undo, Wait
+from stepkeep.kernel.errors import LoginRefused, PermissionDenied, SchemaMismatch
 from stepkeep.kernel.states import OnFailure, RunState
 from stepkeep.operations.maintenance import maintain
 from stepkeep.store.connect import connect

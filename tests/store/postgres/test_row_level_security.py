@@ -15,7 +15,7 @@ from tests.confined import ROLE, as_role, confine, unprotected
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, PermissionDenied, StoreError
+from stepkeep.kernel.errors import InvalidInput, PermissionDenied, StoreError
 from stepkeep.store.postgres.connections import PLANNER, fetch
 from stepkeep.store.postgres.grants import Part, tables_of
 from stepkeep.store.postgres.load import SQL
