@@ -8,7 +8,6 @@ jumps past it, a scheduler is killed, and every moment must have fired once.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import signal
@@ -81,7 +80,7 @@ def name_of(kind: str, zone: str, at: int) -> str:
 
 
 @pytest.mark.parametrize("every", [pytest.param(30, id="few"), in_proof(1)])
-def test_every_change_of_the_clock_fires_once_with_kills(database_url: str, every: int) -> None:
+async def test_every_change_of_the_clock_fires_once_with_kills(database_url: str, every: int) -> None:
     chosen = groups()[::every]
     chance, now = random.Random(every), PROCESSES.Value("q", chosen[0][0] - HOUR)
     kept = CatchUp(keep=Keep.ALL, most=20, window=24 * HOUR)
@@ -127,17 +126,14 @@ def test_every_change_of_the_clock_fires_once_with_kills(database_url: str, ever
             await manage.remove_trigger(stage.firer, name, tenant=TENANT)
         counted["changes"] += len(zones)
 
-    async def go() -> int:
+    processes = [started() for _ in range(3)]
+    try:
         async with benches(database_url) as [bench]:
             stage = Stage(bench)
             await bench.publish(WORK)
             for group in chosen:
                 await one_group(stage, group)
-            return sum((await bench.store.count_runs(TENANT)).values())
-
-    processes = [started() for _ in range(3)]
-    try:
-        runs = asyncio.run(go())
+            runs = sum((await bench.store.count_runs(TENANT)).values())
     finally:
         for process in processes:
             process.kill()

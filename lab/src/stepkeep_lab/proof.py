@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.torture.campaign import SCENARIOS
 
 LAB = ("src", "lab", "pyproject.toml", "requirements")

@@ -19,7 +19,7 @@ from typing import Final
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
 from stepkeep.api.tenants import TenantEngines
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed, QuotaExceeded, StepkeepError
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded, StepkeepError
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
 from stepkeep.operations.audit import code_of, entry
 from stepkeep.operations.quotas import ADDS, ROWS, RequestBuckets, hourly_limits

@@ -18,7 +18,7 @@ from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import CheckReport, accepted
 from stepkeep.definition.registry import Registry
 from stepkeep.dialects.registry import examine
-from stepkeep.errors import DefinitionError, InvalidInput, NotFound, Problem
+from stepkeep.kernel.errors import DefinitionError, InvalidInput, NotFound, Problem
 from stepkeep.operations.aside import aside
 from stepkeep.operations.publish import find_plan
 

@@ -32,10 +32,10 @@ from stepkeep.api.load import Seat
 from stepkeep.api.problems import MOST_ERRORS, PROBLEMS, ApiError, Kind, problem_of
 from stepkeep.api.problems import OWN as OWN_PROBLEMS
 from stepkeep.api.requests import BoundedRequest, check_headers
+from stepkeep.edges.safe_text import inert_line
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed, QuotaExceeded
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded
 from stepkeep.operations.trace_context import INCOMING, parse_trace
-from stepkeep.safe_text import inert_line
 
 if TYPE_CHECKING:
     from stepkeep.api.service import Service

@@ -79,7 +79,7 @@ from stepkeep.cli.printer import OutputFailed, answer, flush, say, warn
 from stepkeep.cli.settings import with_settings
 from stepkeep.cli.status import FAILED, READER_GONE
 from stepkeep.cli.streams import discard_output, prepare_streams
-from stepkeep.errors import DefinitionError
+from stepkeep.kernel.errors import DefinitionError
 
 app = typer.Typer(
     name="stepkeep",

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from stepkeep.definition.durations import format_duration
-from stepkeep.errors import InvalidInput, Unreachable
+from stepkeep.kernel.errors import InvalidInput, Unreachable
 from stepkeep.network.service import Service, again
 
 P = ParamSpec("P")

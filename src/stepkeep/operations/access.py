@@ -19,12 +19,12 @@ from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
-from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
+from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.authority import ADMIN, ANY_WORK, VOUCH, WORK, Caller, KeyUsed, WorkLimits, admit
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations import audit
 from stepkeep.operations.audit import AuditLog
 from stepkeep.operations.shared_reads import SharedReads
-from stepkeep.secret_values import KNOWN
 from stepkeep.store.principals import NO_SECRET, ApiKey, Vouching, key_used
 from stepkeep.store.protocol import Store
 
@@ -386,14 +386,16 @@ class Access:
 
 
 def guarded(prefix: str = "", free: Collection[str] = ()) -> Callable[[K], K]:
-    """A class whose public coroutine methods are operations: each asks `self.access` first. All but the `free` ones
-    must have a row in the table, or the class cannot be made."""
+    """A class whose public coroutine methods, inherited ones too, are operations: each asks `self.access` first. All
+    but the `free` ones must have a row in the table, or the class cannot be made."""
 
     def guard(kind: K) -> K:
-        for name, method in list(vars(kind).items()):
+        for name in dir(kind):
+            method = getattr(kind, name)
             if not name.startswith("_") and name not in free and iscoroutinefunction(method):
                 if prefix + name not in OPERATIONS:
                     raise LookupError(f"{prefix}{name} has no row in the table of operations")
+                method.__qualname__ = f"{kind.__qualname__}.{name}"
                 setattr(kind, name, _admitted(prefix + name, method))
         return kind
 

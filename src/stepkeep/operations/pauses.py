@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import NoSuchName, Unreadable
+from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import NoSuchName, Unreadable
 from stepkeep.kernel.events import PauseRequested
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import validate
@@ -23,7 +24,6 @@ from stepkeep.operations.access import Acting
 from stepkeep.operations.instants import instant
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
 from stepkeep.operations.shared_reads import RecentReads
-from stepkeep.safe_text import inert_line
 from stepkeep.store.change import RunKey
 from stepkeep.store.protocol import Store
 

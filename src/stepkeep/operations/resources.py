@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepkeep.definition.bounds import MAX_RESOURCES, MAX_UNITS
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Amount
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.resources import EXCLUSIVE, SHARED
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting

@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.bounds import MAX_SLOTS
-from stepkeep.errors import InvalidInput, NoSuchName
+from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import InvalidInput, NoSuchName
 from stepkeep.kernel.events import ScopeUse, SlotGranted
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
@@ -28,7 +29,6 @@ from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
 from stepkeep.operations.shared_reads import RecentReads
 from stepkeep.operations.transact import Transactor, answers
-from stepkeep.safe_text import inert_line
 from stepkeep.store.change import Basis, Loaded, More, Want, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.slot_rows import Held, SlotGrant, SlotRow

@@ -7,6 +7,7 @@ A life also has a trace, one byte for each journal entry, table and kind of answ
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,9 +20,10 @@ from stepkeep.kernel.decide import HANDLERS
 from stepkeep.kernel.decision import Reply
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.events import Event
+from stepkeep.store.records import Evidence
 from stepkeep_lab.simulation.campaign import spread, swept_at_the_end
 from stepkeep_lab.simulation.coverage import table_rows
-from stepkeep_lab.simulation.run_seed import run_seed
+from stepkeep_lab.simulation.run_seed import Result, run_seed
 from stepkeep_lab.simulation.scenario import Scenario, draw, with_changes, with_sinks
 from stepkeep_lab.simulation.stage import Stage
 
@@ -76,12 +78,18 @@ def _play(profile: str, seeds: Sequence[int]) -> Played:
     played = Played()
     with swept_at_the_end(), _counted(played.events):
         for seed in seeds:
-            observed = Observation()
-            result = run_seed(scenario_of(profile, seed), observe=observed)
+            observed, result = observe(profile, seed)
             played.lives.append(observed.life)
             played.rows |= result.rows
             played.violations += [f"{profile} {seed}: {violation}" for violation in result.violations]
     return played
+
+
+def observe(profile: str, seed: int) -> tuple[Observation, Result]:
+    """Play one life. The environment is empty: secrets in it would be hidden in what the life leaves behind."""
+    observed = Observation()
+    with patch.dict(os.environ, clear=True):
+        return observed, run_seed(scenario_of(profile, seed), observe=observed)
 
 
 @contextmanager
@@ -163,6 +171,8 @@ def _plain_bytes(thing: Any) -> bytes:
 
 
 def _plain(thing: Any) -> Any:
+    if isinstance(thing, Evidence):
+        return _plain(msgspec.structs.astuple(thing)[:-1]), _without_frames(thing.body)
     if isinstance(thing, msgspec.Struct):
         return {name: _plain(getattr(thing, name)) for name in thing.__struct_fields__}
     if isinstance(thing, Mapping):
@@ -178,6 +188,12 @@ def _plain(thing: Any) -> Any:
     if hasattr(thing, "__dict__"):
         return {name: _plain(value) for name, value in sorted(vars(thing).items()) if not callable(value)}
     return str(thing)
+
+
+def _without_frames(body: bytes) -> Any:
+    """Evidence with the last line of its traceback: the others name files and lines of this checkout."""
+    said = msgspec.json.decode(body)
+    return said | {"traceback": said["traceback"].splitlines()[-1]} if "traceback" in said else said
 
 
 def unreached(rows: set[tuple[str, str | None, str]], events: set[str]) -> list[str]:

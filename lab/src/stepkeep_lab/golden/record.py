@@ -16,12 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep_lab.golden import lives, statements
 from stepkeep_lab.golden.documents import documents
-from stepkeep_lab.golden.lives import LONG, SHORT, Life, Observation
+from stepkeep_lab.golden.lives import LONG, SHORT, Life
 from stepkeep_lab.golden.statements import STORES, Log, Sent
-from stepkeep_lab.simulation.run_seed import run_seed
 
 PARTS = ("documents", "lives", "statements")
 COMPRESSED = 300_000
@@ -167,8 +166,7 @@ def _check_lives(path: Path, counts: dict[str, int], most: int | None, jobs: int
 def _place(profile: str, seed: int, before: Life) -> str:
     if not before.tables:
         return "a place that only the short form keeps"
-    observed = Observation()
-    run_seed(lives.scenario_of(profile, seed), observe=observed)
+    observed, _ = lives.observe(profile, seed)
     return lives.differences(before, observed)
 
 

@@ -1,14 +1,17 @@
 """Records which statements a store sends, with their parameters, while it lives seeded lives of the store check.
 
-The lives are those of `storecheck.differential`, on clocks that stand still, so that the log of a seed is always the
-same.
+The lives are those of `storecheck.differential`, on clocks that stand still. So that a seed always has the same log,
+reads that are made at once are made in turn, rows of a parameter are sorted, and statements that set up a connection or
+notify others are not recorded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
+import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,6 +20,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from stepkeep.store import notifications
 from stepkeep.store.statements import load_statements
 from stepkeep_lab.postgres import PostgresServer
 from stepkeep_lab.simulation.campaign import spread
@@ -29,6 +33,12 @@ LENGTH = 24
 
 BATCH = 50
 STORES = ("sqlite", "postgres")
+
+
+UNTIMED = re.compile(r"pragma |select where current_setting|begin; .*notify ", re.DOTALL)
+"""Statements that are sent when a connection opens or when a background task comes to it."""
+
+ARRAY = re.compile(r"\{.*\}", re.DOTALL)
 
 
 class Sent(NamedTuple):
@@ -71,11 +81,19 @@ def _life(store: str, databases: Databases, seed: int) -> list[Sent]:
     sent: list[Sent] = []
 
     def take(text: str, parameters: Any) -> None:
-        sent.append(Sent(named.get(text.strip(), " ".join(text.split())[:80]), _shown(parameters)))
+        if not UNTIMED.match(text):
+            sent.append(Sent(named.get(text.strip(), " ".join(text.split())[:80]), _shown(parameters)))
 
-    with WATCHES[store](take):
-        asyncio.run(_live(seed, databases))
+    # Each commit takes its own notification along, and none waits for real time. Stores draw a name for their own.
+    at_once = patch.multiple(notifications, SHORTEST=0.0, LONGEST=0.0)
+    with WATCHES[store](take), at_once, patch.object(secrets, "token_hex", lambda count: "0" * 2 * count):
+        asyncio.run(_live(seed, databases, sent))
     return sent
+
+
+async def _in_turn(*awaited: Awaitable[Any]) -> list[Any]:
+    """`asyncio.gather`, one after the other."""
+    return [await one for one in awaited]
 
 
 class Unread(Comparison):
@@ -89,14 +107,18 @@ class Unread(Comparison):
         pass
 
 
-async def _live(seed: int, databases: Databases) -> None:
+async def _live(seed: int, databases: Databases, sent: list[Sent]) -> None:
     async with opened(model_store()) as model:
         await model.migrate()
         async with databases.fresh() as real:
-            life = Unread(seed, model, real)
-            await life.begin()
-            for _ in range(LENGTH):
-                await life.go_on()
+            sent.clear()  # how the database was made is in the schemas
+            with patch.object(asyncio, "gather", _in_turn):
+                life = Unread(seed, model, real)
+                await life.begin()
+                for _ in range(LENGTH):
+                    await life.go_on()
+            lived = len(sent)
+    del sent[lived:]
 
 
 @contextmanager
@@ -138,8 +160,17 @@ WATCHES: dict[str, Callable[[Take], AbstractContextManager[None]]] = {
 
 
 def _shown(parameters: Any) -> str:
-    if isinstance(parameters, dict):
-        return "{" + ", ".join(f"{name}: {_shown(value)}" for name, value in sorted(parameters.items())) + "}"
-    if isinstance(parameters, list | tuple):
-        return "[" + ", ".join(map(_shown, parameters)) + "]"
-    return repr(parameters)
+    """Parameters as text. Rows, in columns or as JSON, are sorted: many come from sets."""
+    given = [_column(one) for one in parameters or ()]
+    columns = [one for one in given if isinstance(one, list)]
+    if columns and len({len(one) for one in columns}) == 1:
+        rows = sorted(str(row) for row in zip(*columns, strict=True))
+        return str([rows, *(one for one in given if not isinstance(one, list))])
+    return str(given)
+
+
+def _column(parameter: Any) -> Any:
+    """The values of a list, of rows as JSON, or of an array as PostgreSQL reads it; another parameter as it is."""
+    if isinstance(parameter, str) and parameter.startswith("[["):
+        return msgspec.json.decode(parameter)
+    return parameter[1:-1].split(",") if isinstance(parameter, str) and ARRAY.fullmatch(parameter) else parameter

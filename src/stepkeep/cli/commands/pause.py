@@ -12,7 +12,7 @@ from stepkeep.cli.commands.users import ask
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.causes import queue_words
 
 Run = Annotated[
