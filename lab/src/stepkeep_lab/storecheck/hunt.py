@@ -21,12 +21,14 @@ from msgspec.structs import replace
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.postgres import PostgresServer
 from stepkeep_lab.storecheck.databases import PostgresDatabases, SqliteDatabases, postgres_databases
-from stepkeep_lab.storecheck.differential import compare
+from stepkeep_lab.storecheck.differential import LENGTH, compare
 from stepkeep_lab.storecheck.mutants import MUTANTS, POSTGRES, SQLITE
 from stepkeep_lab.storecheck.planting import SqlMutant, planted
 
 STORES = (SQLITE, POSTGRES)
 MOST_LIVES = 40
+SHORT = range(2, 6)
+"""Lives that are nothing but their written ends: what came before can hide what these show."""
 RIVALS, LIVES = "rivals", "lives"
 TOGETHER = 5
 """This many bugs are hunted in one go by one of several processes, on one server."""
@@ -170,7 +172,7 @@ def _scenes(databases: PostgresDatabases) -> Catch:
 def _lives(databases: Databases, first: int, most: int, before: Catch) -> Catch:
     operations = 0
     for lives in range(1, most + 1):
-        lived = compare(first + lives - 1, databases)
+        lived = compare(first + lives - 1, databases, 0 if lives in SHORT else LENGTH)
         operations += lived.operations
         if lived.difference is not None:
             return replace(before, lives=lives, operations=operations, hunter=LIVES, difference=lived.difference)
