@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import msgspec
 
-from stepkeep.client.binding import Route, over_http, perform, plain, segment
+from stepkeep.client.binding import RemoteOperations, Route, over_http, perform, plain, segment
 from stepkeep.client.groups import (
     ClientAudit,
     ClientContinuations,
@@ -33,7 +33,6 @@ from stepkeep.client.groups import (
     ClientPauses,
     ClientResources,
     ClientSinks,
-    ClientSlots,
     ClientTenants,
     ClientTriggers,
     ClientUsers,
@@ -47,6 +46,7 @@ from stepkeep.dialects.registry import check_file
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine_arguments import looks_like_a_file
 from stepkeep.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
+from stepkeep.execution_slots import AsyncSlots
 from stepkeep.input_files import read_input
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.states import RunState
@@ -118,6 +118,7 @@ class AsyncClient:
             raise InvalidInput("a service needs a key: key=, or STEPKEEP_KEY.")
         parse_key(given)
         self.service = Service(str(url), given, seconds=seconds)
+        self._remote = RemoteOperations(self.service)
         self._known: dict[bytes, PublishedWorkflow] = {}
 
     def __repr__(self) -> str:
@@ -183,9 +184,9 @@ class AsyncClient:
         return ClientInterventions(self.service)
 
     @property
-    def slots(self) -> ClientSlots:
+    def slots(self) -> AsyncSlots:
         """Limits on running runs, of the tenant and of workflows."""
-        return ClientSlots(self.service)
+        return AsyncSlots.at(self._remote)
 
     @property
     def resources(self) -> ClientResources:

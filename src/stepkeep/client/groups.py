@@ -13,7 +13,6 @@ from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUs
 from stepkeep.client.binding import Route, over_http, perform, plain
 from stepkeep.continuations import AsyncContinuations
 from stepkeep.errors import InvalidInput
-from stepkeep.execution_slots import AsyncSlots
 from stepkeep.interventions import AsyncInterventions
 from stepkeep.jobs import AsyncJobs
 from stepkeep.messages import AsyncMailbox
@@ -150,14 +149,6 @@ class ClientInterventions(Group):
     )
     annotate = over_http(AsyncInterventions.annotate, Route(method="POST", path="/runs/{run_id}/notes"))
     freeze = over_http(AsyncInterventions.freeze, Route(method="POST", path="/runs/{run_id}/freeze"))
-
-
-class ClientSlots(Group):
-    """Limits on running runs, of the tenant and of workflows."""
-
-    list = over_http(AsyncSlots.list, Route(method="GET", path="/slots"))
-    set = over_http(AsyncSlots.set, Route(method="POST", path="/slots"))
-    clear = over_http(AsyncSlots.clear, Route(method="POST", path="/slots/clear"))
 
 
 class ClientResources(Group):

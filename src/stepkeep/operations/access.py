@@ -69,6 +69,7 @@ SCOPES: dict[Scope, str] = {
 """Every scope, and what it allows."""
 
 R, S, D, C, O, W, A = (frozenset({one}) for one in list(Scope)[:7])  # noqa: E741 - the columns of the table
+READ, START, DECIDE, COMPLETE, OPERATE, WORKS, ADMINISTER = R, S, D, C, O, W, A
 OWN: frozenset[Scope] = frozenset()
 """Any key will do: the operation itself asks whose it is."""
 
@@ -92,8 +93,6 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     "mailbox.drop": O,
     **dict.fromkeys(("publish", "publish_schema", "sign_heads", "cancel", "quarantine", "release", "prune"), O),
     **dict.fromkeys(("pause", "resume"), O),
-    "slots.list": R,
-    **dict.fromkeys(("slots.set", "slots.clear"), O),
     "resources.list": R,
     **dict.fromkeys(("resources.set", "resources.clear"), O),
     "pauses.list": R,

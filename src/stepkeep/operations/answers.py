@@ -1,0 +1,66 @@
+"""The base of what operations answer: frozen values with attributes, whose JSON is the same in every face."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Meta
+
+
+def says(text: str) -> Meta:
+    """In an annotation: what a value means."""
+    return Meta(description=text)
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operation answers. A field that is UNSET is absent in JSON.
+
+    Fields can also be read as keys of a mapping (`answer["state"]`), as before; this ends with 1.0.
+    """
+
+    def as_json(self) -> dict[str, Any]:
+        """The answer as plain values."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+    def __getitem__(self, name: str) -> Any:
+        found = self.get(name, UNSET)
+        if found is UNSET:
+            raise KeyError(name)
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        found = getattr(self, name, UNSET) if name in self.__struct_fields__ else UNSET
+        return default if found is UNSET else found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.__struct_fields__ and getattr(self, str(name)) is not UNSET
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self.__struct_fields__ if getattr(self, name) is not UNSET)
+
+    def __len__(self) -> int:
+        return len([*self])
+
+    def keys(self) -> Any:
+        return [*self]
+
+    def items(self) -> Any:
+        return [(name, getattr(self, name)) for name in self]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, dict):
+            return bool(self.as_json() == msgspec.to_builtins(other))
+        return type(self) is type(other) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__struct_fields__
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(str, self.items())))
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(repr(one))}</td></tr>" for name, one in self.items())
+        return f"<table>{rows}</table>"
