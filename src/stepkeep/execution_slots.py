@@ -28,7 +28,7 @@ class AsyncSlots(Group):
     def __init__(self, store: Store, access: Access, known: slots.KnownLimits) -> None:
         self._store, self.access, self._known = store, access, known
 
-    @operation(READ, "GET /slots", "list_slots", "Limits on running runs")
+    @operation(READ, "GET /slots", "list_slots", "Limits on running runs", agents="reads")
     async def list(self) -> SlotList:
         """The limits, and how many runs hold a slot and wait for one under each.
 

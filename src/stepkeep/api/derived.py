@@ -71,11 +71,8 @@ class DerivedRoute(Admitting):
         return Answer(found, self.of.row.status)
 
     async def _call(self, engine: AsyncEngine, values: dict[str, Any]) -> Any:
-        positional, named = self.of.arguments(values)
-        instance = getattr(engine, self.of.group) if self.of.group else engine
-        method = getattr(instance, self.of.function.__name__)
         try:
-            return await method(*positional, **named)
+            return await self.of.called_on(engine, values)
         except NotFound as missing:
             if not self.of.row.asks:
                 raise

@@ -11,7 +11,18 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
-from typing import Annotated, Any, ClassVar, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Concatenate,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    get_type_hints,
+)
 
 from msgspec import Meta
 
@@ -70,7 +81,8 @@ class Row(NamedTuple):
     need the database itself. `rest`: the field for all further keyword arguments. `pages`: the list of the answer that
     comes in pages; `page_key`: the field that names its items, if the method reads the whole list. `repeatable`: the
     request may be sent again after a lost answer. `ends_access`: what the service knows of keys is read anew. `asks`:
-    what a request names besides its path must exist, or the request is not valid.
+    what a request names besides its path must exist, or the request is not valid. `agents`: what it does, if agents get
+    it as a tool.
     """
 
     scopes: frozenset[Scope]
@@ -89,6 +101,7 @@ class Row(NamedTuple):
     repeatable: bool = True
     ends_access: bool = False
     asks: bool = False
+    agents: Literal["reads", "changes", "ends"] | None = None
 
 
 class Operation:
@@ -162,6 +175,12 @@ class Operation:
         for rest in (one.name for one in self.parameters.values() if one.is_rest):
             named |= named.pop(rest, {})
         return positional, named
+
+    async def called_on(self, engine: Any, values: dict[str, Any]) -> Any:
+        """The answer to a call with these values, on an engine or a client."""
+        positional, named = self.arguments(values)
+        instance = getattr(engine, self.group) if self.group else engine
+        return await getattr(instance, self.function.__name__)(*positional, **named)
 
 
 class Remote(Protocol):
