@@ -9,6 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Meta
 
+MOST_SHOWN, LONGEST_SHOWN = 3, 60
+"""How many items of a list, and how many characters of a text, the short form of an answer has."""
+
 
 def says(text: str) -> Meta:
     """In an annotation: what a value means."""
@@ -61,6 +64,24 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     def __hash__(self) -> int:
         return hash(tuple(map(str, self.items())))
 
+    def __repr__(self) -> str:
+        """The fields that say something, in short."""
+        told = (f"{name}={_short(one)}" for name, one in self.items() if one not in (None, [], {}))
+        return f"{type(self).__name__}({', '.join(told)})"
+
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(repr(one))}</td></tr>" for name, one in self.items())
         return f"<table>{rows}</table>"
+
+
+def _short(value: Any) -> str:
+    """A value in a few words.
+
+    >>> _short([1] * 9), _short("x" * 70)[-3:]
+    ('[9 values]', "x…'")
+    """
+    if isinstance(value, list) and len(value) > MOST_SHOWN:
+        return f"[{len(value)} values]"
+    if isinstance(value, str) and len(value) > LONGEST_SHOWN:
+        return repr(value[:LONGEST_SHOWN] + "…")
+    return repr(value)
