@@ -22,6 +22,7 @@ from stepkeep.cli.commands import (
     approvals,
     archive,
     audit,
+    call,
     certify,
     check,
     complete,

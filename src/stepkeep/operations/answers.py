@@ -46,7 +46,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         return (name for name in self.__struct_fields__ if getattr(self, name) is not UNSET)
 
     def __len__(self) -> int:
-        return len([*self])
+        return sum(1 for _ in self)
 
     def keys(self) -> Any:
         return [*self]
