@@ -21,8 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
-    from stepkeep.continuations import AsyncContinuations
+    from stepkeep.client.opening import open as open  # noqa: A004 - sk.open reads best
     from stepkeep.definition.added import output_of
     from stepkeep.definition.expression_objects import Expr
     from stepkeep.definition.flows import flow
@@ -32,7 +31,26 @@ if TYPE_CHECKING:
     from stepkeep.definition.registry import Registry
     from stepkeep.definition.secrets import secret
     from stepkeep.dialects.registry import load_file
-    from stepkeep.engine import AsyncEngine
+    from stepkeep.engine import AsyncEngine, Engine
+    from stepkeep.engine.administration import (
+        AsyncAudit,
+        AsyncKeys,
+        AsyncTenants,
+        AsyncUsers,
+        Audit,
+        Keys,
+        Tenants,
+        Users,
+    )
+    from stepkeep.engine.continuations import AsyncContinuations, Continuations
+    from stepkeep.engine.hosted import AsyncHostedWorker, HostedWorker
+    from stepkeep.engine.messages import AsyncMailbox, Mailbox
+    from stepkeep.engine.migrations import AsyncMigrations, Migrations
+    from stepkeep.engine.outside import AsyncHooks, AsyncNetwork, Hooks, Network
+    from stepkeep.engine.result import Result
+    from stepkeep.engine.sending import AsyncOutbox, AsyncSinks, Outbox, Sinks, Taken
+    from stepkeep.engine.triggers import AsyncTriggers, Triggers
+    from stepkeep.engine.versions import AsyncVersions, Versions
     from stepkeep.errors import (
         Conflict,
         DefinitionError,
@@ -49,30 +67,12 @@ if TYPE_CHECKING:
         StoreError,
         StoreUnavailable,
     )
-    from stepkeep.hosted import AsyncHostedWorker, HostedWorker
     from stepkeep.kernel.states import Category, RunState, StepState
-    from stepkeep.messages import AsyncMailbox
-    from stepkeep.migrations import AsyncMigrations
-    from stepkeep.opening import open as open  # noqa: A004 - sk.open reads best
     from stepkeep.operations.codec import PayloadCodec
     from stepkeep.operations.payloads import DirectoryStore, PayloadStore
     from stepkeep.operations.start import Started
-    from stepkeep.outside import AsyncHooks, AsyncNetwork
-    from stepkeep.result import Result
-    from stepkeep.sending import AsyncOutbox, AsyncSinks, Taken
     from stepkeep.sinks.event import OutgoingEvent
     from stepkeep.sinks.interface import Sink, SinkFailed
-    from stepkeep.sync_administration import Audit, Keys, Tenants, Users
-    from stepkeep.sync_continuations import Continuations
-    from stepkeep.sync_engine import Engine
-    from stepkeep.sync_messages import Mailbox
-    from stepkeep.sync_migrations import Migrations
-    from stepkeep.sync_outside import Hooks, Network
-    from stepkeep.sync_sending import Outbox, Sinks
-    from stepkeep.sync_triggers import Triggers
-    from stepkeep.sync_versions import Versions
-    from stepkeep.triggers import AsyncTriggers
-    from stepkeep.versions import AsyncVersions
     from stepkeep.worker.answers import StepError, fail, retry_in, then, wait_for
     from stepkeep.worker.context import Context
     from stepkeep.worker.executors.command import CommandPolicy
@@ -84,73 +84,73 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AsyncAudit": "stepkeep.administration",
-    "AsyncContinuations": "stepkeep.continuations",
-    "AsyncMigrations": "stepkeep.migrations",
-    "Migrations": "stepkeep.sync_migrations",
-    "AsyncEngine": "stepkeep.engine",
-    "AsyncHooks": "stepkeep.outside",
-    "AsyncHostedWorker": "stepkeep.hosted",
-    "AsyncKeys": "stepkeep.administration",
-    "AsyncMailbox": "stepkeep.messages",
-    "AsyncNetwork": "stepkeep.outside",
-    "AsyncOutbox": "stepkeep.sending",
-    "AsyncSinks": "stepkeep.sending",
-    "AsyncTriggers": "stepkeep.triggers",
-    "AsyncVersions": "stepkeep.versions",
-    "AsyncTenants": "stepkeep.administration",
-    "AsyncUsers": "stepkeep.administration",
-    "Audit": "stepkeep.sync_administration",
+    "AsyncAudit": "stepkeep.engine.administration",
+    "AsyncContinuations": "stepkeep.engine.continuations",
+    "AsyncMigrations": "stepkeep.engine.migrations",
+    "Migrations": "stepkeep.engine.migrations",
+    "AsyncEngine": "stepkeep.engine.engine",
+    "AsyncHooks": "stepkeep.engine.outside",
+    "AsyncHostedWorker": "stepkeep.engine.hosted",
+    "AsyncKeys": "stepkeep.engine.administration",
+    "AsyncMailbox": "stepkeep.engine.messages",
+    "AsyncNetwork": "stepkeep.engine.outside",
+    "AsyncOutbox": "stepkeep.engine.sending",
+    "AsyncSinks": "stepkeep.engine.sending",
+    "AsyncTriggers": "stepkeep.engine.triggers",
+    "AsyncVersions": "stepkeep.engine.versions",
+    "AsyncTenants": "stepkeep.engine.administration",
+    "AsyncUsers": "stepkeep.engine.administration",
+    "Audit": "stepkeep.engine.administration",
     "CallFailed": "stepkeep.worker.flows.calls",
     "Category": "stepkeep.kernel.states",
     "CommandPolicy": "stepkeep.worker.executors.command",
     "Conflict": "stepkeep.errors",
     "Context": "stepkeep.worker.context",
-    "Continuations": "stepkeep.sync_continuations",
+    "Continuations": "stepkeep.engine.continuations",
     "DefinitionError": "stepkeep.errors",
     "DirectoryStore": "stepkeep.operations.payloads",
-    "Engine": "stepkeep.sync_engine",
+    "Engine": "stepkeep.engine.engine",
     "Expr": "stepkeep.definition.expression_objects",
     "ExpressionError": "stepkeep.errors",
     "FlowContext": "stepkeep.worker.flows.context",
-    "Hooks": "stepkeep.sync_outside",
-    "HostedWorker": "stepkeep.hosted",
+    "Hooks": "stepkeep.engine.outside",
+    "HostedWorker": "stepkeep.engine.hosted",
     "HttpPolicy": "stepkeep.worker.executors.http",
     "InvalidInput": "stepkeep.errors",
     "KeyReused": "stepkeep.errors",
     "QuotaExceeded": "stepkeep.errors",
-    "Keys": "stepkeep.sync_administration",
-    "Mailbox": "stepkeep.sync_messages",
-    "Network": "stepkeep.sync_outside",
-    "Triggers": "stepkeep.sync_triggers",
-    "Versions": "stepkeep.sync_versions",
+    "Keys": "stepkeep.engine.administration",
+    "Mailbox": "stepkeep.engine.messages",
+    "Network": "stepkeep.engine.outside",
+    "Triggers": "stepkeep.engine.triggers",
+    "Versions": "stepkeep.engine.versions",
     "NonDeterministic": "stepkeep.worker.flows.calls",
     "NotAllowed": "stepkeep.errors",
     "NotFound": "stepkeep.errors",
-    "Outbox": "stepkeep.sync_sending",
+    "Outbox": "stepkeep.engine.sending",
     "OutgoingEvent": "stepkeep.sinks.event",
     "PayloadCodec": "stepkeep.operations.codec",
     "PayloadSealed": "stepkeep.errors",
     "PayloadStore": "stepkeep.operations.payloads",
     "Refused": "stepkeep.errors",
     "Registry": "stepkeep.definition.registry",
-    "Result": "stepkeep.result",
+    "Result": "stepkeep.engine.result",
     "Retry": "stepkeep.definition.handlers",
     "RunNotSucceeded": "stepkeep.errors",
     "RunState": "stepkeep.kernel.states",
     "Secrets": "stepkeep.worker.secrets",
     "Sink": "stepkeep.sinks.interface",
     "SinkFailed": "stepkeep.sinks.interface",
-    "Sinks": "stepkeep.sync_sending",
+    "Sinks": "stepkeep.engine.sending",
     "Started": "stepkeep.operations.start",
     "StepError": "stepkeep.worker.answers",
     "StepState": "stepkeep.kernel.states",
     "StepkeepError": "stepkeep.errors",
     "StoreError": "stepkeep.errors",
     "StoreUnavailable": "stepkeep.errors",
-    "Taken": "stepkeep.sending",
-    "Tenants": "stepkeep.sync_administration",
-    "Users": "stepkeep.sync_administration",
+    "Taken": "stepkeep.engine.sending",
+    "Tenants": "stepkeep.engine.administration",
+    "Users": "stepkeep.engine.administration",
     "Workflow": "stepkeep.definition.python",
     "agent": "stepkeep.definition.handlers",
     "fail": "stepkeep.worker.answers",
@@ -159,7 +159,7 @@ _HOMES = {
     "load_file": "stepkeep.dialects.registry",
     "hook": "stepkeep.definition.listeners",
     "on": "stepkeep.definition.listeners",
-    "open": "stepkeep.opening",
+    "open": "stepkeep.client.opening",
     "output_of": "stepkeep.definition.added",
     "retry_in": "stepkeep.worker.answers",
     "secret": "stepkeep.definition.secrets",

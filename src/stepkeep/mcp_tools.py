@@ -22,7 +22,7 @@ from pydantic import Field, WithJsonSchema
 
 from stepkeep.client.async_client import AsyncClient
 from stepkeep.engine import AsyncEngine
-from stepkeep.engine_arguments import looks_like_a_file
+from stepkeep.engine.arguments import looks_like_a_file
 from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.operation import Operation, routed

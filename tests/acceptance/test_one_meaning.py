@@ -292,7 +292,7 @@ def test_an_unchanged_workflow_is_checked_and_published_once(
     with sk.open(database_url) as engine:
         first = engine.publish(saga)
         monkeypatch.setattr("stepkeep.definition.python.examine", None)
-        monkeypatch.setattr("stepkeep.engine.publish", None)
+        monkeypatch.setattr("stepkeep.engine.definitions.publish", None)
         assert engine.publish(saga) is first
         assert engine.start(saga).created
         monkeypatch.undo()

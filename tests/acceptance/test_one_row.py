@@ -20,12 +20,13 @@ from stepkeep.cli.main import app
 from stepkeep.client import AsyncClient
 from stepkeep.definition.registry import Registry
 from stepkeep.engine import AsyncEngine, Engine
+from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.errors import Conflict, InvalidInput
-from stepkeep.mcp.tools import make_server
-from stepkeep.operations.access import OPERATE, OPERATIONS, READ, Access
+from stepkeep.mcp_tools import make_server
+from stepkeep.operations.access import OPERATE, OPERATIONS, READ
 from stepkeep.operations.answers import Answer, says
-from stepkeep.operations.operation import CATALOGUE, Actor, Group, Name, group, operation
+from stepkeep.operations.operation import CATALOGUE, Actor, Name, group, operation
 from tests.databases import migrated_file
 from tests.remote.service import TENANT, make_key, serving
 
@@ -46,7 +47,7 @@ class Books(Answer):
     """Books by title."""
 
     books: list[Book]
-    next: str | None | UnsetType = UNSET
+    next: str | UnsetType | None = UNSET
 
 
 SHELF: dict[str, Book] = {}
@@ -54,11 +55,8 @@ SHELF: dict[str, Book] = {}
 
 def make_groups() -> tuple[type, type]:
     @group("shelf", "Shelf")
-    class AsyncShelf(Group):
+    class AsyncShelf(AsyncGroup):
         """Books."""
-
-        def __init__(self, access: Access) -> None:
-            self.access = access
 
         @operation(OPERATE, "POST /shelf", "add_book", "Add a book", status=201, done="Added", agents="changes")
         async def add(self, title: Name, *, pages: Pages = 1, size: Size = "small", by: Actor = None) -> Book:
@@ -85,8 +83,8 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     tables: tuple[dict[str, Any], ...] = (CATALOGUE, OPERATIONS, ROUTES)
     before = [dict(one) for one in tables]
     of_engine, of_program = make_groups()
-    monkeypatch.setattr(AsyncEngine, "shelf", property(lambda self: of_engine(self.access)), raising=False)
-    monkeypatch.setattr(AsyncClient, "shelf", property(lambda self: of_engine.at(self._remote)), raising=False)
+    monkeypatch.setattr(AsyncEngine, "shelf", property(lambda self: of_engine(self)), raising=False)
+    monkeypatch.setattr(AsyncClient, "shelf", property(lambda self: of_engine.at(self.remote)), raising=False)
     monkeypatch.setattr(Engine, "shelf", property(lambda self: of_program(self._core.shelf, self._call)), raising=False)
     yield
     SHELF.clear()

@@ -14,17 +14,17 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
+from stepkeep.engine.interventions import AsyncInterventions
+from stepkeep.engine.jobs import AsyncJobs
+from stepkeep.engine.pauses import AsyncPauses
+from stepkeep.engine.resources import AsyncResources
+from stepkeep.engine.slots import AsyncSlots
 from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound
-from stepkeep.execution_slots import AsyncSlots
-from stepkeep.interventions import AsyncInterventions
-from stepkeep.jobs import AsyncJobs
 from stepkeep.operations import access
 from stepkeep.operations.access import OPERATIONS, SCOPES, Scope, guarded, parse_key
 from stepkeep.operations.remote_work import RemoteWork
 from stepkeep.operations.work_state import WorkState
-from stepkeep.pauses import AsyncPauses
 from stepkeep.secret_values import KNOWN
-from stepkeep.step_resources import AsyncResources
 from tests.operations.test_principals import later
 from tests.suites import some
 

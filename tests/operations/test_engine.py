@@ -19,11 +19,10 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine import AsyncEngine, Engine
 from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.payloads import INLINE_INPUT_BYTES
-from stepkeep.sync_engine import Engine
 
 ODD_IDS = ["nope", "a\x00b", "\ud800", "x" * 5000, "", 5, None, "01A1E12C-57D6-75BF-ABBA-E99E88C4E41F"]
 
@@ -210,9 +209,9 @@ def test_a_program_that_leaves_its_engine_open_ends_and_its_worker_hands_back(tm
 LEFT_OPEN = """
 import asyncio, sys, threading
 import stepkeep as sk
-import stepkeep.sync_engine
+import stepkeep.engine.engine
 
-stepkeep.sync_engine.GRACE_AT_EXIT_SECONDS = 0.1
+stepkeep.engine.engine.GRACE_AT_EXIT_SECONDS = 0.1
 begun = threading.Event()
 
 @sk.step

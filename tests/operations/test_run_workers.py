@@ -13,11 +13,11 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
+from stepkeep.engine.run_workers import MOST_RESTING
 from stepkeep.errors import ConnectionLost
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.services import Known, Lack, Service
-from stepkeep.run_workers import MOST_RESTING
 from stepkeep.store.protocol import Store
 from stepkeep.worker.shared import NO_RUN
 from tests.workbench import until

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
 from stepkeep.api.access import ROUTES
 from stepkeep.api.app import create_app
 from stepkeep.client import AsyncClient, Client
@@ -25,14 +24,15 @@ from stepkeep.client.async_client import NOT_HERE
 from stepkeep.client.binding import Route
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
+from stepkeep.engine.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
+from stepkeep.engine.jobs import AsyncJobs
+from stepkeep.engine.messages import AsyncMailbox
+from stepkeep.engine.outside import AsyncHooks, AsyncNetwork
+from stepkeep.engine.sending import AsyncOutbox, AsyncSinks
+from stepkeep.engine.triggers import AsyncTriggers
+from stepkeep.engine.versions import AsyncVersions
 from stepkeep.errors import Conflict, DefinitionError, InvalidInput, KeyReused, NotAllowed, NotFound, Unreachable
-from stepkeep.jobs import AsyncJobs
-from stepkeep.messages import AsyncMailbox
 from stepkeep.operations.quotas import Quotas
-from stepkeep.outside import AsyncHooks, AsyncNetwork
-from stepkeep.sending import AsyncOutbox, AsyncSinks
-from stepkeep.triggers import AsyncTriggers
-from stepkeep.versions import AsyncVersions
 from tests.remote.service import TENANT, make_key, serving
 
 PAIRS: list[tuple[type, type]] = [

@@ -66,7 +66,7 @@ from stepkeep.api.problems import METHOD, NOT_FOUND, UNEXPECTED, problem
 from stepkeep.api.routing import Admitting, Index
 from stepkeep.api.service import Service
 from stepkeep.engine import AsyncEngine
-from stepkeep.hosted import AsyncHostedWorker
+from stepkeep.engine.hosted import AsyncHostedWorker
 from stepkeep.operations.operation import routed
 from stepkeep.operations.quotas import NONE as NO_QUOTAS
 from stepkeep.operations.quotas import Quotas

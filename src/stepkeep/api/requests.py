@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from stepkeep.api.problems import HEADERS, MEDIA, TIMEOUT, TOO_LARGE, ApiError
 from stepkeep.definition.strict_json import strict_json
-from stepkeep.engine_arguments import ENCODED, Encoded, encode_payload
+from stepkeep.engine.arguments import ENCODED, Encoded, encode_payload
 from stepkeep.errors import InvalidInput
 from stepkeep.operations.aside import aside
 

@@ -385,14 +385,16 @@ class Access:
 
 
 def guarded(prefix: str = "", free: Collection[str] = ()) -> Callable[[K], K]:
-    """A class whose public coroutine methods are operations: each asks `self.access` first. All but the `free` ones
-    must have a row in the table, or the class cannot be made."""
+    """A class whose public coroutine methods, inherited ones too, are operations: each asks `self.access` first. All
+    but the `free` ones must have a row in the table, or the class cannot be made."""
 
     def guard(kind: K) -> K:
-        for name, method in list(vars(kind).items()):
+        for name in dir(kind):
+            method = getattr(kind, name)
             if not name.startswith("_") and name not in free and iscoroutinefunction(method):
                 if prefix + name not in OPERATIONS:
                     raise LookupError(f"{prefix}{name} has no row in the table of operations")
+                method.__qualname__ = f"{kind.__qualname__}.{name}"
                 setattr(kind, name, _admitted(prefix + name, method))
         return kind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
-from typing import Any
+from typing import Any, dataclass_transform
 
 import msgspec
 from msgspec import UNSET, Meta
@@ -18,6 +18,7 @@ def says(text: str) -> Meta:
     return Meta(description=text)
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What an operation answers. A field that is UNSET is absent in JSON.
 

@@ -189,20 +189,6 @@ class Remote(Protocol):
     async def perform(self, operation: Operation, given: Mapping[str, Any]) -> Any: ...
 
 
-class Group:
-    """An object whose public coroutine methods are operations, on a database or at a service."""
-
-    remote: Remote | None = None
-    access: Access
-
-    @classmethod
-    def at(cls: type[T], remote: Remote) -> T:
-        """The same operations at a service."""
-        found = cls.__new__(cls)
-        found.remote = remote  # type: ignore[attr-defined]
-        return found
-
-
 CATALOGUE: dict[str, Operation] = {}
 """Every operation that has a row, by name."""
 

@@ -1,7 +1,6 @@
 """Tenants, users, keys and the audit log, as the engine offers them: `engine.tenants`, `.users`, `.keys`, `.audit`.
 
-Each method checks its arguments and calls one operation. `sync_administration` has the same methods for programs
-without an event loop. It decides nothing.
+Each method checks its arguments and calls one operation. It decides nothing.
 """
 
 from __future__ import annotations
@@ -13,29 +12,16 @@ from typing import Any
 from msgspec import structs
 
 from stepkeep.definition import arguments
-from stepkeep.engine_arguments import duration, moment, optional_key
+from stepkeep.engine.arguments import duration, moment, optional_key
+from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.errors import InvalidInput, NotAllowed
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.operations import audit, keys, principals, quotas, run_webhooks, validate
-from stepkeep.operations.access import Access, Acting, guarded
+from stepkeep.operations.access import guarded
 from stepkeep.store.audit_rows import AuditFilter, Outcome
-from stepkeep.store.protocol import Store
 
 MOST_LISTED = 10_000
-
-
-class _Administration:
-    """What these have in common: the database and its caller."""
-
-    def __init__(self, store: Store, access: Access) -> None:
-        self._store, self.access = store, access
-
-    @property
-    def _tenant(self) -> str:
-        return self.access.tenant
-
-    def _acting(self, by: str | None) -> Acting:
-        return self.access.acting(optional_key("by", by))
 
 
 def _quotas(what: str, given: Mapping[str, object]) -> quotas.Quotas:
@@ -46,21 +32,37 @@ def _quotas(what: str, given: Mapping[str, object]) -> quotas.Quotas:
 
 
 @guarded("tenants.")
-class AsyncTenants(_Administration):
-    """Tenants that have settings. A tenant needs none: it then allows that programs vouch for persons."""
+class AsyncTenants(AsyncGroup):
+    """Tenants that have settings. A tenant needs none: it then allows that programs vouch for persons.
+
+    >>> engine.tenants.list()["tenants"]
+    []
+    """
 
     async def create(self, name: str, *, vouching: str = "allowed", by: str | None = None) -> dict[str, Any]:
-        """Give a tenant settings: whether programs without a key may name persons (`"allowed"` or `"refused"`)."""
+        """Give a tenant settings: whether programs without a key may name persons (`"allowed"` or `"refused"`).
+
+        >>> engine.tenants.create("acme")["tenant"]["vouching"]
+        'allowed'
+        """
         return await principals.create_tenant(
             self._store, self.access, name, vouching=vouching, acting=self._acting(by)
         )
 
     async def set_vouching(self, name: str, vouching: str, *, by: str | None = None) -> dict[str, Any]:
-        """Allow or refuse that programs without a key name persons. `"refused"` needs a key with the scope admin."""
+        """Allow or refuse that programs without a key name persons. `"refused"` needs a key with the scope admin.
+
+        From then on, only callers with a key start, decide, complete and change anything in this tenant.
+
+        >>> _ = engine.tenants.create("acme")
+        >>> engine.tenants.set_vouching("acme", "allowed")["tenant"]["vouching"]
+        'allowed'
+        """
         return await principals.set_vouching(self._store, self.access, name, vouching, acting=self._acting(by))
 
     async def set_quotas(
         self,
+        /,
         name: str,
         *,
         max_concurrent_runs: int | None = None,
@@ -69,7 +71,13 @@ class AsyncTenants(_Administration):
         **limits: int | None,
     ) -> dict[str, Any]:
         """Limit what all keys of a tenant use together: unfinished runs, requests a minute of each process, and what
-        is stored (`max_triggers=…`); docs/access.md has all of them."""
+        is stored (`max_triggers=…`); docs/access.md has all of them.
+
+        Only an engine without a key may: the limits are the operator's. None takes the limit away, or sets the default.
+
+        >>> engine.tenants.set_quotas("default", max_concurrent_runs=20)["quotas"]["max_concurrent_runs"]
+        20
+        """
         own = principals.own_tenant(self.access, name)
         if self.access.key is not None:
             raise NotAllowed(
@@ -79,45 +87,93 @@ class AsyncTenants(_Administration):
             )
         own_two = {"max_concurrent_runs": max_concurrent_runs, "max_requests_per_min": max_requests_per_min}
         wanted = _quotas("tenants.set_quotas", {**own_two, **limits})
-        return await quotas.set_tenant_quotas(self._store, own, wanted, actor=self._acting(by)["actor"])
+        return await quotas.set_tenant_quotas(self._store, own, wanted, actor=self._actor(by))
 
     async def quotas(self, name: str) -> dict[str, Any]:
-        """The limits of a tenant."""
+        """The limits of a tenant.
+
+        >>> engine.tenants.quotas("default")["quotas"]["max_concurrent_runs"] is None
+        True
+        """
         own = principals.own_tenant(self.access, name)
         return {"tenant": own, "quotas": structs.asdict(await quotas.tenant_quotas(self._store, own))}
 
     async def set_signing(self, name: str, secrets: Iterable[str], *, by: str | None = None) -> dict[str, Any]:
-        """Let starts name these secrets of the workers, and no others, to sign the webhooks of their runs."""
+        """Let starts name these secrets of the workers, and no others, to sign the webhooks of their runs.
+
+        >>> engine.tenants.set_signing("default", ["SHOP_HOOK"])["secrets"]
+        ['SHOP_HOOK']
+        """
         own = principals.own_tenant(self.access, name)
-        return await run_webhooks.release_secrets(self._store, own, secrets, actor=self._acting(by)["actor"])
+        return await run_webhooks.release_secrets(self._store, own, secrets, actor=self._actor(by))
 
     async def signing(self, name: str) -> dict[str, Any]:
-        """The secrets that starts may name to sign the webhooks of their runs."""
+        """The secrets that starts may name to sign the webhooks of their runs.
+
+        >>> engine.tenants.signing("default")["secrets"]
+        []
+        """
         return await run_webhooks.released_secrets(self._store, principals.own_tenant(self.access, name))
 
     async def list(self) -> dict[str, Any]:
-        """The tenants that have settings; with a key, its own alone."""
+        """The tenants that have settings; with a key, its own alone.
+
+        >>> engine.tenants.list()["tenants"]
+        []
+        """
         return await principals.list_tenants(self._store, self.access)
 
 
+class Tenants(Blocking[AsyncTenants]):
+    create = blocking(AsyncTenants.create)
+    set_vouching = blocking(AsyncTenants.set_vouching)
+    set_quotas = blocking(AsyncTenants.set_quotas)
+    quotas = blocking(AsyncTenants.quotas)
+    set_signing = blocking(AsyncTenants.set_signing)
+    signing = blocking(AsyncTenants.signing)
+    list = blocking(AsyncTenants.list)
+
+
 @guarded("users.")
-class AsyncUsers(_Administration):
-    """Users and services of the tenant: their roles, groups and delegations, and the record of every change."""
+class AsyncUsers(AsyncGroup):
+    """Users and services of the tenant: their roles, groups and delegations, and the record of every change.
+
+    >>> _ = engine.users.create("ann", display="Ann Lee")
+    >>> _ = engine.users.grant("ann", role="finance")
+    >>> engine.users.show("ann")["user"]["roles"]
+    ['finance']
+    """
 
     async def create(
         self, name: str, *, kind: str = "user", display: str = "", by: str | None = None
     ) -> dict[str, Any]:
-        """Register a user or a service (`kind="service"`). A name that looks like a registered one is refused."""
+        """Register a user or a service (`kind="service"`). A name that looks like a registered one is refused.
+
+        Names are case-sensitive, but no two differ by case or look-alike letters alone: one person could pass for two.
+
+        >>> engine.users.create("portal", kind="service")["user"]["kind"]
+        'service'
+        """
         return await principals.create_user(
             self._store, self._tenant, name, kind=kind, display=display, acting=self._acting(by)
         )
 
     async def disable(self, name: str, *, by: str | None = None) -> dict[str, Any]:
-        """Refuse a principal in every decision from now on, and revoke its keys."""
+        """Refuse a principal in every decision from now on, and revoke its keys.
+
+        >>> _ = engine.users.create("ann")
+        >>> engine.users.disable("ann")["revoked_keys"]
+        []
+        """
         return await principals.disable_user(self._store, self._tenant, name, acting=self._acting(by))
 
     async def enable(self, name: str, *, by: str | None = None) -> dict[str, Any]:
-        """Let a disabled principal act again; its revoked keys stay revoked."""
+        """Let a disabled principal act again; its revoked keys stay revoked.
+
+        >>> _ = engine.users.create("ann"), engine.users.disable("ann")
+        >>> print(engine.users.enable("ann")["user"]["disabled_at"])
+        None
+        """
         return await principals.enable_user(self._store, self._tenant, name, acting=self._acting(by))
 
     async def grant(
@@ -131,7 +187,14 @@ class AsyncUsers(_Administration):
         valid_to: datetime | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
-        """Give a person a role or a group, within dates if given; with `to_group`, give a group a role."""
+        """Give a person a role or a group, within dates if given; with `to_group`, give a group a role.
+
+        >>> _ = engine.users.create("ann")
+        >>> _ = engine.users.grant("ann", group="accounting")
+        >>> _ = engine.users.grant("accounting", role="finance", to_group=True)
+        >>> engine.users.show("ann")["user"]["roles"]
+        ['finance']
+        """
         return await principals.grant(
             self._store,
             self._tenant,
@@ -152,7 +215,12 @@ class AsyncUsers(_Administration):
         from_group: bool = False,
         by: str | None = None,
     ) -> dict[str, Any]:
-        """Take a role or a group away; with `from_group`, take a role from a group."""
+        """Take a role or a group away; with `from_group`, take a role from a group.
+
+        >>> _ = engine.users.create("ann"), engine.users.grant("ann", role="finance")
+        >>> engine.users.revoke("ann", role="finance")["membership"]["role"]
+        'finance'
+        """
         return await principals.revoke(
             self._store,
             self._tenant,
@@ -173,7 +241,14 @@ class AsyncUsers(_Administration):
         reason: str = "",
         by: str | None = None,
     ) -> dict[str, Any]:
-        """Let `to` decide on behalf of `delegator`: until `valid_to`, or `open_ended`."""
+        """Let `to` decide on behalf of `delegator`: until `valid_to`, or `open_ended`.
+
+        With a key, a person delegates for themselves; for another person the key needs the scope admin.
+
+        >>> _ = engine.users.create("ann"), engine.users.create("bea")
+        >>> engine.users.delegate("ann", "bea", open_ended=True, reason="on leave")["delegation"]["delegate"]
+        'bea'
+        """
         if arguments.flag("delegate: open_ended", open_ended) is (valid_to is not None):
             raise InvalidInput("a delegation has an end, or none on purpose: give valid_to or open_ended=True.")
         return await principals.delegate(
@@ -189,21 +264,43 @@ class AsyncUsers(_Administration):
         )
 
     async def undelegate(self, delegator: str, to: str, *, by: str | None = None) -> dict[str, Any]:
-        """End a delegation before its date."""
+        """End a delegation before its date.
+
+        >>> _ = engine.users.create("ann"), engine.users.create("bea")
+        >>> _ = engine.users.delegate("ann", "bea", open_ended=True)
+        >>> engine.users.undelegate("ann", "bea")["delegation"]["revoked_at"] is None
+        False
+        """
         return await principals.undelegate(
             self._store, self._tenant, self.access, delegator, to, acting=self._acting(by)
         )
 
     async def delegations(self) -> dict[str, Any]:
-        """The delegations that have not ended."""
+        """The delegations that have not ended.
+
+        >>> engine.users.delegations()["delegations"]
+        []
+        """
         return await principals.list_delegations(self._store, self._tenant)
 
     async def show(self, name: str) -> dict[str, Any]:
-        """A principal with what it has now, what it was ever given, its delegations and its keys."""
+        """A principal with what it has now, what it was ever given, its delegations and its keys.
+
+        >>> _ = engine.users.create("ann")
+        >>> engine.users.show("ann")["user"]["groups"]
+        []
+        """
         return await principals.show_user(self._store, self._tenant, name)
 
     async def history(self, name: str | None = None, *, after: int = 0, limit: int = 1000) -> dict[str, Any]:
-        """The record of changes of people, in order, with its hash chain; of one person, group or tenant if named."""
+        """The record of changes of people, in order, with its hash chain; of one person, group or tenant if named.
+
+        >>> _ = engine.users.create("ann"), engine.users.grant("ann", role="finance")
+        >>> [entry["event"] for entry in engine.users.history("ann")["history"]]
+        ['user_created', 'granted']
+        >>> engine.users.history()["chain"]["is_intact"]
+        True
+        """
         from stepkeep.evidence.people import history
 
         return await history(
@@ -215,7 +312,12 @@ class AsyncUsers(_Administration):
         )
 
     async def list(self, *, after: str = "", limit: int = 1000) -> dict[str, Any]:
-        """A page of principals by name; `after` is the last name of the page before."""
+        """A page of principals by name; `after` is the last name of the page before.
+
+        >>> _ = engine.users.create("ann"), engine.users.create("bea")
+        >>> [user["name"] for user in engine.users.list()["users"]]
+        ['ann', 'bea']
+        """
         return await principals.list_users(
             self._store,
             self._tenant,
@@ -224,9 +326,29 @@ class AsyncUsers(_Administration):
         )
 
 
+class Users(Blocking[AsyncUsers]):
+    create = blocking(AsyncUsers.create)
+    disable = blocking(AsyncUsers.disable)
+    enable = blocking(AsyncUsers.enable)
+    grant = blocking(AsyncUsers.grant)
+    revoke = blocking(AsyncUsers.revoke)
+    delegate = blocking(AsyncUsers.delegate)
+    undelegate = blocking(AsyncUsers.undelegate)
+    delegations = blocking(AsyncUsers.delegations)
+    show = blocking(AsyncUsers.show)
+    history = blocking(AsyncUsers.history)
+    list = blocking(AsyncUsers.list)
+
+
 @guarded("keys.")
-class AsyncKeys(_Administration):
-    """API keys of the tenant. Each has an owner, who is the actor of everything done with it."""
+class AsyncKeys(AsyncGroup):
+    """API keys of the tenant. Each has an owner, who is the actor of everything done with it.
+
+    >>> _ = engine.users.create("ann")
+    >>> made = engine.keys.create("ann", scopes=["read", "decide"], expires_in="90d")
+    >>> made["secret"].startswith("sk_" + made["key"]["id"])
+    True
+    """
 
     async def create(
         self,
@@ -241,7 +363,16 @@ class AsyncKeys(_Administration):
         handlers: Iterable[str] | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
-        """Make a key for a principal. `secret` of the answer is the whole key: it is shown once and kept nowhere."""
+        """Make a key for a principal. `secret` of the answer is the whole key: it is shown once and kept nowhere.
+
+        Open the database with it: `sk.open(url, key=...)`. Scopes: read, start, decide, complete, operate, work, admin,
+        vouch. The quotas limit its unfinished runs and its requests a minute. A key with `queues` or `handlers`
+        works on steps of these alone; the default queue is "".
+
+        >>> _ = engine.users.create("ann")
+        >>> engine.keys.create("ann", scopes=["read"])["key"]["scopes"]
+        ['read']
+        """
         return await keys.create_key(
             self._store,
             self._tenant,
@@ -263,6 +394,11 @@ class AsyncKeys(_Administration):
 
         The new key ends when the old one would have. One that an administrator makes has the same lifetime anew. A key
         with other scopes than those of the caller, and the key of a session, is refused.
+
+        >>> _ = engine.users.create("ann")
+        >>> old = engine.keys.create("ann", scopes=["read"])["key"]
+        >>> engine.keys.rotate(old["id"], overlap="1h")["key"]["replaces"] == old["id"]
+        True
         """
         return await keys.rotate_key(
             self._store,
@@ -275,12 +411,29 @@ class AsyncKeys(_Administration):
 
     async def revoke(self, key_id: str, *, by: str | None = None) -> dict[str, Any]:
         """End a key now, with the keys that replaced it (`successors`) and their sessions; decisions refuse them from
-        this moment on."""
+        this moment on.
+
+        >>> _ = engine.users.create("ann")
+        >>> old = engine.keys.create("ann", scopes=["read"])["key"]
+        >>> engine.keys.revoke(old["id"])["key"]["state"]
+        'revoked'
+        """
         return await keys.revoke_key(self._store, self._tenant, self.access, key_id, acting=self._acting(by))
 
     async def list(self, *, owner: str | None = None) -> dict[str, Any]:
-        """Keys without their secrets, newest first; with `owner`, those of one principal."""
+        """Keys without their secrets, newest first; with `owner`, those of one principal.
+
+        >>> engine.keys.list()["keys"]
+        []
+        """
         return await keys.list_keys(self._store, self._tenant, optional_key("the owner", owner))
+
+
+class Keys(Blocking[AsyncKeys]):
+    create = blocking(AsyncKeys.create)
+    rotate = blocking(AsyncKeys.rotate)
+    revoke = blocking(AsyncKeys.revoke)
+    list = blocking(AsyncKeys.list)
 
 
 def _membership(what: str, role: str | None, group: str | None) -> tuple[MembershipKind, str]:
@@ -293,8 +446,12 @@ def _membership(what: str, role: str | None, group: str | None) -> tuple[Members
 
 
 @guarded("audit.")
-class AsyncAudit(_Administration):
-    """The audit log: what was asked for with keys and through the service, every refusal, every change of people."""
+class AsyncAudit(AsyncGroup):
+    """The audit log: what was asked for with keys and through the service, every refusal, every change of people.
+
+    >>> engine.audit.list()["audit"]
+    []
+    """
 
     async def list(
         self,
@@ -309,7 +466,15 @@ class AsyncAudit(_Administration):
         cursor: str | None = None,
         limit: int = 100,
     ) -> dict[str, Any]:
-        """Entries that match everything given, newest first; `next` of the answer is the cursor of the next page."""
+        """Entries that match everything given, newest first; `next` of the answer is the cursor of the next page.
+
+        `outcome` is `"done"`, `"refused"` (not allowed) or `"failed"` (not possible); `target` is a run, a user or
+        another thing that the operation names.
+
+        >>> _ = engine.users.create("ann")
+        >>> [(one["operation"], one["target"]) for one in engine.audit.list(target="ann")["audit"]]
+        [('user_created', 'ann')]
+        """
         if outcome is not None:
             arguments.choice("audit.list: outcome", outcome, tuple(one.value for one in Outcome))
         begins, ends = moment("audit.list: since", since), moment("audit.list: until", until)
@@ -326,3 +491,7 @@ class AsyncAudit(_Administration):
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidInput("audit.list: cursor is `next` of a page.")
         return await audit.read_audit(self._store, wanted, cursor, until=ends)
+
+
+class Audit(Blocking[AsyncAudit]):
+    list = blocking(AsyncAudit.list)

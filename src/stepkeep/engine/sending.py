@@ -1,7 +1,6 @@
 """Sinks and the outbox, as the engine offers them: `engine.sinks` and `engine.outbox`.
 
-Each method checks its arguments and calls one operation. `sync_sending` has the same methods for programs without an
-event loop. It decides nothing.
+Each method checks its arguments and calls one operation. It decides nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition import arguments
-from stepkeep.engine_arguments import optional_key
+from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.errors import InvalidInput, NotAllowed, NotFound
 from stepkeep.operations import outbox, sinks, validate
-from stepkeep.operations.access import Access, guarded
+from stepkeep.operations.access import guarded
 from stepkeep.operations.declared_hooks import Selection
 from stepkeep.operations.outgoing import pending
-from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import exception_text, inert_line, type_name
 from stepkeep.sinks.event import OutgoingEvent, Source
 from stepkeep.sinks.interface import MAX_REASON, SEND_SECONDS, SinkContext
@@ -55,23 +54,13 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     upto: tuple[int, int]
 
 
-class _Sending:
-    """What both have in common: the database and its caller."""
-
-    def __init__(self, transactor: Transactor, access: Access) -> None:
-        self._transactor, self.access = transactor, access
-
-    @property
-    def _tenant(self) -> str:
-        return self.access.tenant
-
-    def _actor(self, by: str | None) -> str:
-        return self.access.acting(optional_key("by", by))["actor"]
-
-
 @guarded("sinks.")
-class AsyncSinks(_Sending):
-    """The sinks of the tenant: where events go."""
+class AsyncSinks(AsyncGroup):
+    """The sinks of the tenant: where events go.
+
+    >>> engine.sinks.list()["sinks"]
+    []
+    """
 
     async def add(
         self,
@@ -84,7 +73,16 @@ class AsyncSinks(_Sending):
         replace: bool = False,
         by: str | None = None,
     ) -> dict[str, Any]:
-        """Add a sink for events whose type matches one of the patterns; `replace` changes one that exists."""
+        """Add a sink for events whose type matches one of the patterns; `replace` changes one that exists.
+
+        `kind` is `webhook`, `jsonl`, `handler`, `host` or one that another distribution adds; `options` are its own.
+        `events` says what they are derived from: `emitted`, `dialect`, `transitions`, `endings`, `workers`. A sink
+        gets what is emitted after it was added; of the other sources, events of runs that start after it.
+
+        >>> added = engine.sinks.add("orders", "jsonl", on=["order.*"], options={"path": "/var/log/orders.jsonl"})
+        >>> added["on"], added["events"]
+        (['order.*'], ['emitted'])
+        """
         self._require_operator(kind)
         if is_replaced := arguments.flag("add: replace", replace):
             await self._require_operator_of(name)
@@ -103,7 +101,12 @@ class AsyncSinks(_Sending):
     async def remove(
         self, name: str, *, discard: bool = False, reason: str = "", by: str | None = None
     ) -> dict[str, Any]:
-        """Remove a sink. If events for it are not delivered, it needs `discard=True` and a reason."""
+        """Remove a sink. If events for it are not delivered, it needs `discard=True` and a reason.
+
+        >>> _ = engine.sinks.add("orders", "host")
+        >>> engine.sinks.remove("orders")
+        {'removed': 'orders', 'discarded_runs': 0}
+        """
         await self._require_operator_of(name)
         return await sinks.remove_sink(
             self._transactor,
@@ -115,13 +118,22 @@ class AsyncSinks(_Sending):
         )
 
     async def list(self) -> dict[str, Any]:
-        """All sinks, with how many runs wait for each."""
+        """All sinks, with how many runs wait for each.
+
+        >>> engine.sinks.list()
+        {'sinks': []}
+        """
         return await sinks.list_sinks(self._transactor, tenant=self._tenant)
 
     async def test(
         self, name: str, *, http: HttpPolicy | None = None, secrets: Secrets | Given | None = None
     ) -> dict[str, Any]:
-        """Send one event of type `stepkeep.test` to a sink, from this process, and say what became of it."""
+        """Send one event of type `stepkeep.test` to a sink, from this process, and say what became of it.
+
+        >>> _ = engine.sinks.add("orders", "jsonl", options={"path": "/nowhere/orders.jsonl"})
+        >>> engine.sinks.test("orders")["delivered"]
+        False
+        """
         row = await self._row(name)
         self._require_operator(row.kind)
         kind = kind_of(row.kind)
@@ -184,9 +196,20 @@ class AsyncSinks(_Sending):
         return row
 
 
+class Sinks(Blocking[AsyncSinks]):
+    add = blocking(AsyncSinks.add)
+    remove = blocking(AsyncSinks.remove)
+    list = blocking(AsyncSinks.list)
+    test = blocking(AsyncSinks.test)
+
+
 @guarded("outbox.")
-class AsyncOutbox(_Sending):
-    """What was not delivered yet: to look at, to send again, to give up; and to take, for a host that relays itself."""
+class AsyncOutbox(AsyncGroup):
+    """What was not delivered yet: to look at, to send again, to give up; and to take, for a host that relays itself.
+
+    >>> engine.outbox.status()
+    {'sinks': []}
+    """
 
     async def list(
         self,
@@ -197,39 +220,85 @@ class AsyncOutbox(_Sending):
         after: str | None = None,
         limit: int = 100,
     ) -> dict[str, Any]:
-        """Runs with events that are not delivered, by sink and run. `state` is `ready`, `sending` or `dead`."""
+        """Runs with events that are not delivered, by sink and run. `state` is `ready`, `sending` or `dead`.
+
+        >>> engine.outbox.list(state="dead")
+        {'deliveries': [], 'next': None}
+        """
         return await outbox.list_deliveries(
             self._transactor, tenant=self._tenant, state=state, sink=sink, run_id=run_id, after=after, limit=limit
         )
 
     async def show(self, run_id: str, sink: str) -> dict[str, Any]:
-        """What one run has for one sink: the events that are not delivered, and what people did."""
+        """What one run has for one sink: the events that are not delivered, and what people did.
+
+        >>> _ = engine.sinks.add("ends", "host", events=["endings"])
+        >>> ended = engine.run(hello, {"name": "Ada"})
+        >>> engine.outbox.show(ended.run_id, "ends")["events"][0]["type"]
+        'run.succeeded'
+        """
         return await outbox.show_delivery(self._transactor, run_id, sink, tenant=self._tenant)
 
     async def redrive(
         self, *, run_id: str | None = None, sink: str | None = None, reason: str, by: str | None = None
     ) -> dict[str, Any]:
-        """Send dead events again: of one run, of one sink, or of both."""
+        """Send dead events again: of one run, of one sink, or of both.
+
+        >>> try:
+        ...     engine.outbox.redrive(sink="orders", reason="the receiver is back")
+        ... except sk.NotFound as problem:
+        ...     print(str(problem).partition(".")[0])
+        no delivery of these is dead
+        """
         return await outbox.redrive(
             self._transactor, tenant=self._tenant, actor=self._actor(by), reason=reason, run_id=run_id, sink=sink
         )
 
     async def drop(self, run_id: str, sink: str, event: str, *, reason: str, by: str | None = None) -> dict[str, Any]:
-        """Give up the dead event of a run and sink for good; the ones after it are sent."""
+        """Give up the dead event of a run and sink for good; the ones after it are sent.
+
+        >>> _ = engine.sinks.add("ends", "host", events=["endings"])
+        >>> ended = engine.run(hello, {"name": "Ada"})
+        >>> try:
+        ...     engine.outbox.drop(ended.run_id, "ends", f"{ended.run_id}/9/0", reason="not needed")
+        ... except sk.Conflict as problem:
+        ...     print(str(problem).rpartition("; ")[2])
+        only a dead event can be dropped.
+        """
         return await outbox.drop(
             self._transactor, run_id, sink, event, tenant=self._tenant, actor=self._actor(by), reason=reason
         )
 
     async def status(self) -> dict[str, Any]:
-        """How far each sink is behind."""
+        """How far each sink is behind.
+
+        >>> _ = engine.sinks.add("ends", "host", events=["endings"])
+        >>> engine.outbox.status()["sinks"]
+        [{'sink': 'ends', 'waiting': 0, 'dead': 0, 'lag_seconds': 0.0}]
+        """
         return await outbox.status(self._transactor, tenant=self._tenant)
 
     async def history(self, *, limit: int = 100) -> dict[str, Any]:
-        """What people did to sinks and deliveries, newest first."""
+        """What people did to sinks and deliveries, newest first.
+
+        >>> _ = engine.sinks.add("ends", "host")
+        >>> engine.outbox.history()["actions"][0]["action"]
+        'sink_added'
+        """
         return await outbox.history(self._transactor, tenant=self._tenant, limit=limit)
 
     async def take(self, sink: str, *, limit: int = 100, lease: float = 60.0) -> tuple[Taken, ...]:
-        """Take due events of a sink of kind `host`, of up to `limit` runs, for `lease` seconds."""
+        """Take due events of a sink of kind `host`, of up to `limit` runs, for `lease` seconds.
+
+        Nobody else gets them meanwhile. What is not acknowledged by then is given out again, in the same order.
+        `engine.outbox("ends")` does the same.
+
+        >>> _ = engine.sinks.add("ends", "host", events=["endings"])
+        >>> _ = engine.run(hello, {"name": "Ada"})
+        >>> [taken] = engine.outbox.take("ends")
+        >>> taken.events[0].type, engine.outbox.ack(taken)
+        ('run.succeeded', True)
+        """
         limit = arguments.whole("take: limit", limit, 1, MOST_TAKEN)
         lease_us = int(arguments.number("take: lease", lease, 1, LONGEST_LEASE) * 1_000_000)
         store, name = self._transactor.store.deliveries, sinks.sink_name(sink)
@@ -260,6 +329,12 @@ class AsyncOutbox(_Sending):
         """Acknowledge all events that were taken, or those up to `event`; the rest is due again.
 
         Returns False if the lease ended and another program has taken them: they may be delivered twice.
+
+        >>> _ = engine.sinks.add("ends", "host", events=["endings"])
+        >>> _ = engine.run(hello, {"name": "Ada"})
+        >>> [taken] = engine.outbox("ends")
+        >>> engine.outbox.ack(taken, taken.events[0])
+        True
         """
         place = _checked(taken).upto if event is None else _place_in(taken, event)
         [accepted] = await self._transactor.store.deliveries.report([_report(self._tenant, taken, place)])
@@ -269,6 +344,14 @@ class AsyncOutbox(_Sending):
         """Say that an event could not be delivered: the first one, or `event`; those before it are acknowledged.
 
         It is due again after a pause that doubles, and dead after ten attempts.
+
+        >>> _ = engine.sinks.add("ends", "host", events=["endings"])
+        >>> ended = engine.run(hello, {"name": "Ada"})
+        >>> [taken] = engine.outbox("ends")
+        >>> engine.outbox.fail(taken, "the receiver is down")
+        True
+        >>> engine.outbox.show(ended.run_id, "ends")["delivery"]["attempts"]
+        1
         """
         failed = _checked(taken).events[0] if event is None else _event(event)
         at = next((place for place, one in enumerate(taken.events) if one.id == failed.id), None)
@@ -289,6 +372,19 @@ class AsyncOutbox(_Sending):
     async def __call__(self, sink: str, *, limit: int = 100, lease: float = 60.0) -> tuple[Taken, ...]:
         """The same as `take`."""
         return await self.take(sink, limit=limit, lease=lease)
+
+
+class Outbox(Blocking[AsyncOutbox]):
+    list = blocking(AsyncOutbox.list)
+    show = blocking(AsyncOutbox.show)
+    redrive = blocking(AsyncOutbox.redrive)
+    drop = blocking(AsyncOutbox.drop)
+    status = blocking(AsyncOutbox.status)
+    history = blocking(AsyncOutbox.history)
+    take = blocking(AsyncOutbox.take)
+    ack = blocking(AsyncOutbox.ack)
+    fail = blocking(AsyncOutbox.fail)
+    __call__ = blocking(AsyncOutbox.__call__)
 
 
 def _checked(taken: object) -> Taken:

@@ -1,6 +1,6 @@
 """Going on with finished runs as the engine offers it: `engine.continuations`. Each method calls one operation.
 
-`sync_continuations` has the same methods for programs without an event loop. It decides nothing.
+It decides nothing.
 """
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from stepkeep.definition import arguments
-from stepkeep.engine_arguments import encode_payload, optional_key
+from stepkeep.engine.arguments import encode_payload, optional_key
+from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.operations import going_on, validate
-from stepkeep.operations.access import Access, guarded
+from stepkeep.operations.access import guarded
 from stepkeep.operations.going_on import Wanted
-from stepkeep.operations.start import Started, Starter
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.start import Started
 from stepkeep.store.bounds import MAX_VERSION
 
 ASKED_FOR = (GoingOn.RETRY, GoingOn.RERUN, GoingOn.FORK)
@@ -23,11 +24,13 @@ ASKED_FOR = (GoingOn.RETRY, GoingOn.RERUN, GoingOn.FORK)
 
 
 @guarded("continuations.")
-class AsyncContinuations:
-    """New runs that go on with finished ones: what was finished is adopted by reference, the rest runs again."""
+class AsyncContinuations(AsyncGroup):
+    """New runs that go on with finished ones: what was finished is adopted by reference, the rest runs again.
 
-    def __init__(self, transactor: Transactor, starter: Starter, access: Access) -> None:
-        self._transactor, self._starter, self.access = transactor, starter, access
+    >>> done = engine.run(hello, {"name": "Ada"})
+    >>> engine.continuations.preview(done.run_id, "fork", start="greet")["runs_again"]
+    ['greet']
+    """
 
     async def retry(
         self,
@@ -40,6 +43,11 @@ class AsyncContinuations:
         """A new run that continues after a fix: finished steps are adopted, the others run again.
 
         It takes over the undo of the adopted steps. `version` is a newer version of the workflow.
+
+        >>> run = engine.start(hello, {"name": "Ada"}, start_now=False).run_id
+        >>> _ = engine.cancel(run)
+        >>> engine.work_on(engine.continuations.retry(run).run_id).output
+        'Hello, Ada'
         """
         return await self._go_on(run_id, _wanted(GoingOn.RETRY, version=version), idempotency_key, by)
 
@@ -53,7 +61,12 @@ class AsyncContinuations:
         idempotency_key: str | None = None,
         by: str | None = None,
     ) -> Started:
-        """A new run in which the step `start` and all that depends on it run again."""
+        """A new run in which the step `start` and all that depends on it run again.
+
+        >>> done = engine.run(hello, {"name": "Ada"})
+        >>> engine.work_on(engine.continuations.rerun(done.run_id, "greet").run_id).output
+        'Hello, Ada'
+        """
         wanted = _wanted(GoingOn.RERUN, start, input, version)
         return await self._go_on(run_id, wanted, idempotency_key, by)
 
@@ -70,6 +83,10 @@ class AsyncContinuations:
         """A new run that takes another course from the step `at`, with another input if one is given.
 
         It has no business key, and never undoes what the earlier run did.
+
+        >>> done = engine.run(hello, {"name": "Ada"})
+        >>> engine.work_on(engine.continuations.fork(done.run_id, "greet", input={"name": "Bo"}).run_id).output
+        'Hello, Bo'
         """
         return await self._go_on(run_id, _wanted(GoingOn.FORK, at, input, version), idempotency_key, by)
 
@@ -83,14 +100,19 @@ class AsyncContinuations:
         version: int | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
-        """What a retry, rerun or fork (`how`) would adopt and run again, and which effects may happen twice."""
+        """What a retry, rerun or fork (`how`) would adopt and run again, and which effects may happen twice.
+
+        >>> done = engine.run(hello, {"name": "Ada"})
+        >>> engine.continuations.preview(done.run_id, "rerun", start="greet")["adopted"]
+        []
+        """
         way = GoingOn(arguments.choice("the way to go on", how, [str(one) for one in ASKED_FOR]))
-        acting = self.access.acting(optional_key("by", by))
+        acting = self._acting(by)
         return await going_on.preview(
             self._transactor,
             validate.run_id(run_id),
             _wanted(way, start, input, version),
-            tenant=self.access.tenant,
+            tenant=self._tenant,
             actor=acting["actor"],
         )
 
@@ -100,11 +122,18 @@ class AsyncContinuations:
             self._starter,
             validate.run_id(run_id),
             wanted,
-            tenant=self.access.tenant,
+            tenant=self._tenant,
             idempotency_key=optional_key("the idempotency key", idempotency_key),
             scope=self.access.key_scope,
-            **self.access.acting(optional_key("by", by)),
+            **self._acting(by),
         )
+
+
+class Continuations(Blocking[AsyncContinuations]):
+    retry = blocking(AsyncContinuations.retry)
+    rerun = blocking(AsyncContinuations.rerun)
+    fork = blocking(AsyncContinuations.fork)
+    preview = blocking(AsyncContinuations.preview)
 
 
 def _wanted(how: GoingOn, start: str | None = None, given: Any = None, version: int | None = None) -> Wanted:

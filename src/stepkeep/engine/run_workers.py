@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, suppress
 from contextvars import Context
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from stepkeep.engine.hosted import AsyncHostedWorker
 from stepkeep.errors import StoreUnavailable
-from stepkeep.hosted import AsyncHostedWorker
 from stepkeep.operations.start import StartedHere
 from stepkeep.worker.loop import Worker
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self, TypedDict
 
-from stepkeep.loop_thread import LoopThread
+from stepkeep.engine.loop_thread import LoopThread
 from stepkeep.safe_text import exception_text
 
 if TYPE_CHECKING:
@@ -150,3 +151,39 @@ class HostedWorker:
 def _tell_end(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (problem := task.exception()) is not None:
         log.error("the worker in this program has ended: %s", exception_text(problem))
+
+
+class StopSignals:
+    """Lets SIGTERM and SIGINT stop a worker: the first one gently, the second at once.
+
+    A handler of a step may already run before the worker is known here. A SIGTERM of that time is kept for the worker;
+    SIGINT and a second signal interrupt the start.
+    """
+
+    def __init__(self) -> None:
+        self._asked = 0
+        self._worker: HostedWorker | None = None
+
+    def __enter__(self) -> StopSignals:
+        self._before = {which: signal.signal(which, self._arrived) for which in (signal.SIGTERM, signal.SIGINT)}
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        for which, handler in self._before.items():
+            signal.signal(which, handler)
+
+    def stop(self, worker: HostedWorker) -> None:
+        """From now on signals stop this worker, and one that has arrived does so at once."""
+        self._worker = worker
+        if self._asked:
+            self._tell(worker)
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        self._asked += 1
+        if self._worker is not None:
+            self._tell(self._worker)
+        elif number == signal.SIGINT or self._asked > 1:
+            raise KeyboardInterrupt
+
+    def _tell(self, worker: HostedWorker) -> None:
+        worker.ask_to_stop(None if self._asked == 1 else 0.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Unpack
 
+from stepkeep.engine.engine import DEFAULT_URL, Engine, EngineOptions
 from stepkeep.network.service import is_service_url
-from stepkeep.sync_engine import DEFAULT_URL, Engine, EngineOptions
 
 
 def open(  # noqa: A001 - stepkeep.open reads best

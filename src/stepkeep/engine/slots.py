@@ -7,26 +7,24 @@ from typing import Annotated
 from msgspec import Meta
 
 from stepkeep.definition.bounds import MAX_SLOTS
+from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.operations import slots
-from stepkeep.operations.access import OPERATE, READ, Access
+from stepkeep.operations.access import OPERATE, READ
 from stepkeep.operations.answers import says
-from stepkeep.operations.operation import Actor, Group, Name, group, operation
+from stepkeep.operations.operation import Actor, Name, group, operation
 from stepkeep.operations.slots import SlotList
-from stepkeep.store.protocol import Store
 
 Whose = Annotated[Name | None, says("Its name; without it, the whole tenant.")]
 
 
 @group("slots", "Slots")
-class AsyncSlots(Group):
+class AsyncSlots(AsyncGroup):
     """Limits on running runs: of the tenant, and of workflows. A run that finds no free slot stays queued.
 
     >>> engine.slots.list()["slots"]
     []
     """
-
-    def __init__(self, store: Store, access: Access, known: slots.KnownLimits) -> None:
-        self._store, self.access, self._known = store, access, known
 
     @operation(READ, "GET /slots", "list_slots", "Limits on running runs", agents="reads")
     async def list(self) -> SlotList:
@@ -36,7 +34,7 @@ class AsyncSlots(Group):
         >>> [(one.scope, one.most, one.held, one.waiting) for one in engine.slots.list().slots]
         [('tenant', 5, 0, 0)]
         """
-        return await slots.list_slots(self._store, self.access.tenant)
+        return await slots.list_slots(self._store, self._tenant)
 
     @operation(
         OPERATE,
@@ -68,7 +66,13 @@ class AsyncSlots(Group):
         return await self._change(workflow, None, by)
 
     async def _change(self, workflow: str | None, most: int | None, by: str | None) -> SlotList:
-        acting = self.access.acting(by)
-        found = await slots.set_limit(self._store, self.access.tenant, workflow, most, acting=acting)
-        self._known.forget(self.access.tenant)
+        acting = self._acting(by)
+        found = await slots.set_limit(self._store, self._tenant, workflow, most, acting=acting)
+        self._starter.limits.forget(self._tenant)
         return found
+
+
+class Slots(Blocking[AsyncSlots]):
+    list = blocking(AsyncSlots.list)
+    set = blocking(AsyncSlots.set)
+    clear = blocking(AsyncSlots.clear)

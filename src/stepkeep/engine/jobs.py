@@ -1,21 +1,23 @@
 """Jobs as the engine offers them: `engine.jobs`. Each method checks its arguments and calls one operation.
 
-`sync_jobs` has the same methods for programs without an event loop. It decides nothing.
+It decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from stepkeep.definition import arguments
-from stepkeep.engine_arguments import optional_key
+from stepkeep.engine.arguments import optional_key
+from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.blocking import Blocking, blocking
+from stepkeep.engine.reading import AsyncReading
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import jobs, validate
-from stepkeep.operations.access import Access, Scope, guarded
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.access import Scope, guarded
 from stepkeep.store.job_rows import JobAction
 
 FILTERS = ("state", "workflow", "business_key", "correlation_id", "labels", "since", "until", "error", "text")
@@ -34,16 +36,20 @@ NEEDS = {
     JobAction.RESUME: Scope.OPERATE,
 }
 
-FindRuns = Callable[..., Awaitable[dict[str, Any]]]
-
 
 @guarded("jobs.")
-class AsyncJobs:
-    """Jobs that cancel, pause or resume many runs or run them again, carried out by workers; and backfills of
-    triggers."""
+class AsyncJobs(AsyncGroup):
+    """Jobs that cancel, pause or resume many runs or run them again, carried out by workers; and backfills of triggers.
 
-    def __init__(self, transactor: Transactor, access: Access, find: FindRuns) -> None:
-        self._transactor, self.access, self._find = transactor, access, find
+    >>> for name in ("Ada", "Bea"):
+    ...     _ = engine.start(hello, {"name": name}, labels={"batch": "7"})
+    >>> engine.jobs.start("cancel", where={"labels": {"batch": "7"}}, dry_run=True)["runs"]
+    2
+    """
+
+    def __init__(self, engine: AsyncReading) -> None:
+        super().__init__(engine)
+        self._find = engine.runs
 
     async def start(
         self,
@@ -63,6 +69,11 @@ class AsyncJobs:
         `where` has the filters of `engine.runs`; `runs` names runs instead. Without a state, `cancel` is about runs
         that have not ended, `rerun` about those that did not succeed, `pause` about those that are queued, running or
         blocked, and `resume` about paused ones. A dry run only says which runs they are.
+
+        >>> run = engine.start(hello, {"name": "Ada"}, business_key="order-9").run_id
+        >>> job = engine.jobs.start("cancel", where={"business_key": "order-9"}, reason="sent twice")
+        >>> job["state"], job["runs"]
+        ('running', 1)
         """
         what = JobAction(arguments.choice("the action of a job", action, [str(one) for one in STATES]))
         self.access.require(NEEDS[what], operation=f"jobs.start {what}")
@@ -77,12 +88,12 @@ class AsyncJobs:
             raise InvalidInput(f"compensate goes with cancel: a job that is to {what} undoes nothing.")
         options = {"where": _shown(filters), **({} if what is JobAction.RERUN else said)}
         key = optional_key("the idempotency key", idempotency_key)
-        acting = self.access.acting(optional_key("by", by))
+        acting = self._acting(by)
         digest = jobs.digest_of(what, {**options, "runs": named})
         is_dry = arguments.flag("jobs.start: dry_run", dry_run)
         if key is not None and not is_dry:
             scope = self.access.key_scope
-            there = await jobs.known_job(self._transactor, key, scope, digest, tenant=self.access.tenant)
+            there = await jobs.known_job(self._transactor, key, scope, digest, tenant=self._tenant)
             if there is not None:
                 return there
         found = named if named is not None else await self._found(what, filters)
@@ -94,7 +105,7 @@ class AsyncJobs:
             what,
             found,
             options,
-            tenant=self.access.tenant,
+            tenant=self._tenant,
             acting=acting,
             idempotency_key=key,
             scope=self.access.key_scope,
@@ -133,23 +144,51 @@ class AsyncJobs:
                 return sorted(found)
 
     async def list(self, *, before: str | None = None, limit: int = 50) -> dict[str, Any]:
-        """Jobs and backfills of the tenant, newest first; `next` is the `before` of the next page."""
+        """Jobs and backfills of the tenant, newest first; `next` is the `before` of the next page.
+
+        >>> engine.jobs.list(limit=10)["next"] is None
+        True
+        """
         most = arguments.whole("jobs.list: limit", limit, 1, jobs.MOST_LISTED)
-        return await jobs.list_jobs(self._transactor, tenant=self.access.tenant, before=before, limit=most)
+        return await jobs.list_jobs(self._transactor, tenant=self._tenant, before=before, limit=most)
 
     async def show(self, job_id: str) -> dict[str, Any]:
-        """A job: how many of its runs are done, were as asked for before, were refused, or wait."""
-        return await jobs.show_job(self._transactor, job_id, tenant=self.access.tenant)
+        """A job: how many of its runs are done, were as asked for before, were refused, or wait.
+
+        >>> job = engine.jobs.start("rerun", where={"workflow": "no-such-workflow"})
+        >>> engine.jobs.show(job["job"])["state"]
+        'done'
+        """
+        return await jobs.show_job(self._transactor, job_id, tenant=self._tenant)
 
     async def runs(self, job_id: str, *, after: str | None = None, limit: int = 100) -> dict[str, Any]:
-        """The runs of a job with what became of each; `next` is the `after` of the next page."""
+        """The runs of a job with what became of each; `next` is the `after` of the next page.
+
+        >>> job = engine.jobs.start("rerun", where={"workflow": "no-such-workflow"})
+        >>> engine.jobs.runs(job["job"])["runs"]
+        []
+        """
         most = arguments.whole("jobs.runs: limit", limit, 1, jobs.MOST_LISTED)
-        return await jobs.list_job_runs(self._transactor, job_id, tenant=self.access.tenant, after=after, limit=most)
+        return await jobs.list_job_runs(self._transactor, job_id, tenant=self._tenant, after=after, limit=most)
 
     async def stop(self, job_id: str, *, by: str | None = None) -> dict[str, Any]:
-        """End a job early. What it has done stays."""
-        self.access.acting(optional_key("by", by))
-        return await jobs.stop_job(self._transactor, job_id, tenant=self.access.tenant)
+        """End a job early. What it has done stays.
+
+        >>> run = engine.start(hello, {"name": "Ada"}, business_key="order-10").run_id
+        >>> job = engine.jobs.start("cancel", runs=[run])
+        >>> engine.jobs.stop(job["job"])["state"]
+        'stopped'
+        """
+        self._acting(by)
+        return await jobs.stop_job(self._transactor, job_id, tenant=self._tenant)
+
+
+class Jobs(Blocking[AsyncJobs]):
+    start = blocking(AsyncJobs.start)
+    list = blocking(AsyncJobs.list)
+    show = blocking(AsyncJobs.show)
+    runs = blocking(AsyncJobs.runs)
+    stop = blocking(AsyncJobs.stop)
 
 
 def _is_empty(value: object) -> bool:

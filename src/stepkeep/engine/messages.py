@@ -1,7 +1,6 @@
 """Messages as the engine offers them: `engine.send` by run, business key or correlation id, and `engine.mailbox`.
 
-Each method checks its arguments and calls one operation. `sync_messages` has the mailbox for programs without an event
-loop. It decides nothing.
+Each method checks its arguments and calls one operation. It decides nothing.
 """
 
 from __future__ import annotations
@@ -9,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from stepkeep.definition import arguments
+from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.errors import InvalidInput
 from stepkeep.operations import mailbox
-from stepkeep.operations.access import Access, guarded
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.access import guarded
 
 
 def one_target(run_id: object, key: object, correlation_id: object) -> None:
@@ -29,21 +29,37 @@ def goes_with_key(key: object, **others: object) -> None:
 
 
 @guarded("mailbox.")
-class AsyncMailbox:
-    """Messages that are kept for a business key that no live run has."""
+class AsyncMailbox(AsyncGroup):
+    """Messages that are kept for a business key that no live run has.
 
-    def __init__(self, transactor: Transactor, access: Access) -> None:
-        self._transactor, self.access = transactor, access
+    >>> _ = engine.send(key="parcel-7", name="arrived", payload={"door": 3}, message_id="m-1")
+    >>> [message["id"] for message in engine.mailbox.list("parcel-7")["messages"]]
+    ['m-1']
+    """
 
     async def list(self, key: str | None = None, *, limit: int = 100) -> dict[str, Any]:
-        """The kept messages, or those for one business key."""
+        """The kept messages, or those for one business key.
+
+        >>> engine.mailbox.list()["messages"]
+        []
+        """
         return await mailbox.list_mailbox(
             self._transactor,
-            tenant=self.access.tenant,
+            tenant=self._tenant,
             key=key,
             limit=arguments.whole("mailbox.list: limit", limit, 1, mailbox.MOST_LISTED),
         )
 
     async def drop(self, key: str, message_id: str | None = None) -> dict[str, Any]:
-        """Drop what is kept for a business key, or one message of it. A duplicate of it is not kept again."""
-        return await mailbox.drop(self._transactor.store, key, message_id, tenant=self.access.tenant)
+        """Drop what is kept for a business key, or one message of it. A duplicate of it is not kept again.
+
+        >>> _ = engine.send(key="parcel-8", name="arrived", message_id="m-1")
+        >>> engine.mailbox.drop("parcel-8")["dropped"]
+        ['m-1']
+        """
+        return await mailbox.drop(self._transactor.store, key, message_id, tenant=self._tenant)
+
+
+class Mailbox(Blocking[AsyncMailbox]):
+    list = blocking(AsyncMailbox.list)
+    drop = blocking(AsyncMailbox.drop)
