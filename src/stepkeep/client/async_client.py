@@ -30,13 +30,10 @@ from stepkeep.client.groups import (
     ClientMigrations,
     ClientNetwork,
     ClientOutbox,
-    ClientPauses,
-    ClientResources,
     ClientSinks,
     ClientTenants,
     ClientTriggers,
     ClientUsers,
-    ClientVersions,
     client_group,
     refuse_without_database,
     remote_group,
@@ -47,8 +44,11 @@ from stepkeep.definition.registry import default_registry
 from stepkeep.dialects.registry import check_file
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.arguments import looks_like_a_file
+from stepkeep.engine.pauses import AsyncPauses
+from stepkeep.engine.resources import AsyncResources
 from stepkeep.engine.result import Result, settled_states
 from stepkeep.engine.slots import AsyncSlots
+from stepkeep.engine.versions import AsyncVersions
 from stepkeep.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
 from stepkeep.input_files import read_input
 from stepkeep.kernel.definition import Definition
@@ -158,8 +158,8 @@ class AsyncClient:
     network = client_group(ClientNetwork, AsyncEngine.network)
     interventions = client_group(ClientInterventions, AsyncEngine.interventions)
     slots = remote_group(AsyncSlots, AsyncEngine.slots)
-    resources = client_group(ClientResources, AsyncEngine.resources)
-    pauses = client_group(ClientPauses, AsyncEngine.pauses)
+    resources = remote_group(AsyncResources, AsyncEngine.resources)
+    pauses = remote_group(AsyncPauses, AsyncEngine.pauses)
     hooks = client_group(ClientHooks, AsyncEngine.hooks)
     continuations = client_group(ClientContinuations, AsyncEngine.continuations)
     migrations = client_group(ClientMigrations, AsyncEngine.migrations)
@@ -167,7 +167,7 @@ class AsyncClient:
     sinks = client_group(ClientSinks, AsyncEngine.sinks)
     outbox = client_group(ClientOutbox, AsyncEngine.outbox)
     triggers = client_group(ClientTriggers, AsyncEngine.triggers)
-    versions = client_group(ClientVersions, AsyncEngine.versions)
+    versions = remote_group(AsyncVersions, AsyncEngine.versions)
 
     # -- rows: a method of the engine, and its route -----------------------------------------------------------------
     publish_schema = over_http(

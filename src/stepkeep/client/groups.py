@@ -19,11 +19,8 @@ from stepkeep.engine.jobs import AsyncJobs
 from stepkeep.engine.messages import AsyncMailbox
 from stepkeep.engine.migrations import AsyncMigrations
 from stepkeep.engine.outside import AsyncHooks, AsyncNetwork
-from stepkeep.engine.pauses import AsyncPauses
-from stepkeep.engine.resources import AsyncResources
 from stepkeep.engine.sending import AsyncOutbox, AsyncSinks
 from stepkeep.engine.triggers import AsyncTriggers
-from stepkeep.engine.versions import AsyncVersions
 from stepkeep.errors import InvalidInput
 from stepkeep.network.service import Service, again
 from stepkeep.operations.start import Started
@@ -165,26 +162,6 @@ class ClientInterventions(ClientGroup):
     freeze = over_http(AsyncInterventions.freeze, Route(method="POST", path="/runs/{run_id}/freeze"))
 
 
-class ClientResources(ClientGroup):
-    """What steps hold while they run, and the sizes of pools."""
-
-    list = over_http(AsyncResources.list, Route(method="GET", path="/resources"))
-    set = over_http(AsyncResources.set, Route(method="POST", path="/resources"))
-    clear = over_http(AsyncResources.clear, Route(method="POST", path="/resources/clear"))
-
-
-class ClientPauses(ClientGroup):
-    """Pauses of queues, of workflows and of the whole tenant."""
-
-    pause_queue = over_http(AsyncPauses.pause_queue, Route(method="POST", path="/pauses/queue"))
-    resume_queue = over_http(AsyncPauses.resume_queue, Route(method="POST", path="/pauses/queue/resume"))
-    pause_tenant = over_http(AsyncPauses.pause_tenant, Route(method="POST", path="/pauses/tenant"))
-    resume_tenant = over_http(AsyncPauses.resume_tenant, Route(method="POST", path="/pauses/tenant/resume"))
-    pause_workflow = over_http(AsyncPauses.pause_workflow, Route(method="POST", path="/pauses/workflow"))
-    resume_workflow = over_http(AsyncPauses.resume_workflow, Route(method="POST", path="/pauses/workflow/resume"))
-    list = over_http(AsyncPauses.list, Route(method="GET", path="/pauses"))
-
-
 class ClientHooks(ClientGroup):
     """Inbound webhooks."""
 
@@ -305,17 +282,6 @@ class ClientOutbox(ClientGroup):
 
     def __getattr__(self, name: str) -> NoReturn:
         refuse_without_database(f"outbox.{name}", name, ("take", "ack", "fail"))
-
-
-class ClientVersions(ClientGroup):
-    """Withdraws published versions of workflows, and restores them."""
-
-    withdraw = over_http(
-        AsyncVersions.withdraw, Route(method="POST", path="/workflows/{workflow}/versions/{version}/withdraw")
-    )
-    restore = over_http(
-        AsyncVersions.restore, Route(method="POST", path="/workflows/{workflow}/versions/{version}/restore")
-    )
 
 
 class ClientTriggers(ClientGroup):
