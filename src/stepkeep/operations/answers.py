@@ -19,7 +19,14 @@ def says(text: str) -> Meta:
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerType(msgspec.StructMeta):
+    """Makes answers frozen, with fields by name alone: a field that may be absent can stand anywhere."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+        return super().__new__(mcs, name, bases, namespace, **{"frozen": True, "kw_only": True, **options})
+
+
+class Answer(msgspec.Struct, metaclass=AnswerType):
     """What an operation answers. A field that is UNSET is absent in JSON.
 
     Fields can also be read as keys of a mapping (`answer["state"]`), as before; this ends with 1.0.

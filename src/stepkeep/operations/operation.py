@@ -155,14 +155,18 @@ class Operation:
         checked = {name: one for name, one in self.parameters.items() if one.is_checked and not one.is_rest}
         return {name: reader(_wire_type(self.hints[name])[0]) for name in checked}
 
-    def check(self, instance: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
-        """Refuse arguments that the annotations do not allow, all of them at once."""
+    def checked(
+        self, instance: object, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call as plain values. What the annotations do not allow is refused, all of it at once."""
         wrong: list[Wrong] = []
-        for name, value in self.signature.bind(instance, *arguments, **named).arguments.items():
+        bound = self.signature.bind(instance, *arguments, **named)
+        for name, value in bound.arguments.items():
             if (read := self._checks.get(name)) is not None and value is not self.parameters[name].default:
-                read(value, (self.parameters[name].wire,), wrong)
+                bound.arguments[name] = read(value, (self.parameters[name].wire,), wrong)
         if wrong:
             raise refusal(wrong)
+        return bound.args, bound.kwargs
 
     def arguments(self, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The positional and the named arguments of a call with these values."""
@@ -245,8 +249,8 @@ def _operating(made: Operation) -> Callable[..., Awaitable[Any]]:
             return await self.remote.perform(made, _given(made, self, arguments, named))
 
         async def work() -> Any:
-            made.check(self, arguments, named)
-            return await function(self, *arguments, **named)
+            positional, others = made.checked(self, arguments, named)
+            return await function(*positional, **others)
 
         access: Access = self.access
         return await access.admitted(made.name, arguments, named, work)

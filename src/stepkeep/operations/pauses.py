@@ -37,11 +37,11 @@ class Paused(Answer):
     """One pause."""
 
     scope: Literal["tenant", "queue", "workflow"]
-    queue: Annotated[str | None, says("Its name; the default queue is empty.")] = None
+    queue: Annotated[str | None, says("Its name; the default queue is empty.")]
+    workflow: Annotated[str | None, says("The workflow whose runs start paused.")]
     by: str
-    since: str | None
+    since: str
     reason: str
-    workflow: Annotated[str | None, says("The workflow whose runs start paused.")] = None
 
 
 class PauseList(Answer):
@@ -130,8 +130,9 @@ def workflows_view(pauses: Pauses) -> list[dict[str, Any]]:
 
 
 def _view(pauses: Pauses) -> PauseList:
-    claims = [Paused(**one) for one in claims_view(pauses)]
-    return PauseList(pauses=claims + [Paused(scope="workflow", **one) for one in workflows_view(pauses)])
+    claims = [Paused(workflow=None, **one) for one in claims_view(pauses)]
+    workflows = [Paused(scope="workflow", queue=None, **one) for one in workflows_view(pauses)]
+    return PauseList(pauses=claims + workflows)
 
 
 def _note(note: PauseNote) -> dict[str, Any]:

@@ -8,13 +8,15 @@ values of an address are texts, and are turned into what they stand for (`from_t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import Enum
 from math import isfinite
 from typing import Any, NamedTuple
 
 from msgspec import inspect as types
+
+from stepkeep.safe_text import is_a, plain_text
 
 Place = tuple[str | int, ...]
 Read = Callable[[Any, Place, "list[Wrong]"], Any]
@@ -75,7 +77,7 @@ def record(fields: Mapping[str, tuple[Read, bool]]) -> Read:
     """An object with these fields and no others."""
 
     def read(value: Any, at: Place, wrong: list[Wrong]) -> Any:
-        if not isinstance(value, Mapping):
+        if not is_a(value, dict):
             wrong.append(Wrong(at, "Input should be a valid dictionary"))
             return value
         return read_fields(fields, value, at, wrong)
@@ -102,22 +104,23 @@ def _text(told: types.StrType) -> Read:
     pattern = None if told.pattern is None else re.compile(told.pattern)
 
     def read(value: Any, at: Place, wrong: list[Wrong]) -> Any:
-        if not isinstance(value, str) or isinstance(value, Enum):
+        found = plain_text(value)
+        if found is None or is_a(value, Enum):
             wrong.append(Wrong(at, "Input should be a valid string"))
-        elif len(value) < least:
+        elif len(found) < least:
             wrong.append(Wrong(at, f"String should have at least {_counted(least, 'character')}"))
-        elif most is not None and len(value) > most:
+        elif most is not None and len(found) > most:
             wrong.append(Wrong(at, f"String should have at most {_counted(most, 'character')}"))
-        elif pattern is not None and pattern.search(value) is None:
+        elif pattern is not None and pattern.search(found) is None:
             wrong.append(Wrong(at, f"String should match pattern '{pattern.pattern}'"))
-        return value
+        return found
 
     return read
 
 
 def _flag(from_text: bool) -> Read:
     def read(value: Any, at: Place, wrong: list[Wrong]) -> Any:
-        if from_text and isinstance(value, str):
+        if from_text and is_a(value, str):
             if (word := value.lower()) in (*TRUE, *FALSE):
                 return word in TRUE
             wrong.append(Wrong(at, "Input should be a valid boolean, unable to interpret input"))
@@ -130,17 +133,17 @@ def _flag(from_text: bool) -> Read:
 
 def _number(told: types.IntType | types.FloatType, from_text: bool) -> Read:
     is_whole = isinstance(told, types.IntType)
-    kinds, name = (int, "integer") if is_whole else ((int, float), "number")
+    kinds, name = ((int,), "integer") if is_whole else ((int, float), "number")
     parsed = f"Input should be a valid {name}, unable to parse string as {'an integer' if is_whole else 'a number'}"
 
     def read(value: Any, at: Place, wrong: list[Wrong]) -> Any:
-        if from_text and isinstance(value, str):
+        if from_text and is_a(value, str):
             try:
                 value = int(value) if is_whole else float(value)
             except ValueError:
                 wrong.append(Wrong(at, parsed))
                 return value
-        if not isinstance(value, kinds) or isinstance(value, bool):
+        if type(value) not in kinds:
             wrong.append(Wrong(at, f"Input should be a valid {name}"))
         elif not isfinite(value):
             wrong.append(Wrong(at, "Input should be a finite number"))
@@ -156,11 +159,11 @@ def _number(told: types.IntType | types.FloatType, from_text: bool) -> Read:
 
 
 def _time(value: Any, at: Place, wrong: list[Wrong]) -> Any:
-    if isinstance(value, datetime) and value.tzinfo is not None:
+    if is_a(value, datetime) and value.tzinfo is not None:
         return value
-    if isinstance(value, str) and IS_TIME.fullmatch(value):
+    if (text := plain_text(value)) is not None and IS_TIME.fullmatch(text):
         try:
-            return datetime.fromisoformat(value.upper())
+            return datetime.fromisoformat(text.upper())
         except ValueError as problem:
             wrong.append(Wrong(at, f"Input should be a valid datetime or date, {problem}"))
             return value
@@ -170,12 +173,12 @@ def _time(value: Any, at: Place, wrong: list[Wrong]) -> Any:
 
 def _choice(values: Iterable[Any], made: Callable[[Any], Any]) -> Read:
     known = [*values]
-    said = [repr(one) for one in known]
+    kinds, said = {type(one) for one in known}, [repr(one) for one in known]
     words = " or ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
 
     def read(value: Any, at: Place, wrong: list[Wrong]) -> Any:
-        plain = value.value if isinstance(value, Enum) else value
-        if type(plain) not in map(type, known) or plain not in known:
+        plain = value.value if is_a(value, Enum) else value
+        if type(plain) not in kinds or plain not in known:
             wrong.append(Wrong(at, f"Input should be {words}"))
             return value
         return made(plain)
@@ -187,7 +190,7 @@ def _list(told: types.ListType | types.VarTupleType, from_text: bool) -> Read:
     item, least, most = _reader(told.item_type, from_text), told.min_length or 0, told.max_length
 
     def read(value: Any, at: Place, wrong: list[Wrong]) -> Any:
-        if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence | Collection):
+        if not is_a(value, list, tuple, set, frozenset):
             wrong.append(Wrong(at, "Input should be a valid list"))
             return value
         found = [*value]
@@ -209,7 +212,7 @@ def _mapping(told: types.DictType) -> Read:
     key, inner = _reader(told.key_type, True), _reader(told.value_type, False)
 
     def read(value: Any, at: Place, wrong: list[Wrong]) -> Any:
-        if not isinstance(value, Mapping):
+        if not is_a(value, dict):
             wrong.append(Wrong(at, "Input should be a valid dictionary"))
             return value
         return {

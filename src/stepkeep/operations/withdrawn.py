@@ -44,7 +44,7 @@ class Withdrawn(Answer):
 
     workflow: str
     version: int
-    state: Literal["withdrawn"] = "withdrawn"
+    state: Literal["withdrawn"]
     reason: str
     triggers: list[str]
 
@@ -54,7 +54,7 @@ class Restored(Answer):
 
     workflow: str
     version: int
-    state: Literal["published"] = "published"
+    state: Literal["published"]
 
 
 async def withdraw(
@@ -76,7 +76,7 @@ async def withdraw(
     is_newest = newest is not None and newest.version == version
     rows = await transactor.store.triggers.list_of_workflow(tenant, workflow)
     hit = [row.name for row in rows if row.version == version or (row.version is None and is_newest)]
-    return Withdrawn(workflow=workflow, version=version, reason=why, triggers=hit)
+    return Withdrawn(workflow=workflow, version=version, state="withdrawn", reason=why, triggers=hit)
 
 
 async def restore(transactor: Transactor, workflow: str, version: int, *, tenant: str, actor: str) -> Restored:
@@ -88,7 +88,7 @@ async def restore(transactor: Transactor, workflow: str, version: int, *, tenant
             raise Conflict(f"version {version} of {workflow} is not withdrawn.")
 
     await change_setting(transactor.store, tenant, SettingKind.WITHDRAWN, _name(workflow, version), change, actor=actor)
-    return Restored(workflow=workflow, version=version)
+    return Restored(workflow=workflow, version=version, state="published")
 
 
 async def list_withdrawn(store: Store, tenant: str) -> dict[Version, Withdrawal]:
