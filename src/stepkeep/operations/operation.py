@@ -287,7 +287,7 @@ def _wire_type(annotation: Any) -> tuple[Any, bool]:
 
 def _prose(doc: str) -> str:
     """A docstring without its examples, as paragraphs."""
-    text = re.split(r"\n\s*>>> ", inspect.cleandoc(doc))[0].strip()
+    text = re.split(r"\n\s*>{3} ", inspect.cleandoc(doc))[0].strip()
     return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
 
