@@ -534,7 +534,7 @@ class AsyncClient:
             known = self._known[content] = await self._publish_or_find(workflow)
         return {"workflow": known.definition.name, "version": known.definition.version}
 
-    async def _prepare_start(self, workflow: object, given: object, options: object) -> NoReturn:
+    async def _prepare_start(self, *given: object, **options: object) -> NoReturn:
         raise InvalidInput("start: `connection` needs the database itself: a service has no place for it.")
 
     async def _publish_or_find(self, workflow: Runnable) -> PublishedWorkflow:

@@ -145,7 +145,7 @@ def _number(told: types.IntType | types.FloatType, from_text: bool) -> Read:
                 return value
         if type(value) not in kinds:
             wrong.append(Wrong(at, f"Input should be a valid {name}"))
-        elif not isfinite(value):
+        elif type(value) is float and not isfinite(value):
             wrong.append(Wrong(at, "Input should be a finite number"))
         elif told.ge is not None and value < told.ge:
             wrong.append(Wrong(at, f"Input should be greater than or equal to {told.ge}"))
