@@ -27,10 +27,10 @@ ALWAYS: Final = frozenset({"/healthz", "/readyz", "/metrics", "/version"})
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
-SHARED_TURNS: Final = 8
+SHARED_TURNS: Final = 3
 """How many requests of one tenant are worked on at once while other tenants have requests."""
 RESUMED_TURNS: Final = 32
-"""The same for those that go on after a wait: as many as a group commit or a deadline of bodies may wake at once."""
+"""The same for those that go on after a wait. It is larger, because fewer would make group commits smaller."""
 SHARED_SECONDS: Final = 5.0
 """For how long a request of another tenant counts."""
 MOST_SEEN: Final = 1_000
