@@ -151,7 +151,7 @@ async def test_a_start_names_only_secrets_that_an_administrator_released_for_sig
                         assert answer.status_code == 201
                         return False
                     with pytest.raises(NotAllowed, match="not released"):
-                        await engine._prepare_start("default", None, given)  # what a start with connection= does first
+                        await engine._prepare_start("default", **given)  # what a start with connection= does first
                     assert told(answer, 403, "not_allowed")["rule"] == "secret_not_released"
                     assert "stepkeep tenants signing default --secret PAYMENTS" in answer.json()["detail"]
                     return True

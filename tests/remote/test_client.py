@@ -30,7 +30,6 @@ from stepkeep.engine.messages import AsyncMailbox
 from stepkeep.engine.outside import AsyncHooks, AsyncNetwork
 from stepkeep.engine.sending import AsyncOutbox, AsyncSinks
 from stepkeep.engine.triggers import AsyncTriggers
-from stepkeep.engine.versions import AsyncVersions
 from stepkeep.kernel.errors import Conflict, DefinitionError, InvalidInput, KeyReused, NotAllowed, NotFound, Unreachable
 from stepkeep.operations.quotas import Quotas
 from tests.remote.service import TENANT, make_key, serving
@@ -48,7 +47,6 @@ PAIRS: list[tuple[type, type]] = [
     (AsyncSinks, made.ClientSinks),
     (AsyncOutbox, made.ClientOutbox),
     (AsyncTriggers, made.ClientTriggers),
-    (AsyncVersions, made.ClientVersions),
 ]
 ABSENT = {*NOT_HERE, "set_quotas", "allow", "remove", "receive", "take", "ack", "fail"}
 """Methods that need the database itself, or an operator without a key."""

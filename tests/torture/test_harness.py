@@ -27,7 +27,7 @@ from stepkeep_lab.torture.late_worker import LateTransactor
 from stepkeep_lab.torture.ledger import Effect, Ledger, Tally
 from stepkeep_lab.torture.points import WatchedStore
 from stepkeep_lab.torture.process import ACTOR, TENANT, opened, request_for
-from stepkeep_lab.torture.proxy import Cut, proxy
+from stepkeep_lab.torture.proxy import CUT, Cut, proxy
 from stepkeep_lab.torture.servers import NotOurs, prove_ours, socket_of
 from stepkeep_lab.torture.stage import Stage
 from stepkeep_lab.torture.workflows import handlers, kinds
@@ -177,7 +177,7 @@ async def test_a_cut_before_commit_leaves_nothing_and_one_after_it_leaves_everyt
         await cut_off.execute("insert into kept values (1)")
         with pytest.raises((asyncpg.PostgresConnectionError, ConnectionError)):
             await cut_off.execute("commit")
-        assert cuts == {cut: 1}
+        assert cuts == {cut: 1, CUT: 1}
     assert await direct.fetchval("select count(*) from kept") == kept
     await direct.close()
 

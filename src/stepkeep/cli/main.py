@@ -22,6 +22,7 @@ from stepkeep.cli.commands import (
     approvals,
     archive,
     audit,
+    call,
     certify,
     check,
     complete,
@@ -155,6 +156,7 @@ app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker
 app.command("serve", rich_help_panel=SYSTEM)(with_settings(serve.serve))
 app.command("dev", rich_help_panel=SYSTEM)(with_settings(with_policies(dev.dev)))
 app.command("mcp", rich_help_panel=SYSTEM)(with_settings(mcp.mcp))
+app.command("call", rich_help_panel=SYSTEM)(with_settings(call.call))
 app.command("archive", rich_help_panel=SYSTEM)(with_settings(archive.archive))
 app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
 app.command("quarantine", rich_help_panel=SYSTEM)(with_settings(quarantine.quarantine))

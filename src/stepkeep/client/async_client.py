@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import msgspec
 
-from stepkeep.client.binding import Route, over_http, perform, plain, segment
+from stepkeep.client.binding import RemoteOperations, Route, over_http, perform, plain, segment
 from stepkeep.client.groups import (
     ClientAudit,
     ClientContinuations,
@@ -30,16 +30,13 @@ from stepkeep.client.groups import (
     ClientMigrations,
     ClientNetwork,
     ClientOutbox,
-    ClientPauses,
-    ClientResources,
     ClientSinks,
-    ClientSlots,
     ClientTenants,
     ClientTriggers,
     ClientUsers,
-    ClientVersions,
     client_group,
     refuse_without_database,
+    remote_group,
 )
 from stepkeep.definition.advice import tell
 from stepkeep.definition.native import CheckReport, accepted
@@ -49,7 +46,11 @@ from stepkeep.edges.input_files import read_input
 from stepkeep.edges.own_process import variables
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.arguments import looks_like_a_file
+from stepkeep.engine.pauses import AsyncPauses
+from stepkeep.engine.resources import AsyncResources
 from stepkeep.engine.result import Result, settled_states
+from stepkeep.engine.slots import AsyncSlots
+from stepkeep.engine.versions import AsyncVersions
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
 from stepkeep.kernel.states import RunState
@@ -119,6 +120,7 @@ class AsyncClient:
             raise InvalidInput("a service needs a key: key=, or STEPKEEP_KEY.")
         parse_key(given)
         self.service = Service(str(url), given, seconds=seconds)
+        self.remote = RemoteOperations(self.service)
         self._known: dict[bytes, PublishedWorkflow] = {}
 
     def __repr__(self) -> str:
@@ -155,9 +157,9 @@ class AsyncClient:
     jobs = client_group(ClientJobs, AsyncEngine.jobs)
     network = client_group(ClientNetwork, AsyncEngine.network)
     interventions = client_group(ClientInterventions, AsyncEngine.interventions)
-    slots = client_group(ClientSlots, AsyncEngine.slots)
-    resources = client_group(ClientResources, AsyncEngine.resources)
-    pauses = client_group(ClientPauses, AsyncEngine.pauses)
+    slots = remote_group(AsyncSlots, AsyncEngine.slots)
+    resources = remote_group(AsyncResources, AsyncEngine.resources)
+    pauses = remote_group(AsyncPauses, AsyncEngine.pauses)
     hooks = client_group(ClientHooks, AsyncEngine.hooks)
     continuations = client_group(ClientContinuations, AsyncEngine.continuations)
     migrations = client_group(ClientMigrations, AsyncEngine.migrations)
@@ -165,7 +167,7 @@ class AsyncClient:
     sinks = client_group(ClientSinks, AsyncEngine.sinks)
     outbox = client_group(ClientOutbox, AsyncEngine.outbox)
     triggers = client_group(ClientTriggers, AsyncEngine.triggers)
-    versions = client_group(ClientVersions, AsyncEngine.versions)
+    versions = remote_group(AsyncVersions, AsyncEngine.versions)
 
     # -- rows: a method of the engine, and its route -----------------------------------------------------------------
     publish_schema = over_http(
@@ -532,7 +534,7 @@ class AsyncClient:
             known = self._known[content] = await self._publish_or_find(workflow)
         return {"workflow": known.definition.name, "version": known.definition.version}
 
-    async def _prepare_start(self, workflow: object, given: object, options: object) -> NoReturn:
+    async def _prepare_start(self, *given: object, **options: object) -> NoReturn:
         raise InvalidInput("start: `connection` needs the database itself: a service has no place for it.")
 
     async def _publish_or_find(self, workflow: Runnable) -> PublishedWorkflow:

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from stepkeep.client.binding import Route, over_http, perform, plain
 from stepkeep.engine.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
+from stepkeep.engine.base import AsyncGroup, group_at
 from stepkeep.engine.blocking import Group
 from stepkeep.engine.continuations import AsyncContinuations
 from stepkeep.engine.interventions import AsyncInterventions
@@ -18,17 +19,14 @@ from stepkeep.engine.jobs import AsyncJobs
 from stepkeep.engine.messages import AsyncMailbox
 from stepkeep.engine.migrations import AsyncMigrations
 from stepkeep.engine.outside import AsyncHooks, AsyncNetwork
-from stepkeep.engine.pauses import AsyncPauses
-from stepkeep.engine.resources import AsyncResources
 from stepkeep.engine.sending import AsyncOutbox, AsyncSinks
-from stepkeep.engine.slots import AsyncSlots
 from stepkeep.engine.triggers import AsyncTriggers
-from stepkeep.engine.versions import AsyncVersions
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.network.service import Service, again
 from stepkeep.operations.start import Started
 
 T = TypeVar("T", bound="ClientGroup")
+R = TypeVar("R", bound=AsyncGroup)
 CREATED = 201
 
 
@@ -42,6 +40,11 @@ class ClientGroup:
 def client_group(kind: type[T], engines: Group[Any]) -> Group[T]:
     """The group of a client for a group of the engine."""
     return Group(lambda client: kind(client.service), engines.__doc__, kind.__name__)
+
+
+def remote_group(kind: type[R], engines: Group[R]) -> Group[R]:
+    """The group of the engine itself, at the service of a client."""
+    return Group(lambda client: group_at(kind, client.remote), engines.__doc__, kind.__name__)
 
 
 class ClientTenants(ClientGroup):
@@ -157,34 +160,6 @@ class ClientInterventions(ClientGroup):
     )
     annotate = over_http(AsyncInterventions.annotate, Route(method="POST", path="/runs/{run_id}/notes"))
     freeze = over_http(AsyncInterventions.freeze, Route(method="POST", path="/runs/{run_id}/freeze"))
-
-
-class ClientSlots(ClientGroup):
-    """Limits on running runs, of the tenant and of workflows."""
-
-    list = over_http(AsyncSlots.list, Route(method="GET", path="/slots"))
-    set = over_http(AsyncSlots.set, Route(method="POST", path="/slots"))
-    clear = over_http(AsyncSlots.clear, Route(method="POST", path="/slots/clear"))
-
-
-class ClientResources(ClientGroup):
-    """What steps hold while they run, and the sizes of pools."""
-
-    list = over_http(AsyncResources.list, Route(method="GET", path="/resources"))
-    set = over_http(AsyncResources.set, Route(method="POST", path="/resources"))
-    clear = over_http(AsyncResources.clear, Route(method="POST", path="/resources/clear"))
-
-
-class ClientPauses(ClientGroup):
-    """Pauses of queues, of workflows and of the whole tenant."""
-
-    pause_queue = over_http(AsyncPauses.pause_queue, Route(method="POST", path="/pauses/queue"))
-    resume_queue = over_http(AsyncPauses.resume_queue, Route(method="POST", path="/pauses/queue/resume"))
-    pause_tenant = over_http(AsyncPauses.pause_tenant, Route(method="POST", path="/pauses/tenant"))
-    resume_tenant = over_http(AsyncPauses.resume_tenant, Route(method="POST", path="/pauses/tenant/resume"))
-    pause_workflow = over_http(AsyncPauses.pause_workflow, Route(method="POST", path="/pauses/workflow"))
-    resume_workflow = over_http(AsyncPauses.resume_workflow, Route(method="POST", path="/pauses/workflow/resume"))
-    list = over_http(AsyncPauses.list, Route(method="GET", path="/pauses"))
 
 
 class ClientHooks(ClientGroup):
@@ -307,17 +282,6 @@ class ClientOutbox(ClientGroup):
 
     def __getattr__(self, name: str) -> NoReturn:
         refuse_without_database(f"outbox.{name}", name, ("take", "ack", "fail"))
-
-
-class ClientVersions(ClientGroup):
-    """Withdraws published versions of workflows, and restores them."""
-
-    withdraw = over_http(
-        AsyncVersions.withdraw, Route(method="POST", path="/workflows/{workflow}/versions/{version}/withdraw")
-    )
-    restore = over_http(
-        AsyncVersions.restore, Route(method="POST", path="/workflows/{workflow}/versions/{version}/restore")
-    )
 
 
 class ClientTriggers(ClientGroup):

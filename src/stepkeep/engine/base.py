@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepkeep.definition.registry import Registry
 from stepkeep.engine.arguments import optional_key
@@ -13,6 +13,7 @@ from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.access import Access, Acting
 from stepkeep.operations.by_key import KeySender
+from stepkeep.operations.operation import Remote
 from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.triggers.firing import Firer
@@ -22,6 +23,8 @@ from stepkeep.store.protocol import Store
 if TYPE_CHECKING:
     from stepkeep.metrics.exposition import Exposition
     from stepkeep.worker.loop import Worker
+
+G = TypeVar("G", bound="AsyncGroup")
 
 
 class _Caller:
@@ -66,7 +69,10 @@ class AsyncBase(_Caller):
 
 
 class AsyncGroup(_Caller):
-    """Methods that the engine offers as one of its attributes, such as `engine.slots`."""
+    """Methods that the engine offers as one of its attributes, such as `engine.slots`. With a `remote`, each is sent to
+    a service."""
+
+    remote: Remote | None = None
 
     def __init__(self, engine: AsyncBase) -> None:
         self.access, self._store, self._transactor = engine.access, engine.store, engine.transactor
@@ -75,3 +81,10 @@ class AsyncGroup(_Caller):
     @property
     def _tenant(self) -> str:
         return self.access.tenant
+
+
+def group_at(kind: type[G], remote: Remote) -> G:
+    """The methods of a group at a service."""
+    found = kind.__new__(kind)
+    found.remote = remote
+    return found

@@ -1,53 +1,66 @@
-"""Resources that steps need while they run, as the engine offers them: `engine.resources`.
-
-Each method checks its arguments and calls one operation. It decides nothing.
-"""
+"""Resources that steps need while they run: `engine.resources`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
+from msgspec import Meta
+
+from stepkeep.definition.bounds import MAX_UNITS
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.operations import resources
-from stepkeep.operations.access import guarded
+from stepkeep.operations.access import OPERATE, READ
+from stepkeep.operations.operation import Actor, Name, group, operation
+from stepkeep.operations.resources import ResourceList
 
 
-@guarded("resources.")
+@group("resources", "Resources")
 class AsyncResources(AsyncGroup):
     """What steps hold while they run, and the sizes of pools. A step whose resources are taken stays ready.
 
-    >>> engine.resources.list()["resources"]
+    >>> engine.resources.list().resources
     []
     """
 
-    async def list(self) -> dict[str, Any]:
+    @operation(READ, "GET /resources", "list_resources", "Resources that steps hold", agents="reads")
+    async def list(self) -> ResourceList:
         """The resources that are held, with the steps that hold them, and the pools that have a size.
 
         >>> _ = engine.resources.set("cpu", 8)
-        >>> [(one["resource"], one["most"], one["held"]) for one in engine.resources.list()["resources"]]
+        >>> [(one.resource, one.most, one.held) for one in engine.resources.list().resources]
         [('cpu', 8, 0)]
         """
         return await resources.list_resources(self._store, self._tenant)
 
-    async def set(self, resource: str, most: int, *, by: str | None = None) -> dict[str, Any]:
+    @operation(
+        OPERATE,
+        "POST /resources",
+        "set_resource",
+        "Give a pool a number of units",
+        example={"resource": "cpu", "most": 8},
+    )
+    async def set(
+        self, resource: Name, most: Annotated[int, Meta(ge=1, le=MAX_UNITS)], *, by: Actor = None
+    ) -> ResourceList:
         """Give a pool this many units. Steps that hold more than that go on.
 
-        >>> engine.resources.set("cpu", 4, by="bea")["resources"][0]["most"]
+        >>> engine.resources.set("cpu", 4, by="bea").resources[0].most
         4
         """
-        acting = self._acting(by)
-        return await resources.set_pool(self._store, self._tenant, resource, most, acting=acting)
+        return await resources.set_pool(self._store, self._tenant, resource, most, acting=self._acting(by))
 
-    async def clear(self, resource: str, *, by: str | None = None) -> dict[str, Any]:
+    @operation(
+        OPERATE, "POST /resources/clear", "clear_resource", "End the limit of a pool", example={"resource": "cpu"}
+    )
+    async def clear(self, resource: Name, *, by: Actor = None) -> ResourceList:
         """End the limit of a pool: its units are not counted any more. Exclusive and shared use is not affected.
 
         >>> _ = engine.resources.set("cpu", 4)
-        >>> engine.resources.clear("cpu")["resources"]
+        >>> engine.resources.clear("cpu").resources
         []
         """
-        acting = self._acting(by)
-        return await resources.set_pool(self._store, self._tenant, resource, None, acting=acting)
+        return await resources.set_pool(self._store, self._tenant, resource, None, acting=self._acting(by))
 
 
 class Resources(Blocking[AsyncResources]):

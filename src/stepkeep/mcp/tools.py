@@ -7,6 +7,7 @@ service. Answers are bounded JSON in which every text is inert. `stepkeep mcp` c
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
@@ -17,7 +18,7 @@ import msgspec
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from stepkeep.client.async_client import AsyncClient
 from stepkeep.edges.safe_text import exception_message, inert, inert_line
@@ -25,6 +26,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.engine.arguments import looks_like_a_file
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.kernel.states import RunState
+from stepkeep.operations.operation import Operation, routed
 
 log = logging.getLogger("stepkeep.mcp")
 
@@ -51,6 +53,9 @@ Words = Annotated[str, Field(max_length=4000)]
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
 CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 ENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+HINTS = {"reads": READS, "changes": CHANGES, "ends": ENDS}
+NOT_GIVEN: Any = None
+"""The default of arguments of tools: agents leave out what they do not say, or send null."""
 
 
 class Tools:
@@ -153,7 +158,35 @@ def make_server(face: Face, *, approvals: bool = False) -> MCPServer:
     tools = Tools(face)
     for name, hints in {**OFFERED, **(APPROVALS if approvals else {})}.items():
         server.add_tool(told(getattr(tools, name)), name=name, annotations=hints, structured_output=False)
+    for operation in routed():
+        if operation.row.agents is not None:
+            tool, hints = told(tool_of(face, operation)), HINTS[operation.row.agents]
+            server.add_tool(tool, name=operation.row.id, annotations=hints, structured_output=False)
     return server
+
+
+def tool_of(face: Face, operation: Operation) -> Callable[..., Awaitable[Any]]:
+    """The tool of an operation whose row offers it to agents. The operation itself reads its arguments."""
+    offered = [one for one in operation.parameters.values() if one.place and one.name != "by"]
+
+    async def call(**given: Any) -> Any:
+        values = {one.name: given[one.wire] for one in offered if given.get(one.wire, NOT_GIVEN) is not NOT_GIVEN}
+        return msgspec.to_builtins(await operation.called_on(face, values))
+
+    parameters = [
+        inspect.Parameter(
+            one.wire,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if one.is_required else NOT_GIVEN,
+            annotation=Annotated[Any, WithJsonSchema(msgspec.json.schema(one.annotation))],
+        )
+        for one in offered
+    ]
+    tool: Any = call
+    tool.__signature__ = inspect.Signature(parameters)
+    tool.__annotations__ = {one.name: one.annotation for one in parameters}
+    tool.__name__, tool.__doc__ = operation.row.id, operation.description
+    return call
 
 
 async def require_service(face: Face) -> None:
@@ -172,7 +205,7 @@ async def require_service(face: Face) -> None:
         )
 
 
-def told(method: Callable[P, Awaitable[dict[str, Any]]]) -> Callable[P, Awaitable[str]]:
+def told(method: Callable[P, Awaitable[Any]]) -> Callable[P, Awaitable[str]]:
     """A tool that answers with bounded, inert JSON, and with the code of a refusal."""
 
     @wraps(method)

@@ -69,6 +69,7 @@ SCOPES: dict[Scope, str] = {
 """Every scope, and what it allows."""
 
 R, S, D, C, O, W, A = (frozenset({one}) for one in list(Scope)[:7])  # noqa: E741 - the columns of the table
+READ, START, DECIDE, COMPLETE, OPERATE, WORKS, ADMINISTER = R, S, D, C, O, W, A
 OWN: frozenset[Scope] = frozenset()
 """Any key will do: the operation itself asks whose it is."""
 
@@ -87,18 +88,10 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("interventions.request_changes", "interventions.escalate", "interventions.annotate"), D),
     **dict.fromkeys(("interventions.freeze", "interventions.reassign"), O),
     **dict.fromkeys(("complete", "reissue_token", "send"), C),
-    **dict.fromkeys(("versions.withdraw", "versions.restore"), O),
     "mailbox.list": R,
     "mailbox.drop": O,
     **dict.fromkeys(("publish", "publish_schema", "sign_heads", "cancel", "quarantine", "release", "prune"), O),
     **dict.fromkeys(("pause", "resume"), O),
-    "slots.list": R,
-    **dict.fromkeys(("slots.set", "slots.clear"), O),
-    "resources.list": R,
-    **dict.fromkeys(("resources.set", "resources.clear"), O),
-    "pauses.list": R,
-    **dict.fromkeys(("pauses.pause_queue", "pauses.resume_queue", "pauses.pause_tenant", "pauses.resume_tenant"), O),
-    **dict.fromkeys(("pauses.pause_workflow", "pauses.resume_workflow"), O),
     **dict.fromkeys(("list_policies", "show_policy", "replay_policy"), R),
     **dict.fromkeys(("publish_policy", "policy_off"), A),
     **dict.fromkeys(("triggers.list", "triggers.show", "triggers.next"), R),

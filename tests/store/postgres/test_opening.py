@@ -112,7 +112,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words[:2]).replace(RUN_ID, ""))
-async def test_every_command_refuses_a_database_that_is_not_migrated(
+def test_every_command_refuses_a_database_that_is_not_migrated(
     words: tuple[str, ...],
     with_password: str,
     empty_postgres_dsn: str,
@@ -122,13 +122,13 @@ async def test_every_command_refuses_a_database_that_is_not_migrated(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("flow.yaml").write_text(FLOW)
-    assert await asyncio.to_thread(main, [*words, "--db", with_password, "--json"]) == 1
+    assert main([*words, "--db", with_password, "--json"]) == 1
     said = capsys.readouterr()
     told = msgspec.json.decode(said.out)["error"]
     assert told["code"] == "schema_mismatch", told
     assert "stepkeep db migrate --db" in told["message"]
     assert "CANARY" not in said.out + said.err
-    assert await relations(empty_postgres_dsn) == 0
+    assert asyncio.run(relations(empty_postgres_dsn)) == 0
 
 
 async def test_the_page_about_databases_names_the_server_of_the_tests_and_the_lowest_one(

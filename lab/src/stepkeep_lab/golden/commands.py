@@ -194,6 +194,7 @@ status
 workers
 slots set 5 --workflow flow
 slots list
+call slots.list
 slots clear --workflow flow
 resources set gpu 2
 resources list
