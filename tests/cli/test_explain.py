@@ -53,7 +53,8 @@ class Town:
     def unserved(self, name: str, uses: str = "cli.work") -> list[str]:
         """What `start` says about steps that no worker could take."""
         (self._home / f"{name}.yaml").write_text(ONE_STEP.format(name=name, uses=uses, more="retry: {max_attempts: 2}"))
-        said: list[str] = self._cli("start", f"{name}.yaml", "--db", self.url, "--json").json["unserved"]
+        asked = ("start", f"{name}.yaml", "--handlers-elsewhere", "--db", self.url, "--json")
+        said: list[str] = self._cli(*asked).json["unserved"]
         return said
 
     def worker(self, *options: str, app: str = HANDLERS) -> subprocess.Popen[str]:
