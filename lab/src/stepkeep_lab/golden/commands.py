@@ -15,6 +15,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -292,8 +293,7 @@ def answers() -> str:
     lines = [line for line in STORY.splitlines() if line]
     _require_all(lines)
     here = Path.cwd()
-    keep = {name: value for name, value in os.environ.items() if not name.startswith("STEPKEEP_")}
-    with tempfile.TemporaryDirectory(prefix="golden-") as folder, patch.dict(os.environ, keep, clear=True):
+    with tempfile.TemporaryDirectory(prefix="golden-") as folder, _alone(folder):
         for name, text in FILES.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         os.chdir(folder)
@@ -302,6 +302,11 @@ def answers() -> str:
         finally:
             os.chdir(here)
             sys.modules.pop("handlers", None)
+
+
+def _alone(folder: str) -> AbstractContextManager[Any]:
+    """An environment without the settings, the name and the home of whoever records."""
+    return patch.dict(os.environ, {"PATH": os.environ["PATH"], "LOGNAME": "operator", "HOME": folder}, clear=True)
 
 
 def _told(lines: list[str], folder: str) -> Iterator[str]:
