@@ -103,6 +103,9 @@ def reissued() -> World:
     return world
 
 
+DENIED = {"effect": "deny", "rule": "dear", "by": "tenant", "revision": 1}
+
+
 def cancelled_while_idle() -> World:
     world = World(work("a"), start=False)
     world.cancel()
@@ -248,6 +251,13 @@ LIES: dict[str, tuple[Callable[[], World], Callable[[World], Told], Code]] = {
         held,
         lambda world: with_cause(world, "hold_decided", detail={"step": "a", "decision": "skipped"}),
         Code.CAUSE,
+    ),
+    "a step that is denied and stays where it is": (
+        success,
+        lambda world: with_cause(
+            world, "run_started", detail={"policy": {world.plan.definition.steps[-1].name: DENIED}}
+        ),
+        Code.POLICY,
     ),
     "another step to blame": (failure, lambda world: with_hop(world, "run", "step_failed", of=1), Code.POLICY),
     "another error at the end": (

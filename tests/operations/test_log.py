@@ -22,7 +22,7 @@ from stepkeep.conformance.report import Code
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.registry import judged
 from stepkeep.errors import InvariantBroken, NotFound, StepkeepError, Unreadable
-from stepkeep.kernel.definition import Approval, Definition
+from stepkeep.kernel.definition import SECOND, Approval, Definition
 from stepkeep.kernel.journal import GENESIS, Cause, Entry, Hop, SealedEntry, seal
 from stepkeep.kernel.states import Category
 from stepkeep.operations import log, workers
@@ -106,6 +106,27 @@ def test_all_runs_of_a_tenant_are_exported_each_whole_and_a_filter_is_heeded(dat
         others = [line async for line in export_all(bench.transactor, RunFilter(tenant=TENANT, workflow="other"))]
         assert {line["metadata"]["run_id"] for line in others} == {stopped}
         assert [line async for line in export_all(bench.transactor, RunFilter(tenant="nobody"))] == []
+
+    on_a_bench(database_url, act)
+
+
+def test_a_workers_journal_never_runs_backwards(database_url: str) -> None:
+    """A claim may be later than the clock, as its run is; and the clock itself may be set back."""
+
+    async def act(bench: Bench) -> None:
+        worker = await workers.register(bench.store, tenant=TENANT, app="bench", capacity=1)
+        worker = await workers.mark_busy(bench.store, worker, since=await bench.store.now() + 60 * SECOND)
+        worker = await workers.mark_idle(bench.store, worker)
+        silence = 60 * SECOND + workers.MISSED_BEATS * workers.HEARTBEAT + SECOND
+        bench.store.clock_offset += silence
+        assert await workers.retire_silent(bench.store, actor="sweep") == 1
+        bench.store.clock_offset -= silence
+        await workers.shut_down(bench.store, await workers.beat(bench.store, worker))
+        lines = [line async for line in export_worker(bench.transactor, worker.id, tenant=TENANT)]
+        assert verdict(lines) == set()
+        assert [line["to_state"] for line in lines] == [
+            "initializing", "idle", "busy", "idle", "unresponsive", "idle", "draining", "shutdown", "shutdown",
+        ]  # fmt: skip
 
     on_a_bench(database_url, act)
 

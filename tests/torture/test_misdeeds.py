@@ -26,12 +26,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-@pytest.mark.parametrize("runs", [200, in_proof(400)])
-def test_a_worker_loses_nothing_by_any_misdeed(url: str, tmp_path: Path, runs: int) -> None:
-    soak = run_soak(url, runs=runs, seed=3)
+def test_a_worker_loses_nothing_by_any_misdeed(url: str, tmp_path: Path) -> None:
+    soak = run_soak(url, runs=200, seed=3)
     assert soak.findings == ()
     assert soak.ok
-    assert sum(soak.ended.values()) == runs
+    assert sum(soak.ended.values()) == 200
     assert set(soak.ended) == {each.name for each in (*HONEST, *MISDEEDS)}
     assert soak.after.slots_free == SETTINGS.concurrency
     write(soak, tmp_path / "report")

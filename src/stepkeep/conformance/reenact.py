@@ -173,6 +173,8 @@ class Reenactment:
         self.verdicts: Mapping[str, Any] = {}
         self.held: set[str] = set()
         """Steps that a policy held, also where a dialect hides the hold."""
+        self.denied: set[str] = set()
+        """Steps that a policy denies in this entry, and that have not moved in it."""
         self.adoption = Adoption(None)
         self._cause: tuple[object, ...] = ()
 
@@ -338,8 +340,11 @@ class Reenactment:
     def _note_holds(self) -> None:
         said = self.verdicts.get("policy")
         for name, verdict in said.items() if isinstance(said, dict) else ():
-            if isinstance(verdict, dict) and verdict.get("effect") == "hold":
+            effect = verdict.get("effect") if isinstance(verdict, dict) else None
+            if effect == "hold":
                 self.held.add(name)
+            elif effect == "deny" and not self._derives:
+                self.denied.add(name)
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def step_hop(self, step: Step, line: Line, run_state: str, say: Say) -> None:
@@ -362,6 +367,7 @@ class Reenactment:
         if run_state == "queued" and line.trigger not in UNSTIRRED:
             say(Code.CLAIM, f"{step.title} is {quoted(line.trigger)} while the run is still 'queued'")
         verdict = verdict_in(self.verdicts, place.name)
+        self.denied.discard(place.name)
         step.counts_losses = place.retry.counts_losses
         step.was_held = place.name in self.held
         if line.trigger == "held":
@@ -761,9 +767,9 @@ class Reenactment:
 
     def begin(self, at: int | None) -> None:
         """The run starts: its first steps open, unless it waits for a slot. The time is unknown where a dialect hides
-        the start."""
+        the start, which then shows after the slot that opened them."""
         self.started_at = at
-        if not self.awaits_slot:
+        if not self.awaits_slot and not self.is_granted:
             self._open_first(at)
 
     def _open_first(self, at: int | None) -> None:
@@ -918,6 +924,9 @@ class Reenactment:
             say(Code.POLICY, "steps are cancelled, but the run neither stops nor is cancelled")
         if self.must_stir:
             say(Code.ENDING, f"the run is {quoted(self.must_stir)}, but nothing in it moves")
+        for name in sorted(self.denied):
+            say(Code.POLICY, f"the policy denies {quoted(name)}, but that does not move")
+        self.denied.clear()
         if state not in (*RUN_ENDED, "stopping", "compensating"):
             grown = (self.elements.entry_ended(self.steps), self.flows.entry_ended(self.steps))
             for problem in (*grown[0], *grown[1], *self.additions.entry_ended()):

@@ -658,7 +658,7 @@ def _is_completed_by_person(line: Line) -> bool:
 
 def _leaves(line: Line, format_: int) -> str | None:
     """The canonical state that a hop must leave, where its fields tell."""
-    if line.trigger == "cancelled" and line.took is not None and line.event != "step_reported":
+    if line.trigger == "cancelled" and line.took is not None and (line.event != "step_reported" or line.of is not None):
         # An attempt that is closed while its handler runs is in doubt and says so; rules have no effect to doubt.
         if line.error is None:
             return "validating" if format_ >= JOURNAL_FORMAT else None

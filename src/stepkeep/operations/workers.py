@@ -78,9 +78,8 @@ async def mark_busy(store: Store, worker: Worker, since: int | None = None) -> W
     if worker.state is not WorkerState.IDLE:
         return worker
     if since is not None:
-        # Time does not run backwards in a journal: it may have been marked as idle after the claim.
-        before = await store.deliveries.read_worker_entries(worker.tenant, worker.id, worker.seq - 1, 1)
-        since = max(since, *(entry.at for entry in before), 0)
+        # It may have been marked as idle after the claim.
+        since = max(since, await _moved_at(store, worker))
     return await _move(store, worker, T.TASK_ASSIGNED, at=since)
 
 
@@ -141,11 +140,21 @@ async def _move(
     store: Store, worker: Worker, trigger: T, *, actor: str | None = None, at: int | None = None, **changes: Any
 ) -> Worker:
     """Make one hop, now or at a time before. If another process changed the row first, return that row."""
-    now = await store.now() if at is None else at
-    moved, entry = move_worker(worker, (trigger,), now=now, actor=actor or worker.id, **changes)
+    if at is None:
+        # Only the entry of a missed heartbeat is later than `heard_at`.
+        is_silent = worker.state is WorkerState.UNRESPONSIVE
+        at = max(await store.now(), await _moved_at(store, worker) if is_silent else worker.heard_at)
+    moved, entry = move_worker(worker, (trigger,), now=at, actor=actor or worker.id, **changes)
     if trigger is not T.HEARTBEATS_MISSED and trigger is not T.GIVEN_UP:
         moved = replace(moved, heard_at=max(moved.heard_at, entry.at))
     written = await store.change_workers([WorkerChange(was=worker.seq, worker=moved, entry=entry)])
     if written[0]:
         return moved
     return await store.find_worker(worker.tenant, worker.id) or worker
+
+
+async def _moved_at(store: Store, worker: Worker) -> int:
+    """The time of the newest entry. Time does not run backwards in a journal, although a claim may be later than the
+    clock, and the clock may be set back."""
+    newest = await store.deliveries.read_worker_entries(worker.tenant, worker.id, worker.seq - 1, 1)
+    return max((entry.at for entry in newest), default=0)

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.definition.compiled_policy import PolicyDocument
 from stepkeep.errors import Contended, NotAllowed, Refused, StoreError
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.decision import Accepted
-from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.definition import SECOND, PolicyEffect
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
@@ -73,6 +74,7 @@ class People:
         self._messages = 0
         self._reruns = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._stopped: set[str] = set()
         self.starting = 0
         self._register()
 
@@ -393,10 +395,10 @@ class People:
 
     def _finish(self, run: Run, step: Step, token: str, outcome: str) -> None:
         name, actor = self._name(run, step.no), self._random.choice(REQUESTERS)
-        self._spawn(
-            self._decide(
-                run.id,
-                lambda server: people.complete(
+
+        async def complete(server: Server) -> Accepted:
+            try:
+                return await people.complete(
                     server.transactor,
                     run.id,
                     name,
@@ -405,13 +407,29 @@ class People:
                     tenant=TENANT,
                     actor=actor,
                     output=b'{"ok":true}',
-                ),
-                "completion",
-                step=name,
-                outcome=outcome,
-            )
-        )
+                )
+            except NotAllowed as refusal:
+                if not self._stage.chaos and refusal.rule in self._stopping_rules(run, step):
+                    self._stopped.add(run.id)
+                raise
+
+        self._spawn(self._decide(run.id, complete, "completion", step=name, outcome=outcome))
         self._ledger.presented.append((run.id, step.no, token))
+
+    def _stopping_rules(self, run: Run, step: Step) -> set[str]:
+        """The rules of the definition, and of the pinned or newest revision, that may refuse a completion.
+
+        Not the one that people have approved for this step.
+        """
+        tables, own = self._stage.database.tables, self.known[run.definition_id].definition.policy
+        pinned = tables.details[TENANT, run.id].policy_revision
+        live = [one for one in tables.policies.get(TENANT, ()) if pinned in (None, one.revision)][:1]
+        found = {f"{rule.name}@definition": rule for rule in own or ()}
+        for one in live:
+            rules = msgspec.json.decode(one.document, type=PolicyDocument).rules
+            found |= {f"{rule.name}@{one.revision}": rule for rule in rules}
+        found.pop(step.note.permit or "" if step.note is not None else "", None)
+        return {rule.name for rule in found.values() if rule.then is not PolicyEffect.ALLOW}
 
     def _lose_token(self, run: Run, step: Step) -> None:
         """A token is lost, and a new one is asked for."""
@@ -739,6 +757,12 @@ class People:
                 self._begin(run)
             if run.state is RunState.PAUSED:
                 self._spawn(self._resume(run.id))
+            if run.id in self._stopped:
+                # No person can approve what a policy holds before a completion: the run goes on under another policy,
+                # or is cancelled.
+                self._stopped.remove(run.id)
+                self._cancel(run)
+                continue
             for step in self._waiting(run):
                 if step.due_at is None or _only_reminds(step):
                     self._serve_well(run, step)

@@ -181,13 +181,16 @@ class Stage:
 
     # -- the end -----------------------------------------------------------------------------------------------------
     async def settle(self, transactor: LateTransactor, patience: float = RECOVERY_SECONDS) -> bool:
-        """Wait until every run has ended; says whether that came about."""
-        until = time.monotonic() + patience
+        """Wait until every run has ended, as long as some do; says whether that came about."""
+        until, left = time.monotonic() + patience, math.inf
         while time.monotonic() < until:
             with suppress(StoreError):
                 counts = await transactor.store.count_runs(TENANT)
-                if all(state in RUN_TERMINAL for state in counts):
+                living = sum(count for state, count in counts.items() if state not in RUN_TERMINAL)
+                if not living:
                     return True
+                if living < left:
+                    until, left = time.monotonic() + patience, living
             await asyncio.sleep(0.1)
         return False
 
