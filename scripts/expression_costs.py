@@ -14,7 +14,7 @@ from typing import Any
 
 from stepkeep.definition.expression_limits import MAX_CONDITION_COST, MAX_COST, CostBudget
 from stepkeep.definition.expressions import Expression, Scope, compile_expression
-from stepkeep.errors import ExpressionError
+from stepkeep.kernel.errors import ExpressionError
 
 Make = Callable[[int], Any]
 

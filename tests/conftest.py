@@ -1,20 +1,24 @@
 """Fixtures that every test may use. Keep it small: what one folder needs belongs in that folder."""
 
-import functools
+import asyncio
 import gc
+import inspect
 import os
 import shutil
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from copy import copy
 from pathlib import Path
 
 import pytest
 
-from stepkeep.definition.registry import default_registry
+from stepkeep.definition.registry import Registry, default_registry
 from stepkeep_lab.postgres import PostgresServer
 from tests.databases import migrate_now, migrated_file
+from tests.holding import Hold
 from tests.reused_databases import ReusedDatabases
 from tests.suites import halve
 
@@ -79,24 +83,70 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@functools.lru_cache(maxsize=1)
-def modules_of_tests(count: int) -> frozenset[str]:
-    """The modules of tests that are imported; looked up anew when `count`, the number of all modules, has changed."""
-    return frozenset(name for name in sys.modules if name.startswith("tests."))
+LONGEST_SECONDS = 600
+ROOT = Path(__file__).parents[1]
+LASTING = tuple(str(folder) for folder in (sys.prefix, sys.base_prefix, ROOT / "src", ROOT / "lab"))
+"""Where modules that stay imported are, beside those of the tests. Others are applications of tests, and examples."""
 
 
 @pytest.fixture(autouse=True)
-def registered_before() -> Iterator[None]:
-    """Forget the functions of the tests that a test registered: the next one may give their names to others.
+def own_registry() -> Iterator[None]:
+    """Give the default registry back as it was, and forget the applications that the test imported.
 
-    What came with an application or a module that the test imported stays, because it is imported once.
+    So a test may give any name to any function, and the next one that imports an application registers it again.
     """
-    handlers = default_registry._handlers
-    modules, known = modules_of_tests(len(sys.modules)), set(handlers)
+    tables = {name: copy(table) for name, table in vars(default_registry).items() if name != "version"}
+    known = set(sys.modules)
     yield
-    for name in handlers.keys() - known:
-        if handlers[name].function.__module__ in modules:
-            del handlers[name]
+    vars(default_registry).update(tables)
+    default_registry.version += 1
+    for name in sys.modules.keys() - known:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file is not None and not file.startswith(LASTING) and not name.startswith("tests."):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def empty_registry(own_registry: None) -> None:
+    """No function is registered by default, not even those of the tests' modules."""
+    for name, table in vars(Registry()).items():
+        if name != "version":
+            setattr(default_registry, name, table)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test on the loop of its fixtures."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    work = _in_time(pyfuncitem, pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    if (runner := pyfuncitem.funcargs.get("runner")) is None:
+        asyncio.run(work)
+    else:
+        runner.run(work)
+    return True
+
+
+async def _in_time(item: pytest.Item, work: Awaitable[None]) -> None:
+    """A wait that never ends fails its test. The long forms have the whole time of a part of `make proof`."""
+    async with asyncio.timeout(None if item.get_closest_marker("proof") else LONGEST_SECONDS):
+        await work
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """The loop of a test whose fixtures need it too."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def hold(runner: asyncio.Runner) -> Iterator[Hold]:
+    """Enters async context managers on the loop of the test, and leaves them after it."""
+    stack = AsyncExitStack()
+    yield lambda manager: runner.run(stack.enter_async_context(manager))
+    runner.run(stack.aclose())
 
 
 UNSYNCED = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "256MB"}

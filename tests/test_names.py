@@ -7,8 +7,8 @@ import unicodedata
 
 import pytest
 
+from stepkeep.edges.names import fold_name, look_of, same_names
 from stepkeep.evidence.pack import verifier_source
-from stepkeep.names import fold_name, look_of, same_names
 
 CODES = [chr(code) for code in range(0x20, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
 EVERY = [one for at, one in enumerate(CODES) if at % 97 == 0 or unicodedata.category(one) not in ("Cn", "Co")]
@@ -46,7 +46,7 @@ def test_every_character_looks_like_its_folded_form_and_like_its_small_one() -> 
 def test_the_verifier_of_a_pack_takes_the_same_names_for_one_person() -> None:
     """Its file holds the rule itself and imports nothing of the product."""
     source = verifier_source().decode()
-    assert "stepkeep.names" not in source
+    assert "stepkeep.edges" not in source
     space: dict[str, object] = {"__name__": "verify"}
     exec(compile(source, "verify.py", "exec"), space)
     assert all(space["look_of"](letter) == look_of(letter) for letter in EVERY[::97])  # type: ignore[operator]

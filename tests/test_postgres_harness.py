@@ -132,19 +132,16 @@ def test_an_empty_database_is_used_again_until_it_has_a_table(postgres_server: P
             assert (again == first, second == first) == (True, False)
 
 
-def test_a_fresh_database_is_gone_afterwards_even_when_a_client_stays(
+async def test_a_fresh_database_is_gone_afterwards_even_when_a_client_stays(
     postgres_server: PostgresServer,
 ) -> None:
-    async def leave_a_client() -> None:
-        with postgres_server.fresh_database() as dsn:
-            connection = await asyncpg.connect(dsn)
-        with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError)):
-            await connection.fetchval("select 1")
-        connection.terminate()
-        with pytest.raises(asyncpg.InvalidCatalogNameError):
-            await asyncpg.connect(dsn)
-
-    asyncio.run(leave_a_client())
+    with postgres_server.fresh_database() as dsn:
+        connection = await asyncpg.connect(dsn)
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError)):
+        await connection.fetchval("select 1")
+    connection.terminate()
+    with pytest.raises(asyncpg.InvalidCatalogNameError):
+        await asyncpg.connect(dsn)
 
 
 @pytest.mark.proof
@@ -197,13 +194,10 @@ def test_stopping_leaves_no_process_and_no_files(own_server: PostgresServer) -> 
 
 
 @pytest.mark.proof
-def test_stopping_does_not_wait_for_clients(own_server: PostgresServer) -> None:
-    async def stay_connected() -> None:
-        connection = await asyncpg.connect(own_server.start().dsn())
-        own_server.stop()
-        connection.terminate()
-
-    asyncio.run(stay_connected())
+async def test_stopping_does_not_wait_for_clients(own_server: PostgresServer) -> None:
+    connection = await asyncpg.connect(own_server.start().dsn())
+    own_server.stop()
+    connection.terminate()
     assert own_server.pid is None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.proof import LONGEST_MINUTES, TESTS, Part, Result, chosen, code, parts, problem, results, run
 
 FOLDER = Path(__file__).parent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepkeep.redaction import UNREADABLE, database_url, database_url_fault, public_url
+from stepkeep.edges.redaction import UNREADABLE, database_url, database_url_fault, public_url
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from stepkeep.safe_text import MAX_SHOWN, exception_message, exception_text, inert, inert_line, type_name
+from stepkeep.edges.safe_text import MAX_SHOWN, exception_message, exception_text, inert, inert_line, type_name
 
 
 def test_no_control_character_survives_but_newline_and_tab() -> None:

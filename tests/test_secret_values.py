@@ -9,7 +9,7 @@ from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
 
-from stepkeep.secret_values import MOST_KNOWN, KnownSecrets, Redactor, spellings
+from stepkeep.edges.secret_values import MOST_KNOWN, KnownSecrets, Redactor, spellings
 
 VALUE = 'p&ss/w "o\\rd+42'
 HIDDEN = "[secret TOKEN]"

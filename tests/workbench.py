@@ -98,19 +98,11 @@ async def benches(url: str, count: int = 1) -> AsyncIterator[list[Bench]]:
         yield opened
 
 
-def on(url: str, act: Callable[[Bench], Awaitable[Any]]) -> Any:
-    """Act on one opening of a database."""
-    return on_several(url, 1, lambda opened: act(opened[0]))
-
-
-def on_several(url: str, count: int, act: Callable[[list[Bench]], Awaitable[Any]]) -> Any:
-    """Act on several openings of one database, as several processes would have it."""
-
-    async def go() -> Any:
-        async with benches(url, count) as opened:
-            return await act(opened)
-
-    return asyncio.run(go())
+@asynccontextmanager
+async def on(url: str) -> AsyncIterator[Bench]:
+    """One opening of a database."""
+    async with benches(url) as [opened]:
+        yield opened
 
 
 # -- waits without sleeps --------------------------------------------------------------------------------------------

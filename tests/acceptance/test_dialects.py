@@ -189,30 +189,27 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("database_url", "dialect", "ending", "state"), cases(), indirect=["database_url"])
-def test_every_format_reaches_its_endings_and_the_judge_accepts_them(
+async def test_every_format_reaches_its_endings_and_the_judge_accepts_them(
     database_url: str, tmp_path: Path, dialect: str, ending: str, state: str
 ) -> None:
-    async def scene() -> None:
-        file = tmp_path / f"{dialect}.yaml"
-        file.write_text(document(dialect, ending, tmp_path), encoding="utf-8")
-        definition = dialects.load_file(file)
-        assert definition.dialect == dialect
-        async with sk.AsyncEngine(database_url, registry=handlers()) as engine:
-            run_id = (await engine.start(definition, {"mode": MODES.get(ending, "hang")})).run_id
-            if ending == "cancel":
-                await engine.cancel(run_id, reason="no longer wanted")
+    file = tmp_path / f"{dialect}.yaml"
+    file.write_text(document(dialect, ending, tmp_path), encoding="utf-8")
+    definition = dialects.load_file(file)
+    assert definition.dialect == dialect
+    async with sk.AsyncEngine(database_url, registry=handlers()) as engine:
+        run_id = (await engine.start(definition, {"mode": MODES.get(ending, "hang")})).run_id
+        if ending == "cancel":
+            await engine.cancel(run_id, reason="no longer wanted")
 
-            async def ended() -> bool:
-                return (await engine.result(run_id)).finished
+        async def ended() -> bool:
+            return (await engine.result(run_id)).finished
 
-            await engine.worker(settings=QUICK).run_until(ended)
-            result = await engine.result(run_id)
-            assert result.state == state, result.error
-            if ending == "retry":
-                assert result.view["steps"][1]["attempts"] == 2
-            certificate = await engine.certify(run_id)
-            assert certificate.ok, certificate.page()
-            assert {verdict.dialect for verdict in certificate.dialects} == set(ALL)
-            assert certificate.written_in == dialect
-
-    asyncio.run(scene())
+        await engine.worker(settings=QUICK).run_until(ended)
+        result = await engine.result(run_id)
+        assert result.state == state, result.error
+        if ending == "retry":
+            assert result.view["steps"][1]["attempts"] == 2
+        certificate = await engine.certify(run_id)
+        assert certificate.ok, certificate.page()
+        assert {verdict.dialect for verdict in certificate.dialects} == set(ALL)
+        assert certificate.written_in == dialect

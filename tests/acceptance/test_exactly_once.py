@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -16,34 +15,31 @@ from tests.workbench import SECOND, TENANT, benches, task
 
 @pytest.mark.parametrize("runs", [8, in_proof(30)])
 @first_on("postgres")
-def test_a_transactional_step_writes_exactly_once_although_workers_are_killed_before_the_commit(
+async def test_a_transactional_step_writes_exactly_once_although_workers_are_killed_before_the_commit(
     database_url: str, tmp_path: Path, runs: int
 ) -> None:
-    async def scene() -> None:
-        sqlite = database_url.startswith("sqlite")
-        await make_table(database_url)
-        handler = Handler(name="transfer" if sqlite else "transfer-async")
-        step = task("transfer", executor=handler, transactional=True, timeout=60 * SECOND)
-        async with benches(database_url) as (bench,):
-            plan = await bench.publish(Definition(name="transfer", version=1, steps=(step,), lease=SECOND))
-            run_ids = [await bench.start(plan, b'{"dies":%s}' % (b"false", b"true")[no % 3 == 0]) for no in range(runs)]
-            with fleet(database_url, tmp_path) as workers:
+    sqlite = database_url.startswith("sqlite")
+    await make_table(database_url)
+    handler = Handler(name="transfer" if sqlite else "transfer-async")
+    step = task("transfer", executor=handler, transactional=True, timeout=60 * SECOND)
+    async with benches(database_url) as (bench,):
+        plan = await bench.publish(Definition(name="transfer", version=1, steps=(step,), lease=SECOND))
+        run_ids = [await bench.start(plan, b'{"dies":%s}' % (b"false", b"true")[no % 3 == 0]) for no in range(runs)]
+        with fleet(database_url, tmp_path) as workers:
 
-                async def all_done() -> bool:
-                    if all(process.poll() is not None for process in workers.processes):
-                        workers.launch(2)
-                    counts = await bench.store.count_runs(TENANT)
-                    return counts.get(RunState.SUCCEEDED, 0) == runs
+            async def all_done() -> bool:
+                if all(process.poll() is not None for process in workers.processes):
+                    workers.launch(2)
+                counts = await bench.store.count_runs(TENANT)
+                return counts.get(RunState.SUCCEEDED, 0) == runs
 
-                await eventually(all_done, "every transfer to be made")
-                tries = sum(workers.marked(f"tries-{run_id}") for run_id in run_ids)
-                deaths = sum(process.poll() == -9 for process in workers.processes)
-            assert deaths > 0, "no worker died between its write and its commit: nothing was shown"
-            assert tries > runs
-            assert sorted(await read_table(database_url)) == sorted(run_ids)
-            print(f"{tries} tries, {deaths} workers killed before their commit, {runs} transfers, each once")
-
-    asyncio.run(scene())
+            await eventually(all_done, "every transfer to be made")
+            tries = sum(workers.marked(f"tries-{run_id}") for run_id in run_ids)
+            deaths = sum(process.poll() == -9 for process in workers.processes)
+        assert deaths > 0, "no worker died between its write and its commit: nothing was shown"
+        assert tries > runs
+        assert sorted(await read_table(database_url)) == sorted(run_ids)
+        print(f"{tries} tries, {deaths} workers killed before their commit, {runs} transfers, each once")
 
 
 async def make_table(url: str) -> None:

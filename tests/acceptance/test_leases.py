@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.errors import Fenced
 from stepkeep.kernel.definition import Definition, Handler, Retry
+from stepkeep.kernel.errors import Fenced
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, WorkerState
 from stepkeep.operations.expire import sweep
@@ -58,41 +58,38 @@ async def expire(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("count", [50, in_proof(500)])
-def test_no_late_write_is_accepted_before_during_or_after_the_successor(database_url: str, count: int) -> None:
-    asyncio.run(late_writes(database_url, count))
+async def test_no_late_write_is_accepted_before_during_or_after_the_successor(database_url: str, count: int) -> None:
+    await late_writes(database_url, count)
 
 
 @first_on("postgres")
-def test_a_worker_stopped_past_its_lease_and_continued_never_overwrites_its_successor(
+async def test_a_worker_stopped_past_its_lease_and_continued_never_overwrites_its_successor(
     database_url: str, tmp_path: Path
 ) -> None:
-    async def scene() -> None:
-        async with benches(database_url) as (bench,):
-            plan = await bench.publish(one_step("linger"))
-            run_ids = [await bench.start(plan) for _ in range(20)]
-            with fleet(database_url, tmp_path) as workers:
+    async with benches(database_url) as (bench,):
+        plan = await bench.publish(one_step("linger"))
+        run_ids = [await bench.start(plan) for _ in range(20)]
+        with fleet(database_url, tmp_path) as workers:
 
-                async def all_begun(times: int) -> bool:
-                    return all(workers.marked(f"begun-{run_id}") == times for run_id in run_ids)
+            async def all_begun(times: int) -> bool:
+                return all(workers.marked(f"begun-{run_id}") == times for run_id in run_ids)
 
-                sleeper = workers.launch(20)
-                await eventually(lambda: all_begun(1), "the first worker to begin every step")
-                sleeper.send_signal(signal.SIGSTOP)
-                successor = workers.launch(20)
-                await eventually(lambda: all_begun(2), "the second worker to take every step over")
-                workers.allow("may-end")
-                for run_id in run_ids:
-                    await eventually(lambda r=run_id: succeeded(bench, r), "the successor to finish")  # type: ignore[misc]
-                sleeper.send_signal(signal.SIGCONT)
-                sleeper.terminate()
-                assert await asyncio.to_thread(sleeper.wait, 30) == 0
-                outputs = await bench.store.read_outputs([(TENANT, run_id, 0) for run_id in run_ids])
-                assert set(outputs.values()) == {str(successor.pid).encode()}
-                for run_id in run_ids:
-                    states = [attempt.state for attempt in await bench.store.read_attempts(TENANT, run_id)]
-                    assert states == [AttemptState.LOST, AttemptState.SUCCEEDED]
-
-    asyncio.run(scene())
+            sleeper = workers.launch(20)
+            await eventually(lambda: all_begun(1), "the first worker to begin every step")
+            sleeper.send_signal(signal.SIGSTOP)
+            successor = workers.launch(20)
+            await eventually(lambda: all_begun(2), "the second worker to take every step over")
+            workers.allow("may-end")
+            for run_id in run_ids:
+                await eventually(lambda r=run_id: succeeded(bench, r), "the successor to finish")  # type: ignore[misc]
+            sleeper.send_signal(signal.SIGCONT)
+            sleeper.terminate()
+            assert await asyncio.to_thread(sleeper.wait, 30) == 0
+            outputs = await bench.store.read_outputs([(TENANT, run_id, 0) for run_id in run_ids])
+            assert set(outputs.values()) == {str(successor.pid).encode()}
+            for run_id in run_ids:
+                states = [attempt.state for attempt in await bench.store.read_attempts(TENANT, run_id)]
+                assert states == [AttemptState.LOST, AttemptState.SUCCEEDED]
 
 
 async def succeeded(bench: Bench, run_id: str) -> bool:
@@ -104,51 +101,45 @@ async def draining(bench: Bench) -> bool:
 
 
 @first_on("postgres")
-def test_a_step_that_kills_its_worker_fails_after_the_cap(database_url: str, tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with benches(database_url) as (bench,):
-            retry = Retry(max_attempts=10, max_losses=3)
-            run_id = await bench.start(one_step("kill-worker", retry=retry))
-            with fleet(database_url, tmp_path) as workers:
+async def test_a_step_that_kills_its_worker_fails_after_the_cap(database_url: str, tmp_path: Path) -> None:
+    async with benches(database_url) as (bench,):
+        retry = Retry(max_attempts=10, max_losses=3)
+        run_id = await bench.start(one_step("kill-worker", retry=retry))
+        with fleet(database_url, tmp_path) as workers:
 
-                async def over() -> bool:
-                    if all(process.poll() is not None for process in workers.processes):
-                        workers.launch()
-                    return await bench.state(run_id) is RunState.FAILED
+            async def over() -> bool:
+                if all(process.poll() is not None for process in workers.processes):
+                    workers.launch()
+                return await bench.state(run_id) is RunState.FAILED
 
-                await eventually(over, "the step to be given up")
-                assert workers.marked(f"kills-{run_id}") == 3
-            (step,) = await bench.store.read_steps(TENANT, run_id)
-            assert (step.state, step.category, step.losses) == (StepState.FAILED, Category.POISON, 3)
-
-    asyncio.run(scene())
+            await eventually(over, "the step to be given up")
+            assert workers.marked(f"kills-{run_id}") == 3
+        (step,) = await bench.store.read_steps(TENANT, run_id)
+        assert (step.state, step.category, step.losses) == (StepState.FAILED, Category.POISON, 3)
 
 
 @first_on("sqlite")
-def test_a_draining_worker_hands_over_without_burning_an_attempt(database_url: str, tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with benches(database_url) as (bench,):
-            plan = await bench.publish(one_step("linger", lease=60 * SECOND))
-            run_ids = [await bench.start(plan) for _ in range(5)]
-            with fleet(database_url, tmp_path) as workers:
+async def test_a_draining_worker_hands_over_without_burning_an_attempt(database_url: str, tmp_path: Path) -> None:
+    async with benches(database_url) as (bench,):
+        plan = await bench.publish(one_step("linger", lease=60 * SECOND))
+        run_ids = [await bench.start(plan) for _ in range(5)]
+        with fleet(database_url, tmp_path) as workers:
 
-                async def begun(times: int) -> bool:
-                    return all(workers.marked(f"begun-{run_id}") >= times for run_id in run_ids)
+            async def begun(times: int) -> bool:
+                return all(workers.marked(f"begun-{run_id}") >= times for run_id in run_ids)
 
-                leaver = workers.launch()
-                await eventually(lambda: begun(1), "the first worker to begin")
-                leaver.terminate()
-                await eventually(lambda: draining(bench), "the worker to say that it drains")
-                leaver.terminate()  # whoever asks twice will not wait for handlers to finish
-                assert await asyncio.to_thread(leaver.wait, 40) == 0
-                workers.launch()
-                await eventually(lambda: begun(2), "the second worker to begin, long before the lease runs out")
-                workers.allow("may-end")
-                for run_id in run_ids:
-                    await eventually(lambda r=run_id: succeeded(bench, r), "the run to succeed")  # type: ignore[misc]
-                    (step,) = await bench.store.read_steps(TENANT, run_id)
-                    assert (step.attempts, step.losses) == (0, 0)
-                    states = [attempt.state for attempt in await bench.store.read_attempts(TENANT, run_id)]
-                    assert states == [AttemptState.RELEASED, AttemptState.SUCCEEDED]
-
-    asyncio.run(scene())
+            leaver = workers.launch()
+            await eventually(lambda: begun(1), "the first worker to begin")
+            leaver.terminate()
+            await eventually(lambda: draining(bench), "the worker to say that it drains")
+            leaver.terminate()  # whoever asks twice will not wait for handlers to finish
+            assert await asyncio.to_thread(leaver.wait, 40) == 0
+            workers.launch()
+            await eventually(lambda: begun(2), "the second worker to begin, long before the lease runs out")
+            workers.allow("may-end")
+            for run_id in run_ids:
+                await eventually(lambda r=run_id: succeeded(bench, r), "the run to succeed")  # type: ignore[misc]
+                (step,) = await bench.store.read_steps(TENANT, run_id)
+                assert (step.attempts, step.losses) == (0, 0)
+                states = [attempt.state for attempt in await bench.store.read_attempts(TENANT, run_id)]
+                assert states == [AttemptState.RELEASED, AttemptState.SUCCEEDED]

@@ -18,7 +18,7 @@ from stepkeep.kernel.definition import Definition, Wait
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.by_key import Sent
 from tests.suites import in_proof
-from tests.workbench import TENANT, Bench, gate, on_several, task
+from tests.workbench import TENANT, Bench, benches, gate, task
 
 PARCEL = Definition(
     name="parcel", version=1, steps=(task("pack"), gate("payment", 1, ["pack"], wait=Wait(event="paid")))
@@ -44,7 +44,7 @@ def shuffled(chance: random.Random, *parts: Sequence[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("count", [240, in_proof(10_000)])
-def test_each_of_many_messages_is_consumed_once(
+async def test_each_of_many_messages_is_consumed_once(
     database_url: str, count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chance = random.Random(17)
@@ -94,7 +94,8 @@ def test_each_of_many_messages_is_consumed_once(
         with capsys.disabled():
             print(f"\n{count} messages by key, {len(again)} twice, on {store.url.split(':')[0]}: {seconds:.1f} s")
 
-    on_several(database_url, CLIENTS, act)
+    async with benches(database_url, CLIENTS) as opened:
+        await act(opened)
 
 
 def _pair(number: int, racing: set[int], start: Send, send: Send) -> list[Coroutine[Any, Any, Any]]:

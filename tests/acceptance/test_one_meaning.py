@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition import advice
 from stepkeep.definition.registry import Registry, default_registry
-from stepkeep.errors import DefinitionError
+from stepkeep.kernel.errors import DefinitionError
 from tests.remote.service import TENANT, make_key, serving
 
 APP = """
@@ -50,16 +49,13 @@ steps:
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[dict[str, Any]]:
+def app(tmp_path: Path) -> dict[str, Any]:
     """The handlers, as a program that imports them has them."""
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "saga.yaml").write_text(SAGA)
     names: dict[str, Any] = {"__name__": "saga_app"}
-    before = dict(default_registry._handlers)
     exec(compile(APP, "app.py", "exec"), names)
-    yield names
-    default_registry._handlers.clear()
-    default_registry._handlers.update(before)
+    return names
 
 
 def in_python() -> sk.Workflow:
@@ -189,22 +185,19 @@ def test_agents_are_declared_beside_handlers_of_the_same_name(database_url: str,
     @sk.agent("saga.charge", retry=sk.Retry(max_attempts=9))
     def asked(action: str) -> None: ...
 
-    try:
-        flow = sk.Workflow("agents")
-        flow.agent("ask", "saga.charge", "charge it")
-        flow.agent("far", "saga.agent-elsewhere", "charge it")
-        flow.step("pay", "saga.charge", inputs={}, undo="saga.undo-elsewhere")
-        with (
-            serving(database_url, Registry()) as address,
-            sk.open(database_url, tenant=TENANT, actor="root") as engine,
-            sk.open(address, key=make_key(database_url, "ann")) as client,
-        ):
-            published = client.publish(flow)
-            plan = engine.publish("agents")
-            assert published.digest == plan.digest == engine.publish(flow).digest
-        assert [step.retry.max_attempts for step in plan.definition.steps] == [9, 3, 7]
-    finally:
-        default_registry._agents.clear()
+    flow = sk.Workflow("agents")
+    flow.agent("ask", "saga.charge", "charge it")
+    flow.agent("far", "saga.agent-elsewhere", "charge it")
+    flow.step("pay", "saga.charge", inputs={}, undo="saga.undo-elsewhere")
+    with (
+        serving(database_url, Registry()) as address,
+        sk.open(database_url, tenant=TENANT, actor="root") as engine,
+        sk.open(address, key=make_key(database_url, "ann")) as client,
+    ):
+        published = client.publish(flow)
+        plan = engine.publish("agents")
+        assert published.digest == plan.digest == engine.publish(flow).digest
+    assert [step.retry.max_attempts for step in plan.definition.steps] == [9, 3, 7]
 
 
 def test_a_step_that_a_rollback_would_leave_behind_is_refused_where_nothing_is_known_of_its_handler(
@@ -292,7 +285,7 @@ def test_an_unchanged_workflow_is_checked_and_published_once(
     with sk.open(database_url) as engine:
         first = engine.publish(saga)
         monkeypatch.setattr("stepkeep.definition.python.examine", None)
-        monkeypatch.setattr("stepkeep.engine.publish", None)
+        monkeypatch.setattr("stepkeep.engine.definitions.publish", None)
         assert engine.publish(saga) is first
         assert engine.start(saga).created
         monkeypatch.undo()

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.events import CancelRequested, Event, GateDecided, TimeCame
 from stepkeep.kernel.states import RunState
 from tests.suites import in_proof
@@ -75,5 +75,5 @@ async def run_all(url: str, rounds: int) -> None:
 
 
 @pytest.mark.parametrize("rounds", [12, in_proof(100)])
-def test_fifty_rivals_for_one_gate_have_exactly_one_winner_each_time(database_url: str, rounds: int) -> None:
-    asyncio.run(run_all(database_url, rounds))
+async def test_fifty_rivals_for_one_gate_have_exactly_one_winner_each_time(database_url: str, rounds: int) -> None:
+    await run_all(database_url, rounds)

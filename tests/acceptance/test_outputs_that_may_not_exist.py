@@ -15,7 +15,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.definition.native import check_text
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.simulate.report import simulate
 
 ASKS = {

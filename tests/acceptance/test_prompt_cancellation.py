@@ -71,38 +71,35 @@ async def time_out(bench: Bench, workers: Fleet, run_id: str) -> None:
     ids=["cancel", "cancel-and-undo", "fail-fast", "timeout"],
 )
 @first_on("postgres")
-def test_handlers_in_another_process_end_with_their_run(
+async def test_handlers_in_another_process_end_with_their_run(
     database_url: str, tmp_path: Path, trigger: Trigger, options: dict[str, object], state: RunState
 ) -> None:
-    async def scene() -> None:
-        async with benches(database_url) as (bench,):
-            with fleet(database_url, tmp_path) as workers:
-                worker = workers.launch()
+    async with benches(database_url) as (bench,):
+        with fleet(database_url, tmp_path) as workers:
+            worker = workers.launch()
 
-                async def up() -> bool:
-                    return workers.marked("up") == 1
+            async def up() -> bool:
+                return workers.marked("up") == 1
 
-                async def begun() -> bool:
-                    return all(workers.marked(f"begun-{kind}") for kind in KINDS)
+            async def begun() -> bool:
+                return all(workers.marked(f"begun-{kind}") for kind in KINDS)
 
-                async def over() -> bool:
-                    gone = not any(is_alive(workers, kind) for kind in ("process", "command"))
-                    return gone and workers.marked("ended-coroutine") == 1
+            async def over() -> bool:
+                gone = not any(is_alive(workers, kind) for kind in ("process", "command"))
+                return gone and workers.marked("ended-coroutine") == 1
 
-                async def settled() -> bool:
-                    return await bench.state(run_id) in RUN_TERMINAL
+            async def settled() -> bool:
+                return await bench.state(run_id) in RUN_TERMINAL
 
-                await eventually(up, "the worker to come up")
-                run_id = await bench.start(sleepers(workers.marks, **options))
-                await eventually(begun, "all three handlers to begin")
-                await trigger(bench, workers, run_id)
-                await eventually(over, "all three handlers to end")
-                await eventually(settled, "the run to end")
-                assert worker.poll() is None
-            assert await bench.state(run_id) is state
-            assert (await bench.step_states(run_id)).count(StepState.CANCELLED) == len(KINDS)
-
-    asyncio.run(scene())
+            await eventually(up, "the worker to come up")
+            run_id = await bench.start(sleepers(workers.marks, **options))
+            await eventually(begun, "all three handlers to begin")
+            await trigger(bench, workers, run_id)
+            await eventually(over, "all three handlers to end")
+            await eventually(settled, "the run to end")
+            assert worker.poll() is None
+        assert await bench.state(run_id) is state
+        assert (await bench.step_states(run_id)).count(StepState.CANCELLED) == len(KINDS)
 
 
 def is_alive(workers: Fleet, kind: str) -> bool:
@@ -116,65 +113,59 @@ def is_alive(workers: Fleet, kind: str) -> bool:
 
 
 @first_on("postgres")
-def test_a_thread_that_outlives_the_grace_period_is_in_doubt_and_undone_where_an_attempt_counts(
+async def test_a_thread_that_outlives_the_grace_period_is_in_doubt_and_undone_where_an_attempt_counts(
     database_url: str, tmp_path: Path
 ) -> None:
     """003 §1.3: the effect of a blocking handler may come after its run has stopped; it leaves a trace."""
 
-    async def scene() -> None:
-        async with benches(database_url) as (bench,):
-            with fleet(database_url, tmp_path) as workers:
-                run_id = await bench.start(blocking_and_failing(grace=SECOND))
-                workers.launch()
+    async with benches(database_url) as (bench,):
+        with fleet(database_url, tmp_path) as workers:
+            run_id = await bench.start(blocking_and_failing(grace=SECOND))
+            workers.launch()
 
-                async def begun() -> bool:
-                    return workers.marked(f"begun-{run_id}") == 1
+            async def begun() -> bool:
+                return workers.marked(f"begun-{run_id}") == 1
 
-                async def settled() -> bool:
-                    return await bench.state(run_id) in RUN_TERMINAL
+            async def settled() -> bool:
+                return await bench.state(run_id) in RUN_TERMINAL
 
-                await eventually(begun, "the blocking handler to begin")
-                workers.allow("may-fail")
-                await eventually(settled, "the run to end without it")
-                assert workers.marked("undone") == 1
-                assert workers.marked(f"ended-{run_id}") == 0
-                workers.allow("may-end")
-            blocking = (await bench.store.read_steps(TENANT, run_id))[0]
-            [attempt] = [each for each in await bench.store.read_attempts(TENANT, run_id) if each.no == 0]
-            assert (blocking.state, attempt.state) == (StepState.CANCELLED, AttemptState.CANCELLED)
-            assert is_in_doubt(blocking.error)
-            assert is_in_doubt(attempt.error)
-
-    asyncio.run(scene())
+            await eventually(begun, "the blocking handler to begin")
+            workers.allow("may-fail")
+            await eventually(settled, "the run to end without it")
+            assert workers.marked("undone") == 1
+            assert workers.marked(f"ended-{run_id}") == 0
+            workers.allow("may-end")
+        blocking = (await bench.store.read_steps(TENANT, run_id))[0]
+        [attempt] = [each for each in await bench.store.read_attempts(TENANT, run_id) if each.no == 0]
+        assert (blocking.state, attempt.state) == (StepState.CANCELLED, AttemptState.CANCELLED)
+        assert is_in_doubt(blocking.error)
+        assert is_in_doubt(attempt.error)
 
 
 @first_on("sqlite")
-def test_a_thread_that_ends_within_the_grace_period_is_believed(database_url: str, tmp_path: Path) -> None:
-    async def scene() -> None:
-        async with benches(database_url) as (bench,):
-            with fleet(database_url, tmp_path) as workers:
-                run_id = await bench.start(blocking_and_failing(grace=120 * SECOND))
-                workers.launch()
+async def test_a_thread_that_ends_within_the_grace_period_is_believed(database_url: str, tmp_path: Path) -> None:
+    async with benches(database_url) as (bench,):
+        with fleet(database_url, tmp_path) as workers:
+            run_id = await bench.start(blocking_and_failing(grace=120 * SECOND))
+            workers.launch()
 
-                async def begun() -> bool:
-                    return workers.marked(f"begun-{run_id}") == 1
+            async def begun() -> bool:
+                return workers.marked(f"begun-{run_id}") == 1
 
-                async def stopping() -> bool:
-                    return await bench.state(run_id) is RunState.STOPPING
+            async def stopping() -> bool:
+                return await bench.state(run_id) is RunState.STOPPING
 
-                async def settled() -> bool:
-                    return await bench.state(run_id) in RUN_TERMINAL
+            async def settled() -> bool:
+                return await bench.state(run_id) in RUN_TERMINAL
 
-                await eventually(begun, "the blocking handler to begin")
-                workers.allow("may-fail")
-                await eventually(stopping, "the run to begin to stop")
-                workers.allow("may-end")
-                await eventually(settled, "the run to end")
-            blocking = (await bench.store.read_steps(TENANT, run_id))[0]
-            assert blocking.state is StepState.SUCCEEDED
-            assert await bench.state(run_id) is RunState.ROLLED_BACK
-
-    asyncio.run(scene())
+            await eventually(begun, "the blocking handler to begin")
+            workers.allow("may-fail")
+            await eventually(stopping, "the run to begin to stop")
+            workers.allow("may-end")
+            await eventually(settled, "the run to end")
+        blocking = (await bench.store.read_steps(TENANT, run_id))[0]
+        assert blocking.state is StepState.SUCCEEDED
+        assert await bench.state(run_id) is RunState.ROLLED_BACK
 
 
 def blocking_and_failing(*, grace: int) -> Definition:

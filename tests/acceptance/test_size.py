@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import pytest
@@ -45,10 +44,10 @@ async def measure(url: str, definition: Definition, what: str) -> None:
 
 
 @SIZES
-def test_a_chain_of_many_steps_finishes(database_url: str, steps: int) -> None:
-    asyncio.run(measure(database_url, chain("chain", steps), "chain"))
+async def test_a_chain_of_many_steps_finishes(database_url: str, steps: int) -> None:
+    await measure(database_url, chain("chain", steps), "chain")
 
 
 @SIZES
-def test_many_steps_at_once_fan_in_to_one(database_url: str, steps: int) -> None:
-    asyncio.run(measure(database_url, fan(steps - 2), "fan-out and fan-in"))
+async def test_many_steps_at_once_fan_in_to_one(database_url: str, steps: int) -> None:
+    await measure(database_url, fan(steps - 2), "fan-out and fan-in")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -87,19 +87,16 @@ class Stage:
                 await host.publish(one)
 
 
-def on(url: str, act: Callable[[Stage], Awaitable[None]], *, serves_as: str | None = None) -> None:
+@asynccontextmanager
+async def on(url: str, *, serves_as: str | None = None) -> AsyncIterator[Stage]:
     """Act on a service over this database; `serves_as` is the URL that the service itself has.
 
     With STEPKEEP_SERVE_AS=api each service on PostgreSQL has a role under row-level security.
     """
     if serves_as is None and url.startswith("postgres") and os.environ.get("STEPKEEP_SERVE_AS") == "api":
         serves_as = confine(url)
-
-    async def go() -> None:
-        async with AsyncEngine(serves_as or url, actor="service", registry=handlers()) as engine:
-            await act(Stage(url, engine))
-
-    asyncio.run(go())
+    async with AsyncEngine(serves_as or url, actor="service", registry=handlers()) as engine:
+        yield Stage(url, engine)
 
 
 def told(response: httpx2.Response, status: int, code: str) -> dict[str, Any]:

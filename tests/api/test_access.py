@@ -12,7 +12,7 @@ from stepkeep.api.access import ANY_KEY, OPEN, ROUTES, operation_of
 from stepkeep.api.problems import NOTHING
 from stepkeep.operations import access as operations_access
 from stepkeep.operations.access import OPERATIONS, key_text
-from tests.api.stage import HELLO, RIVAL, Stage, on, told
+from tests.api.stage import HELLO, RIVAL, on, told
 from tests.suites import first_on
 
 NOBODYS = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
@@ -41,8 +41,8 @@ def test_every_row_names_an_operation_with_scopes_or_is_open_on_purpose() -> Non
     assert operation_of("GET", "/runs") == "runs"
 
 
-def test_every_wrong_key_gets_one_answer(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_every_wrong_key_gets_one_answer(database_url: str) -> None:
+    async with on(database_url) as stage:
         key = await stage.key()
         unknown = key_text("0" * 16, key[-43:])
         wrong = key[:-43] + "A" * 43
@@ -60,11 +60,9 @@ def test_every_wrong_key_gets_one_answer(database_url: str) -> None:
             async with stage.client(bad) as client:
                 assert "is not valid here" in told(await client.get("/runs"), 401, "unauthenticated")["detail"]
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_the_same_work_is_done_for_a_wrong_secret_and_for_a_key_that_nobody_has(
+async def test_the_same_work_is_done_for_a_wrong_secret_and_for_a_key_that_nobody_has(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the time of the answer tells which ids exist. The entry of the audit log is written afterwards."""
@@ -79,7 +77,7 @@ def test_the_same_work_is_done_for_a_wrong_secret_and_for_a_key_that_nobody_has(
 
         monkeypatch.setattr(where, name, count)
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         key = await stage.key("read")
         for where, name in (
             (hmac, "compare_digest"),
@@ -100,14 +98,12 @@ def test_the_same_work_is_done_for_a_wrong_secret_and_for_a_key_that_nobody_has(
         assert seen["wrong"] == seen["unknown"]
         assert {"compare_digest", "entry", "find_key"} <= set(seen["wrong"])
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_a_header_that_decides_is_not_sent_twice(database_url: str) -> None:
+async def test_a_header_that_decides_is_not_sent_twice(database_url: str) -> None:
     """The service would go by the first, and a proxy in front of it perhaps by the last."""
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         one, other = [("Authorization", f"Bearer {await stage.key(owner=name)}") for name in ("ann", "bea")]
         async with stage.client() as client:
@@ -119,11 +115,9 @@ def test_a_header_that_decides_is_not_sent_twice(database_url: str) -> None:
                     assert "more than once" in told(answer, 400, "invalid_input")["detail"]
             assert (await client.get("/runs", headers=[one])).json()["runs"] == []
 
-    on(database_url, act)
 
-
-def test_a_key_needs_the_scope_of_the_route(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_key_needs_the_scope_of_the_route(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key("start")) as client:
             refused = told(await client.get("/runs"), 403, "not_allowed")
@@ -133,11 +127,9 @@ def test_a_key_needs_the_scope_of_the_route(database_url: str) -> None:
             told(await client.post("/runs", json={"workflow": "hello"}), 403, "not_allowed")
             assert len((await client.get("/runs")).json()["runs"]) == 1
 
-    on(database_url, act)
 
-
-def test_what_belongs_to_another_tenant_is_as_if_it_did_not_exist(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_what_belongs_to_another_tenant_is_as_if_it_did_not_exist(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
             run = (await client.post("/runs", json={"workflow": "hello"})).json()["run_id"]
@@ -153,11 +145,9 @@ def test_what_belongs_to_another_tenant_is_as_if_it_did_not_exist(database_url: 
             # A workflow of the other tenant cannot be started, and is not told apart from one that nobody has.
             told(await rival.post("/runs", json={"workflow": "hello"}), 400, "invalid_input")
 
-    on(database_url, act)
 
-
-def test_a_name_inside_what_a_key_may_see_is_told_with_what_there_is(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_name_inside_what_a_key_may_see_is_told_with_what_there_is(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key("read", "start", "operate", "decide")) as client:
             run = (await client.post("/runs", json={"workflow": "hello"})).json()["run_id"]
@@ -184,13 +174,11 @@ def test_a_name_inside_what_a_key_may_see_is_told_with_what_there_is(database_ur
                 foreign = told(await rival.post(f"/migrations/{name}", json={"to": 9}), 404, "not_found")
                 assert foreign["detail"] == NOTHING
 
-    on(database_url, act)
 
-
-def test_a_revoked_key_is_refused_within_a_second_and_an_expired_one_at_once(
+async def test_a_revoked_key_is_refused_within_a_second_and_an_expired_one_at_once(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         now = [0.0]
         monkeypatch.setattr(stage.app.service.callers, "_monotonic", lambda: now[0])
         key = await stage.key("read")
@@ -202,36 +190,29 @@ def test_a_revoked_key_is_refused_within_a_second_and_an_expired_one_at_once(
             assert access.FRESH_SECONDS < 1
             assert "was revoked" in told(await client.get("/runs"), 401, "unauthenticated")["detail"]
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_the_key_of_a_disabled_person_is_refused(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_the_key_of_a_disabled_person_is_refused(database_url: str) -> None:
+    async with on(database_url) as stage:
         key = await stage.key("read", owner="bob")
         async with stage.host() as host:
             await host.users.disable("bob")
         async with stage.client(key) as client:
             told(await client.get("/runs"), 401, "unauthenticated")
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_a_known_key_is_not_read_from_the_database_for_every_request(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key("read")) as client:
-            await client.get("/runs")
-            reads = []
-            find = stage.engine.store.people.find_key
+async def test_a_known_key_is_not_read_from_the_database_for_every_request(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client(await stage.key("read")) as client:
+        await client.get("/runs")
+        reads = []
+        find = stage.engine.store.people.find_key
 
-            async def counted(key_id: str) -> object:
-                reads.append(key_id)
-                return await find(key_id)
+        async def counted(key_id: str) -> object:
+            reads.append(key_id)
+            return await find(key_id)
 
-            stage.engine.store.people.find_key = counted  # type: ignore[method-assign, assignment]
-            for _ in range(3):
-                assert (await client.get("/runs")).status_code == 200
-            assert reads == []
-
-    on(database_url, act)
+        stage.engine.store.people.find_key = counted  # type: ignore[method-assign, assignment]
+        for _ in range(3):
+            assert (await client.get("/runs")).status_code == 200
+        assert reads == []

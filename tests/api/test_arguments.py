@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -60,7 +59,7 @@ async def framework(route: Route, request: BoundedRequest, body: Any) -> tuple[A
     return solved.values, []
 
 
-def test_the_arguments_of_every_route_are_those_of_the_framework() -> None:
+async def test_the_arguments_of_every_route_are_those_of_the_framework() -> None:
     async def go() -> tuple[int, int]:
         good = bad = 0
         for route in routes():
@@ -82,7 +81,7 @@ def test_the_arguments_of_every_route_are_those_of_the_framework() -> None:
                     good, bad = good + (not ours[1]), bad + bool(ours[1])
         return good, bad
 
-    good, bad = asyncio.run(go())
+    good, bad = await go()
     assert good > 200
     assert bad > 200
 

@@ -9,7 +9,7 @@ import pytest
 
 from stepkeep.api.browsers import CSRF
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotAllowed, StoreUnavailable
+from stepkeep.kernel.errors import NotAllowed, StoreUnavailable
 from stepkeep.operations import audit
 from stepkeep.operations.access import key_text
 from tests.api.stage import GATED, HELLO, RIVAL, TENANT, Stage, on, told
@@ -26,8 +26,8 @@ async def noted(stage: Stage, query: str = "", key: str | None = None) -> list[d
     return [one for one in answer.json()["audit"] if one["operation"] != "audit.list"]
 
 
-def test_every_change_through_the_service_is_on_record_with_its_request(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_every_change_through_the_service_is_on_record_with_its_request(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         key = await stage.key()
         async with stage.client(key) as client:
@@ -50,11 +50,9 @@ def test_every_change_through_the_service_is_on_record_with_its_request(database
         assert {one["address"] for one in found} == {"127.0.0.1"}
         assert [one["source"] for one in found] == ["people", "audit", "audit", "audit"], "nothing is written twice"
 
-    on(database_url, act)
 
-
-def test_every_refusal_is_on_record(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_every_refusal_is_on_record(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         key = await stage.key("read")
         wrong = key_text(key.split("_")[1], "A" * 43)
@@ -81,12 +79,10 @@ def test_every_refusal_is_on_record(database_url: str) -> None:
         assert key[-43:] not in everything
         assert "A" * 43 not in everything
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_the_log_of_a_tenant_is_its_own_and_has_pages(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_the_log_of_a_tenant_is_its_own_and_has_pages(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
             runs = [(await client.post("/runs", json={"workflow": "hello"})).json()["run_id"] for _ in range(5)]
@@ -110,11 +106,9 @@ def test_the_log_of_a_tenant_is_its_own_and_has_pages(database_url: str) -> None
             nothing = (await client.get("/audit?since=2100-01-01T00:00:00Z")).json()
             assert (nothing["audit"], nothing["next"], nothing["chain"]["is_intact"]) == ([], None, True)
 
-    on(database_url, act)
 
-
-def test_a_program_with_a_key_is_on_record_and_one_without_only_when_refused(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_program_with_a_key_is_on_record_and_one_without_only_when_refused(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         async with AsyncEngine(database_url, key=await stage.key("start", "decide")) as engine:
             run = (await engine.start("gated")).run_id
@@ -136,12 +130,10 @@ def test_a_program_with_a_key_is_on_record_and_one_without_only_when_refused(dat
             ("start", "ann", "done", None),
         ]
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_old_entries_go_when_they_are_pruned(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_old_entries_go_when_they_are_pruned(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
             await client.post("/runs", json={"workflow": "hello"})
@@ -152,12 +144,10 @@ def test_old_entries_go_when_they_are_pruned(database_url: str) -> None:
             assert (await host.prune(archive=None, forget_audit="1d")).audit > 0
         assert "start" not in {one["operation"] for one in await noted(stage)}
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_an_operation_does_not_fail_for_its_entry_which_is_stored_later(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_an_operation_does_not_fail_for_its_entry_which_is_stored_later(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         store = stage.engine.store
         append, is_away = store.audit.append, [True]
@@ -174,30 +164,25 @@ def test_an_operation_does_not_fail_for_its_entry_which_is_stored_later(database
         is_away[0] = False
         assert {"start", "approve"} <= {one["operation"] for one in await noted(stage)}
 
-    on(database_url, act)
+
+@first_on("sqlite")
+async def test_an_entry_that_is_being_written_when_the_log_is_closed_is_stored(database_url: str) -> None:
+    async with on(database_url) as stage, stage.host() as host:
+        log = host.access.audit_log
+        assert log is not None
+        for number in range(20):
+            log.add(audit.entry(tenant=TENANT, actor="ann", key=None, operation="start", target=str(number)))
+            log._urgent.set()
+            while log._waiting:  # noqa: ASYNC110 - until the batch is taken, a turn of the loop or two
+                await asyncio.sleep(0)
+            await log.close()
+        found = (await host.audit.list(operation="start"))["audit"]
+        assert {one["target"] for one in found} == {str(number) for number in range(20)}
 
 
 @first_on("sqlite")
-def test_an_entry_that_is_being_written_when_the_log_is_closed_is_stored(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.host() as host:
-            log = host.access.audit_log
-            assert log is not None
-            for number in range(20):
-                log.add(audit.entry(tenant=TENANT, actor="ann", key=None, operation="start", target=str(number)))
-                log._urgent.set()
-                while log._waiting:  # noqa: ASYNC110 - until the batch is taken, a turn of the loop or two
-                    await asyncio.sleep(0)
-                await log.close()
-            found = (await host.audit.list(operation="start"))["audit"]
-            assert {one["target"] for one in found} == {str(number) for number in range(20)}
-
-    on(database_url, act)
-
-
-@first_on("sqlite")
-def test_at_most_so_many_entries_wait(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(stage: Stage) -> None:
+async def test_at_most_so_many_entries_wait(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with on(database_url) as stage:
         monkeypatch.setattr(audit, "MOST_WAITING", 3)
         log = stage.engine.access.audit_log
         assert log is not None
@@ -205,5 +190,3 @@ def test_at_most_so_many_entries_wait(database_url: str, monkeypatch: pytest.Mon
             log.add(audit.entry(tenant="acme", actor="ann", key=None, operation="start", target=str(number)))
         await log.close()
         assert {one["target"] for one in await noted(stage, "?operation=start")} == {"2", "3", "4"}
-
-    on(database_url, act)

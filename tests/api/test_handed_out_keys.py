@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from stepkeep.api.app import create_app
 from stepkeep.api.browsers import CSRF, Browsers
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, NotAllowed, NotFound
+from stepkeep.kernel.errors import Conflict, NotAllowed, NotFound
 from stepkeep.operations.access import Scope, parse_key
 from stepkeep.operations.keys import create_session_key
 from stepkeep.operations.people_journal import Change, record
@@ -131,8 +131,8 @@ def end_of(key: dict[str, Any]) -> float:
     return float("inf") if key["expires_at"] is None else datetime.fromisoformat(key["expires_at"]).timestamp()
 
 
-def test_no_way_leads_to_a_key_that_is_worth_more_than_the_one_in_hand(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_no_way_leads_to_a_key_that_is_worth_more_than_the_one_in_hand(database_url: str) -> None:
+    async with on(database_url) as stage:
         tried = got = 0
         async with stage.host() as host:
             hands = {name: await made(stage, kind) for name, kind in HANDS.items()}
@@ -171,80 +171,69 @@ def test_no_way_leads_to_a_key_that_is_worth_more_than_the_one_in_hand(database_
         assert tried > 600
         assert got > 100, "an administrator gives keys, and a key replaces those that are worth no more"
 
-    on(database_url, act)
+
+async def test_a_key_replaces_itself_and_keeps_its_end_unless_an_administrator_does_it(database_url: str) -> None:
+    async with on(database_url) as stage, stage.host() as host:
+        secret = await stage.key("read", expires_in="1h")
+        first = next(one for one in (await host.keys.list())["keys"] if one["id"] == parse_key(secret).id)
+        for _ in range(3):
+            async with stage.client(secret) as client:
+                answer = await client.post(f"/api-keys/{parse_key(secret).id}/rotate")
+            secret, view = answer.json()["secret"], answer.json()["key"]
+            assert view["expires_at"] == first["expires_at"]
+        renewed = (await host.keys.rotate(view["id"]))["key"]
+        assert end_of(renewed) > end_of(view)
 
 
-def test_a_key_replaces_itself_and_keeps_its_end_unless_an_administrator_does_it(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.host() as host:
-            secret = await stage.key("read", expires_in="1h")
-            first = next(one for one in (await host.keys.list())["keys"] if one["id"] == parse_key(secret).id)
-            for _ in range(3):
-                async with stage.client(secret) as client:
-                    answer = await client.post(f"/api-keys/{parse_key(secret).id}/rotate")
-                secret, view = answer.json()["secret"], answer.json()["key"]
-                assert view["expires_at"] == first["expires_at"]
-            renewed = (await host.keys.rotate(view["id"]))["key"]
-            assert end_of(renewed) > end_of(view)
-
-    on(database_url, act)
-
-
-def test_revoking_a_key_ends_those_that_replaced_it_and_their_sessions(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.host() as host, stage.client() as page:
-            first = await stage.key("read", owner="ann", expires_in="1d")
-            line = [first]
-            for _ in range(3):
-                line.append((await host.keys.rotate(parse_key(line[-1]).id))["secret"])
-            beside = (await host.keys.rotate(parse_key(first).id))["secret"]
-            alone = await stage.key("read", owner="ann", expires_in="2d")
-            await browser(stage, page, HANDS["read"], line[2])
-            said = await host.keys.revoke(parse_key(line[1]).id)
-            assert (said["successors"], said["sessions"]) == ([parse_key(one).id for one in line[2:]], 1)
-            assert said["key"]["state"] == "revoked"
-            stage.app.service.callers.forget()
-            told(await page.get("/session"), 401, "unauthenticated")
-            for secret, status in ((first, 200), (beside, 200), (alone, 200), *((one, 401) for one in line[1:])):
-                async with stage.client(secret) as client:
-                    assert (await client.get("/session")).status_code == status
-            with pytest.raises(Conflict, match="revoked already"):
-                await host.keys.revoke(parse_key(line[1]).id)
-            with pytest.raises(Conflict, match="revoked already"):
-                await host.keys.revoke(parse_key(line[3]).id)
-            detail = (await host.users.history("ann"))["history"][-1]["detail"]
-            assert detail["ended"] == [parse_key(one).id for one in line[2:]]
-            assert len(detail["sessions"]) == 1
-            assert (await host.users.history())["chain"]["differences"] == [], "the journal tells of every end"
-
-    on(database_url, act)
+async def test_revoking_a_key_ends_those_that_replaced_it_and_their_sessions(database_url: str) -> None:
+    async with on(database_url) as stage, stage.host() as host, stage.client() as page:
+        first = await stage.key("read", owner="ann", expires_in="1d")
+        line = [first]
+        for _ in range(3):
+            line.append((await host.keys.rotate(parse_key(line[-1]).id))["secret"])
+        beside = (await host.keys.rotate(parse_key(first).id))["secret"]
+        alone = await stage.key("read", owner="ann", expires_in="2d")
+        await browser(stage, page, HANDS["read"], line[2])
+        said = await host.keys.revoke(parse_key(line[1]).id)
+        assert (said["successors"], said["sessions"]) == ([parse_key(one).id for one in line[2:]], 1)
+        assert said["key"]["state"] == "revoked"
+        stage.app.service.callers.forget()
+        told(await page.get("/session"), 401, "unauthenticated")
+        for secret, status in ((first, 200), (beside, 200), (alone, 200), *((one, 401) for one in line[1:])):
+            async with stage.client(secret) as client:
+                assert (await client.get("/session")).status_code == status
+        with pytest.raises(Conflict, match="revoked already"):
+            await host.keys.revoke(parse_key(line[1]).id)
+        with pytest.raises(Conflict, match="revoked already"):
+            await host.keys.revoke(parse_key(line[3]).id)
+        detail = (await host.users.history("ann"))["history"][-1]["detail"]
+        assert detail["ended"] == [parse_key(one).id for one in line[2:]]
+        assert len(detail["sessions"]) == 1
+        assert (await host.users.history())["chain"]["differences"] == [], "the journal tells of every end"
 
 
-def test_a_key_that_was_revoked_before_is_revoked_again_to_end_what_replaced_it(database_url: str) -> None:
+async def test_a_key_that_was_revoked_before_is_revoked_again_to_end_what_replaced_it(database_url: str) -> None:
     """As after an upgrade: until then a successor outlived the key that it replaced."""
 
-    async def act(stage: Stage) -> None:
-        async with stage.host() as host:
-            old = await stage.key("read", expires_in="1d")
-            new = (await host.keys.rotate(parse_key(old).id))["secret"]
-            row = await host.store.people.find_key(parse_key(old).id)
-            assert row is not None
+    async with on(database_url) as stage, stage.host() as host:
+        old = await stage.key("read", expires_in="1d")
+        new = (await host.keys.rotate(parse_key(old).id))["secret"]
+        row = await host.store.people.find_key(parse_key(old).id)
+        assert row is not None
 
-            async def alone(now: int) -> Any:
-                return lambda at: Change(
-                    event="key_revoked", subject="ann", keys=(replace(row, revoked_at=at, revoked_by="root"),)
-                )
+        async def alone(now: int) -> Any:
+            return lambda at: Change(
+                event="key_revoked", subject="ann", keys=(replace(row, revoked_at=at, revoked_by="root"),)
+            )
 
-            await record(host.store, TENANT, {"actor": "root", "vouched_by": None, "key": None}, alone)
-            assert (await host.keys.revoke(parse_key(old).id))["successors"] == [parse_key(new).id]
-            async with stage.client(new) as client:
-                told(await client.get("/session"), 401, "unauthenticated")
-
-    on(database_url, act)
+        await record(host.store, TENANT, {"actor": "root", "vouched_by": None, "key": None}, alone)
+        assert (await host.keys.revoke(parse_key(old).id))["successors"] == [parse_key(new).id]
+        async with stage.client(new) as client:
+            told(await client.get("/session"), 401, "unauthenticated")
 
 
-def test_of_a_rotation_and_a_revocation_at_the_same_time_no_successor_is_left(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_of_a_rotation_and_a_revocation_at_the_same_time_no_successor_is_left(database_url: str) -> None:
+    async with on(database_url) as stage:
         async with stage.host() as host:
             for _ in range(10):
                 key = parse_key(await stage.key("read", expires_in="1d")).id
@@ -258,12 +247,10 @@ def test_of_a_rotation_and_a_revocation_at_the_same_time_no_successor_is_left(da
         async with stage.host() as host:
             assert {one["state"] for one in (await host.keys.list(owner="ann"))["keys"]} == {"revoked"}
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_the_key_of_a_session_has_no_secret_and_ends_with_it(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_the_key_of_a_session_has_no_secret_and_ends_with_it(database_url: str) -> None:
+    async with on(database_url) as stage:
         stage.app = create_app(stage.engine, browsers=Browsers())
         async with stage.host() as host, stage.client() as client:
             key, cookie = await made(stage, HANDS["session"])
@@ -281,5 +268,3 @@ def test_the_key_of_a_session_has_no_secret_and_ends_with_it(database_url: str) 
             [view] = (await host.keys.list())["keys"]
             assert (view["state"], view["revoked_by"]) == ("revoked", "ann")
             assert (await host.users.history())["chain"]["differences"] == [], "the journal tells of every end"
-
-    on(database_url, act)

@@ -9,12 +9,12 @@ import pytest
 from stepkeep.definition.hooks import MAX_BODY
 from stepkeep.worker.secrets import Secrets
 from tests.api.outside import BODY, HOOK, SECRETS, TO_MESSAGE, signed
-from tests.api.stage import TENANT, Stage, on, told
+from tests.api.stage import TENANT, on, told
 from tests.suites import first_on
 
 
-def test_only_a_genuine_delivery_has_an_effect(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_only_a_genuine_delivery_has_an_effect(database_url: str) -> None:
+    async with on(database_url) as stage:
         stage.engine.policies["secrets"] = Secrets(values=SECRETS)
         async with stage.host() as host:
             await host.hooks.add(TO_MESSAGE)
@@ -44,12 +44,10 @@ def test_only_a_genuine_delivery_has_an_effect(database_url: str) -> None:
                 [kept] = (await host.mailbox.list())["messages"]
             assert (kept["key"], kept["sender"]) == ("o-7", "hook:payments")
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_a_missing_secret_is_a_problem_of_its_own_and_the_sender_tries_again(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_missing_secret_is_a_problem_of_its_own_and_the_sender_tries_again(database_url: str) -> None:
+    async with on(database_url) as stage:
         stage.engine.policies["secrets"] = Secrets(environment=False)
         async with stage.host() as host:
             await host.hooks.add(TO_MESSAGE)
@@ -58,11 +56,9 @@ def test_a_missing_secret_is_a_problem_of_its_own_and_the_sender_tries_again(dat
             assert "HOOK" not in told(answer, 503, "secret_missing")["detail"]
             assert answer.headers["retry-after"] == "60"
 
-    on(database_url, act)
 
-
-def test_a_delivery_starts_a_run_also_where_names_without_a_key_are_refused(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_delivery_starts_a_run_also_where_names_without_a_key_are_refused(database_url: str) -> None:
+    async with on(database_url) as stage:
         stage.engine.policies["secrets"] = Secrets(values=SECRETS)
         await stage.key()  # a tenant that refuses names has a key
         start: dict[str, Any] = {**HOOK, "start": {"workflow": "hello", "input": {}}}
@@ -86,24 +82,20 @@ def test_a_delivery_starts_a_run_also_where_names_without_a_key_are_refused(data
                 shown = (await keyed.get(f"/runs/{run['id']}")).json()
             assert "hook:payments" in str(shown)
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
 @pytest.mark.parametrize("workflow", ["/etc/hello.yaml", "./hello.yml", "hello.json"])
-def test_a_hook_never_reads_a_file_of_the_service(
+async def test_a_hook_never_reads_a_file_of_the_service(
     database_url: str, workflow: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("hello.yml", "hello.json"):
         (tmp_path / name).write_text('{"workflow": "hello", "steps": [{"name": "greet", "uses": "api.greet"}]}')
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         stage.engine.policies["secrets"] = Secrets(values=SECRETS)
         async with stage.host() as host:
             await host.hooks.add({**HOOK, "start": {"workflow": workflow}})
         async with stage.client() as client:
             answer = await client.post(f"/hooks/payments?tenant={TENANT}", content=BODY, headers=signed())
             assert "not published" in told(answer, 409, "conflict")["detail"]
-
-    on(database_url, act)

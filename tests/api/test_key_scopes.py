@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stepkeep.api.browsers import CSRF
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, KeyReused
+from stepkeep.kernel.errors import Conflict, KeyReused
 from stepkeep.operations.access import parse_key
 from stepkeep.operations.jobs import add_job, digest_of
 from stepkeep.operations.keys import create_session_key
@@ -121,14 +121,15 @@ async def one_for_each_caller(stage: Stage, *ways: Way) -> None:
             assert len(set(made.values())) == len(made), f"{way.__name__}: two callers share one: {made}"
 
 
-def test_an_idempotency_key_is_that_of_its_api_key_and_of_those_that_replace_it(database_url: str) -> None:
-    on(database_url, lambda stage: one_for_each_caller(stage, *WAYS))
+async def test_an_idempotency_key_is_that_of_its_api_key_and_of_those_that_replace_it(database_url: str) -> None:
+    async with on(database_url) as stage:
+        await one_for_each_caller(stage, *WAYS)
 
 
-def test_an_idempotency_key_on_record_stays_that_of_every_caller(database_url: str) -> None:
+async def test_an_idempotency_key_on_record_stays_that_of_every_caller(database_url: str) -> None:
     """As before an upgrade: no caller makes a second run, and none gets the run for another body."""
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.host() as host, callers(stage) as groups:
             run = await ended(host)
@@ -160,23 +161,19 @@ def test_an_idempotency_key_on_record_stays_that_of_every_caller(database_url: s
                 with pytest.raises(KeyReused):
                     await engine.start("hello", {"another": "body"}, idempotency_key="k")
 
-    on(database_url, act)
 
-
-def test_of_one_key_in_many_starts_at_once_each_caller_has_one_run(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_of_one_key_in_many_starts_at_once_each_caller_has_one_run(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with callers(stage) as groups:
             for name, engines in groups.items():
                 found = await asyncio.gather(*(start(engine, "") for engine in engines * 4))
                 assert len(set(found)) == 1, name
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_a_request_under_way_holds_up_no_other_caller(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_request_under_way_holds_up_no_other_caller(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.host() as host:
             mine, other = [await stage.key("read", "start", owner=name) for name in ("ann", "bea")]
@@ -191,8 +188,6 @@ def test_a_request_under_way_holds_up_no_other_caller(database_url: str) -> None
             opened = (await client.post("/session", json={"key": new})).json()
             given["headers"][CSRF] = opened["csrf"]
             told(await client.post("/runs", **given), 409, "in_flight")
-
-    on(database_url, act)
 
 
 BUGS: dict[Mutant, Way] = {
@@ -244,6 +239,7 @@ BUGS: dict[Mutant, Way] = {
 
 @first_on("sqlite")
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_in_scopes_is_found(database_url: str, bug: Mutant) -> None:
+async def test_a_planted_bug_in_scopes_is_found(database_url: str, bug: Mutant) -> None:
     with planted(bug), pytest.raises((AssertionError, KeyReused)):
-        on(database_url, lambda stage: one_for_each_caller(stage, BUGS[bug]))
+        async with on(database_url) as stage:
+            await one_for_each_caller(stage, BUGS[bug])

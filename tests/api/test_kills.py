@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -17,7 +16,7 @@ import pytest
 
 from stepkeep_lab.bench.ground import fresh_ground
 from stepkeep_lab.bench.restarts import rolling
-from tests.api.stage import HELLO, Stage, on
+from tests.api.stage import HELLO, on
 from tests.api.test_service import said
 from tests.confined import confine
 from tests.databases import migrated_file
@@ -73,47 +72,38 @@ def confined_site(postgres_dsn: str, tmp_path: Path) -> Iterator[Site]:
     made.close()
 
 
-def key_for(url: str) -> str:
-    keys: list[str] = []
-
-    async def prepare(stage: Stage) -> None:
+async def key_for(url: str) -> str:
+    async with on(url) as stage:
         await stage.publish(HELLO)
-        keys.append(await stage.key())
-
-    on(url, prepare)
-    return keys[0]
+        return await stage.key()
 
 
-def started_runs(url: str) -> set[str]:
+async def started_runs(url: str) -> set[str]:
     found: set[str] = set()
-
-    async def read(stage: Stage) -> None:
-        async with stage.host() as host:
-            before = None
-            while page := (await host.runs(limit=1000, before=before))["runs"]:
-                found.update(one["id"] for one in page)
-                before = page[-1]["id"]
-
-    on(url, read)
+    async with on(url) as stage, stage.host() as host:
+        before = None
+        while page := (await host.runs(limit=1000, before=before))["runs"]:
+            found.update(one["id"] for one in page)
+            before = page[-1]["id"]
     return found
 
 
 @pytest.mark.parametrize("kills", [1, in_proof(20)])
-def test_a_server_killed_under_load_has_every_run_that_it_acknowledged_once(site: Site, kills: int) -> None:
-    kill_under_load(site, kills)
+async def test_a_server_killed_under_load_has_every_run_that_it_acknowledged_once(site: Site, kills: int) -> None:
+    await kill_under_load(site, kills)
 
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("kills", [in_proof(1), in_proof(10)])
-def test_a_server_under_row_level_security_is_killed_under_load_and_loses_nothing(
+async def test_a_server_under_row_level_security_is_killed_under_load_and_loses_nothing(
     confined_site: Site, kills: int
 ) -> None:
-    kill_under_load(confined_site, kills)
+    await kill_under_load(confined_site, kills)
 
 
-def kill_under_load(site: Site, kills: int) -> None:
+async def kill_under_load(site: Site, kills: int) -> None:
     """Kill the service while four clients start runs. Each run that it acknowledged is there, and no other one."""
-    key = key_for(site.url)
+    key = await key_for(site.url)
     acknowledged: dict[str, str] = {}
     stop = threading.Event()
 
@@ -152,15 +142,15 @@ def kill_under_load(site: Site, kills: int) -> None:
         stop.set()
         for thread in threads:
             thread.join(60)
-    runs = started_runs(site.url)
+    runs = await started_runs(site.url)
     assert set(acknowledged.values()) == runs
     assert len(acknowledged) == len(runs)
 
 
 @pytest.mark.parametrize(("rate", "seconds", "restarts"), [in_proof(60, 3.0, 1), in_proof(500, 20.0, 3)])
-def test_a_rolling_restart_under_load_loses_no_request(rate: int, seconds: float, restarts: int) -> None:
+async def test_a_rolling_restart_under_load_loses_no_request(rate: int, seconds: float, restarts: int) -> None:
     """`rolling` raises if one is lost. How many a second a machine can do is a benchmark of the same name."""
     with fresh_ground("sqlite", None) as ground:
-        found = asyncio.run(rolling(ground, rate=rate, seconds=seconds, clients=16, restarts=restarts))
+        found = await rolling(ground, rate=rate, seconds=seconds, clients=16, restarts=restarts)
     print(f"{found['requests_per_second']:.0f} requests a second, p99 {found['p99_ms']:.0f} ms")
     assert found["requests_per_second"] > 1

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.api.stage import HELLO, Stage, on
+from tests.api.stage import HELLO, on
 from tests.databases import migrated_file
 from tests.suites import in_proof
 
@@ -31,8 +31,8 @@ async def lines(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, object]
 
 
 @pytest.mark.parametrize("count", [50, in_proof(1000)])
-def test_every_listener_gets_every_event_in_order(count: int, tmp_path: object, many_files: None) -> None:
-    async def act(stage: Stage) -> None:
+async def test_every_listener_gets_every_event_in_order(count: int, tmp_path: object, many_files: None) -> None:
+    async with on(migrated_file(tmp_path / "s.db")) as stage:
         await stage.publish(HELLO)
         key = await stage.key()
         async with stage.serving(key) as client:
@@ -56,5 +56,3 @@ def test_every_listener_gets_every_event_in_order(count: int, tmp_path: object, 
             assert all(one == [(run, 1) for run in runs] for one in got)
             for _, writer in opened:
                 writer.close()
-
-    on(migrated_file(tmp_path / "s.db"), act)  # type: ignore[operator]

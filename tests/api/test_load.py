@@ -28,8 +28,8 @@ from tests.suites import first_on
 
 
 @first_on("sqlite")
-def test_a_request_beyond_the_bound_is_refused_at_once_and_counted(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_request_beyond_the_bound_is_refused_at_once_and_counted(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
             load = stage.app.service.load
@@ -44,35 +44,30 @@ def test_a_request_beyond_the_bound_is_refused_at_once_and_counted(database_url:
             assert stage.app.service.measures.refused == {"requests": 1}
             assert stage.app.service.measures.in_flight == 0
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
 @pytest.mark.parametrize("parser", ["PythonProtocol", "NativeProtocol"])
-def test_headers_that_arrive_too_slowly_end_the_connection_and_nobody_else_waits(
+async def test_headers_that_arrive_too_slowly_end_the_connection_and_nobody_else_waits(
     database_url: str, monkeypatch: pytest.MonkeyPatch, parser: str
 ) -> None:
     monkeypatch.setattr(protocol, "HEADER_SECONDS", 0.3)
     monkeypatch.setattr(server, "Protocol", getattr(protocol, parser))
 
-    async def act(stage: Stage) -> None:
-        async with stage.serving() as client:
-            host, port = client.base_url.host, client.base_url.port
-            slow = [await asyncio.open_connection(host, port) for _ in range(20)]
-            for _, writer in slow:
-                writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-            again, kept = await asyncio.open_connection(host, port)
-            kept.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nX-Half: ")
-            assert (await client.get("/healthz")).status_code == 200
-            async with asyncio.timeout(20):
-                for reader, writer in slow:
-                    assert await reader.read() == b""
-                    writer.close()
-                answer = await again.read()
-            assert answer.count(b"HTTP/1.1 200") == 1
-            kept.close()
-
-    on(database_url, act)
+    async with on(database_url) as stage, stage.serving() as client:
+        host, port = client.base_url.host, client.base_url.port
+        slow = [await asyncio.open_connection(host, port) for _ in range(20)]
+        for _, writer in slow:
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        again, kept = await asyncio.open_connection(host, port)
+        kept.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nX-Half: ")
+        assert (await client.get("/healthz")).status_code == 200
+        async with asyncio.timeout(20):
+            for reader, writer in slow:
+                assert await reader.read() == b""
+                writer.close()
+            answer = await again.read()
+        assert answer.count(b"HTTP/1.1 200") == 1
+        kept.close()
 
 
 PARSERS = pytest.mark.parametrize("parser", ["PythonProtocol", "NativeProtocol"])
@@ -81,12 +76,12 @@ UNREAD = b"POST /session HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r
 
 @first_on("sqlite")
 @PARSERS
-def test_bodies_that_do_not_arrive_take_no_place_of_others(
+async def test_bodies_that_do_not_arrive_take_no_place_of_others(
     database_url: str, monkeypatch: pytest.MonkeyPatch, parser: str
 ) -> None:
     monkeypatch.setattr(server, "Protocol", getattr(protocol, parser))
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         load = stage.app.service.load
         load.bounds |= {"requests": Bound(10, 10, 10), "bodies": Bound(20, 15, 12)}
         async with stage.serving(await stage.key()) as client:
@@ -109,8 +104,6 @@ def test_bodies_that_do_not_arrive_take_no_place_of_others(
             for _, writer in idle + mine:
                 writer.close()
 
-    on(database_url, act)
-
 
 def bearer(key: str) -> bytes:
     return b"Authorization: Bearer " + key.encode()
@@ -125,8 +118,8 @@ async def first_answer(readers: list[asyncio.StreamReader]) -> bytes:
     return done.pop().result()
 
 
-def test_long_polls_of_one_key_take_no_place_of_another(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_long_polls_of_one_key_take_no_place_of_another(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         load = stage.app.service.load
         load.bounds |= {"requests": Bound(4, 4, 4), "waits": Bound(12, 10, 6)}
@@ -148,12 +141,10 @@ def test_long_polls_of_one_key_take_no_place_of_another(database_url: str) -> No
             assert {one.status_code for one in await asyncio.gather(*polls)} == {200}
             assert load._taken == {}
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_streams_have_a_bound_for_each_key_and_tenant(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_streams_have_a_bound_for_each_key_and_tenant(database_url: str) -> None:
+    async with on(database_url) as stage:
         load = stage.app.service.load
         load.bounds["streams"] = Bound(4, 3, 2)
         key, rival = await stage.key(), await stage.key(tenant=RIVAL)
@@ -176,19 +167,17 @@ def test_streams_have_a_bound_for_each_key_and_tenant(database_url: str) -> None
                 while load._taken:  # noqa: ASYNC110 - the service sets no event
                     await asyncio.sleep(0.01)
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
 @PARSERS
-def test_a_body_that_drips_is_cut_and_its_connection_ends_whatever_was_answered(
+async def test_a_body_that_drips_is_cut_and_its_connection_ends_whatever_was_answered(
     database_url: str, monkeypatch: pytest.MonkeyPatch, parser: str
 ) -> None:
     monkeypatch.setattr(server, "Protocol", getattr(protocol, parser))
     monkeypatch.setattr(protocol, "LINGER_SECONDS", 0.3)
     monkeypatch.setattr(requests, "FIRST_SECONDS", 0.3)
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         key = bearer(await stage.key())
         async with stage.serving() as client:
             host, port = client.base_url.host, client.base_url.port
@@ -213,33 +202,28 @@ def test_a_body_that_drips_is_cut_and_its_connection_ends_whatever_was_answered(
                 assert b"HTTP/1.1 200 " in await reader.read()
             writer.close()
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
 @PARSERS
-def test_idle_connections_make_room_for_new_ones(
+async def test_idle_connections_make_room_for_new_ones(
     database_url: str, monkeypatch: pytest.MonkeyPatch, parser: str
 ) -> None:
     monkeypatch.setattr(server, "Protocol", getattr(protocol, parser))
     monkeypatch.setattr(protocol, "most_connections", lambda: 8)
 
-    async def act(stage: Stage) -> None:
-        async with stage.serving() as client, asyncio.timeout(20):
-            idle = []
-            for _ in range(30):
-                reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
-                writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
-                assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
-                idle.append((reader, writer))
-            assert (await client.get("/healthz")).status_code == 200
-            with contextlib.suppress(ConnectionError):
-                await idle[0][0].read()
-            assert idle[0][0].at_eof() or idle[0][0].exception()
-            for _, writer in idle:
-                writer.close()
-
-    on(database_url, act)
+    async with on(database_url) as stage, stage.serving() as client, asyncio.timeout(20):
+        idle = []
+        for _ in range(30):
+            reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+            writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+            idle.append((reader, writer))
+        assert (await client.get("/healthz")).status_code == 200
+        with contextlib.suppress(ConnectionError):
+            await idle[0][0].read()
+        assert idle[0][0].at_eof() or idle[0][0].exception()
+        for _, writer in idle:
+            writer.close()
 
 
 def test_bounds_fit_the_open_files_of_the_process() -> None:
@@ -251,27 +235,24 @@ def test_bounds_fit_the_open_files_of_the_process() -> None:
 
 
 @first_on("sqlite")
-def test_a_client_that_does_not_read_its_answer_holds_up_nobody(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.serving(await stage.key()) as client:
-            host, port = client.base_url.host, client.base_url.port
-            lazy = []
+async def test_a_client_that_does_not_read_its_answer_holds_up_nobody(database_url: str) -> None:
+    async with on(database_url) as stage, stage.serving(await stage.key()) as client:
+        host, port = client.base_url.host, client.base_url.port
+        lazy = []
+        for _ in range(20):
+            one = socket.create_connection((host, port))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            one.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+            lazy.append(one)
+        async with asyncio.timeout(20):
             for _ in range(20):
-                one = socket.create_connection((host, port))
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
-                one.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
-                lazy.append(one)
-            async with asyncio.timeout(20):
-                for _ in range(20):
-                    assert (await client.get("/runs")).status_code == 200
-            for one in lazy:
-                one.close()
-
-    on(database_url, act)
+                assert (await client.get("/runs")).status_code == 200
+        for one in lazy:
+            one.close()
 
 
 @first_on("sqlite")
-def test_a_request_is_one_line_with_its_template_and_its_id_is_in_every_problem(
+async def test_a_request_is_one_line_with_its_template_and_its_id_is_in_every_problem(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "stepkeep.api")
@@ -280,16 +261,13 @@ def test_a_request_is_one_line_with_its_template_and_its_id_is_in_every_problem(
     handler.setFormatter(JsonFormatter())
     logging.getLogger("stepkeep.api").addHandler(handler)
 
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key()) as client:
+    try:
+        async with on(database_url) as stage, stage.client(await stage.key()) as client:
             run = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
             missing = await client.get(f"/runs/{run}?as=run", headers={"X-Request-Id": "mine-7"})
             assert told(missing, 404, "not_found")["request_id"] == "mine-7" == missing.headers["x-request-id"]
             own = await client.get("/no/such/secret-address")
             assert told(own, 404, "not_found")["request_id"] == own.headers["x-request-id"]
-
-    try:
-        on(database_url, act)
     finally:
         logging.getLogger("stepkeep.api").removeHandler(handler)
     first, second = (json.loads(line) for line in stream.getvalue().splitlines())
@@ -308,7 +286,7 @@ def test_a_request_is_one_line_with_its_template_and_its_id_is_in_every_problem(
     assert "secret-address" not in stream.getvalue()
 
 
-def test_readiness_tells_the_truth_about_a_server_that_is_away_and_back() -> None:
+async def test_readiness_tells_the_truth_about_a_server_that_is_away_and_back() -> None:
     async def act(server: PostgresServer, url: str) -> None:
         async with AsyncEngine(url, actor="service", registry=handlers()) as engine:
             stage = Stage(url, engine)
@@ -329,11 +307,11 @@ def test_readiness_tells_the_truth_about_a_server_that_is_away_and_back() -> Non
     from tests.conftest import UNSYNCED
 
     with PostgresServer(template=migrate_now, settings=UNSYNCED) as server, server.fresh_database() as url:
-        asyncio.run(act(server, url))
+        await act(server, url)
 
 
 @pytest.mark.proof
-def test_readiness_tells_the_truth_about_a_server_that_only_reads() -> None:
+async def test_readiness_tells_the_truth_about_a_server_that_only_reads() -> None:
     database = "only_reads"
 
     async def act(server: PostgresServer, url: str) -> None:
@@ -359,11 +337,11 @@ def test_readiness_tells_the_truth_about_a_server_that_only_reads() -> None:
     from tests.conftest import UNSYNCED
 
     with PostgresServer(template=migrate_now, settings=UNSYNCED) as server:
-        asyncio.run(act(server, server.create_database(database)))
+        await act(server, server.create_database(database))
 
 
-def test_a_database_without_room_is_told_by_requests_and_readiness_until_there_is_room(tmp_path: Path) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_database_without_room_is_told_by_requests_and_readiness_until_there_is_room(tmp_path: Path) -> None:
+    async with on(migrated_file(tmp_path / "s.db")) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
             assert (await client.post("/runs", json={"workflow": "hello"})).status_code == 201
@@ -382,10 +360,8 @@ def test_a_database_without_room_is_told_by_requests_and_readiness_until_there_i
             assert (await client.get("/readyz")).status_code == 200
             assert len((await client.get("/runs")).json()["runs"]) == 2
 
-    on(migrated_file(tmp_path / "s.db"), act)
 
-
-def test_what_was_acknowledged_survives_a_crash_of_the_database_under_load() -> None:
+async def test_what_was_acknowledged_survives_a_crash_of_the_database_under_load() -> None:
     async def act(server: PostgresServer, url: str) -> None:
         acknowledged: dict[str, str] = {}
         async with AsyncEngine(url, actor="service", registry=handlers()) as engine:
@@ -426,43 +402,40 @@ def test_what_was_acknowledged_survives_a_crash_of_the_database_under_load() -> 
         assert len(there) == len(set(acknowledged.values())) == counted == 320
 
     with PostgresServer(template=migrate_now) as server, server.fresh_database() as url:
-        asyncio.run(act(server, url))
+        await act(server, url)
 
 
-def test_while_two_tenants_have_requests_each_has_a_few_turns_at_once() -> None:
-    async def act() -> None:
-        now = [0.0]
-        turns = Turns(lambda: now[0])
-        alone = [await turns.take("acme") for _ in range(SHARED_TURNS + 20)]
-        for one in alone:
-            one.end()
-        await turns.take("rival")
-        held = [await turns.take("acme") for _ in range(SHARED_TURNS)]
-        late = [asyncio.create_task(turns.take("acme")) for _ in range(3)]
-        await asyncio.sleep(0)
-        assert not any(one.done() for one in late)
-        other = await turns.take("rival")
-        other.end()
-        late[0].cancel()
-        held[0].end()
-        held[0].end()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert [one.done() for one in late] == [True, True, False], "the next in order has the turn"
-        now[0] += SHARED_SECONDS
-        held[1].end()
-        (await late[1]).end()
-        (await late[2]).end()
-        for one in held[2:]:
-            one.end()
-        assert turns._active == {"rival": 1}
-        assert turns._waiting == {}
-
-    asyncio.run(act())
+async def test_while_two_tenants_have_requests_each_has_a_few_turns_at_once() -> None:
+    now = [0.0]
+    turns = Turns(lambda: now[0])
+    alone = [await turns.take("acme") for _ in range(SHARED_TURNS + 20)]
+    for one in alone:
+        one.end()
+    await turns.take("rival")
+    held = [await turns.take("acme") for _ in range(SHARED_TURNS)]
+    late = [asyncio.create_task(turns.take("acme")) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert not any(one.done() for one in late)
+    other = await turns.take("rival")
+    other.end()
+    late[0].cancel()
+    held[0].end()
+    held[0].end()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [one.done() for one in late] == [True, True, False], "the next in order has the turn"
+    now[0] += SHARED_SECONDS
+    held[1].end()
+    (await late[1]).end()
+    (await late[2]).end()
+    for one in held[2:]:
+        one.end()
+    assert turns._active == {"rival": 1}
+    assert turns._waiting == {}
 
 
-def test_a_large_payload_that_cannot_be_stored_is_refused_as_a_small_one_is(tmp_path: Path) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_large_payload_that_cannot_be_stored_is_refused_as_a_small_one_is(tmp_path: Path) -> None:
+    async with on(migrated_file(tmp_path / "a.db")) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
             details = []
@@ -472,5 +445,3 @@ def test_a_large_payload_that_cannot_be_stored_is_refused_as_a_small_one_is(tmp_
                 details.append(told(refused, 400, "invalid_input")["detail"])
             assert details[0] == details[1]
             assert "nested deeper" in details[0]
-
-    on(migrated_file(tmp_path / "a.db"), act)

@@ -11,7 +11,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.operations.run_archive import ArchiveSweeper
 from stepkeep.worker.archives import verified
-from tests.api.stage import TENANT, Stage, on, told
+from tests.api.stage import TENANT, on, told
 from tests.remote.test_remote_worker import on_service, registry, working
 
 KINDS: dict[str, tuple[dict[str, Any], str]] = {
@@ -21,7 +21,7 @@ KINDS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sink_that_runs_or_writes_something_is_the_operators_alone(database_url: str, kind: str) -> None:
+async def test_a_sink_that_runs_or_writes_something_is_the_operators_alone(database_url: str, kind: str) -> None:
     options, does = KINDS[kind]
 
     def refused(answer: httpx2.Response) -> None:
@@ -29,29 +29,26 @@ def test_a_sink_that_runs_or_writes_something_is_the_operators_alone(database_ur
         assert problem["rule"] == "operator_only"
         assert f"a sink of kind {kind} {does}" in problem["detail"]
 
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key()) as client:
-            refused(await client.post("/sinks", json={"name": "mine", "kind": kind, "options": options}))
-            refused(await client.put("/sinks/mine", json={"kind": kind, "options": options}))
-            async with stage.host() as host:
-                await host.sinks.add("theirs", kind, options=options)
-            refused(await client.put("/sinks/theirs", json={"kind": "host"}))
-            refused(await client.delete("/sinks/theirs"))
-            refused(await client.delete("/sinks/theirs", params={"discard": True, "reason": "away with it"}))
-            refused(await client.post("/sinks/theirs/test"))
-            listed = (await client.get("/sinks")).json()["sinks"]
-            assert [(one["name"], one["kind"]) for one in listed] == [("theirs", kind)]
-            assert (await client.put("/sinks/own", json={"kind": "host"})).status_code == 200
-            assert (await client.delete("/sinks/own")).status_code == 200
-            async with stage.host() as host:
-                await host.sinks.add("theirs", "host", replace=True)
-            assert (await client.delete("/sinks/theirs")).status_code == 200
-
-    on(database_url, act)
+    async with on(database_url) as stage, stage.client(await stage.key()) as client:
+        refused(await client.post("/sinks", json={"name": "mine", "kind": kind, "options": options}))
+        refused(await client.put("/sinks/mine", json={"kind": kind, "options": options}))
+        async with stage.host() as host:
+            await host.sinks.add("theirs", kind, options=options)
+        refused(await client.put("/sinks/theirs", json={"kind": "host"}))
+        refused(await client.delete("/sinks/theirs"))
+        refused(await client.delete("/sinks/theirs", params={"discard": True, "reason": "away with it"}))
+        refused(await client.post("/sinks/theirs/test"))
+        listed = (await client.get("/sinks")).json()["sinks"]
+        assert [(one["name"], one["kind"]) for one in listed] == [("theirs", kind)]
+        assert (await client.put("/sinks/own", json={"kind": "host"})).status_code == 200
+        assert (await client.delete("/sinks/own")).status_code == 200
+        async with stage.host() as host:
+            await host.sinks.add("theirs", "host", replace=True)
+        assert (await client.delete("/sinks/theirs")).status_code == 200
 
 
 # -- remote workers ----------------------------------------------------------------------------------------------------
-def test_a_remote_worker_runs_commands_only_of_a_tenant_that_its_operator_allows(
+async def test_a_remote_worker_runs_commands_only_of_a_tenant_that_its_operator_allows(
     database_url: str, tmp_path: Path
 ) -> None:
     mark = tmp_path / "mark"
@@ -60,7 +57,7 @@ def test_a_remote_worker_runs_commands_only_of_a_tenant_that_its_operator_allows
     plain = sk.Workflow("plain")
     plain.step("double", "remote.double", inputs={"n": 1})
 
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+    async with on_service(database_url) as (stage, url, client):
         await stage.publish(touching, plain)
         key = await stage.key("work", owner="bob")
         run = (await client.post("/runs", json={"workflow": "touching"})).json()["run_id"]
@@ -76,12 +73,10 @@ def test_a_remote_worker_runs_commands_only_of_a_tenant_that_its_operator_allows
             assert found["state"] == "succeeded", found
         assert mark.exists()
 
-    on_service(database_url, act)
-
 
 # -- names and folders -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["../up", "..", ".", "a/b", "/etc/x", "a\0b", ".hidden", "a\nb", "-rf", "", "~root"])
-def test_no_name_that_becomes_a_file_leaves_its_folder(name: str, tmp_path: Path) -> None:
+async def test_no_name_that_becomes_a_file_leaves_its_folder(name: str, tmp_path: Path) -> None:
     documents: list[dict[str, Any]] = [
         {"workflow": name, "timeout": "1m", "steps": [{"name": "a", "command": ["true"]}]},
         {"workflow": "flow", "timeout": "1m", "steps": [{"name": name, "command": ["true"]}]},
@@ -89,16 +84,13 @@ def test_no_name_that_becomes_a_file_leaves_its_folder(name: str, tmp_path: Path
         {"workstream_id": "ws", "tasks": [{"task_id": name, "command": "true"}]},
     ]
 
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key()) as client:
-            for document in documents:
-                told(await client.post("/workflows", json=document), 422, "definition")
-
-    on(f"sqlite:///{tmp_path}/test.db", act)
+    async with on(f"sqlite:///{tmp_path}/test.db") as stage, stage.client(await stage.key()) as client:
+        for document in documents:
+            told(await client.post("/workflows", json=document), 422, "definition")
 
 
 @pytest.mark.parametrize("how", ["absolute", "parents", "link", "deep link"])
-def test_an_archive_that_a_definition_declares_stays_below_the_folder_of_the_operator(
+async def test_an_archive_that_a_definition_declares_stays_below_the_folder_of_the_operator(
     database_url: str, tmp_path: Path, how: str
 ) -> None:
     home, outside = tmp_path / "home", tmp_path / "outside"
@@ -114,14 +106,6 @@ def test_an_archive_that_a_definition_declares_stays_below_the_folder_of_the_ope
         "archive": {"to": to},
         "steps": [{"name": "greet", "uses": "api.greet"}],
     }
-
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key()) as client:
-            assert (await client.post("/workflows", json=flow)).status_code == 201
-            run = (await client.post("/runs", json={"workflow": "flow"})).json()["run_id"]
-        async with stage.host() as host:
-            await host.work_on(run)
-            await look(host, run)
 
     async def look(host: sk.AsyncEngine, run: str) -> None:
         def sweeper(base: Path) -> ArchiveSweeper:
@@ -139,4 +123,10 @@ def test_an_archive_that_a_definition_declares_stays_below_the_folder_of_the_ope
             [made] = (await sweeper(tmp_path).sweep()).bundles
             assert made.folder == str(outside / "flow" / run)
 
-    on(database_url, act)
+    async with on(database_url) as stage:
+        async with stage.client(await stage.key()) as client:
+            assert (await client.post("/workflows", json=flow)).status_code == 201
+            run = (await client.post("/runs", json={"workflow": "flow"})).json()["run_id"]
+        async with stage.host() as host:
+            await host.work_on(run)
+            await look(host, run)

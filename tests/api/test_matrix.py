@@ -6,7 +6,6 @@ import copy
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 import httpx2
@@ -99,8 +98,9 @@ async def refuse_wrong_callers(stage: Stage, nth: int = 1) -> None:
 
 
 @every(3)
-def test_every_route_refuses_every_wrong_caller(database_url: str, nth: int) -> None:
-    on(database_url, partial(refuse_wrong_callers, nth=nth))
+async def test_every_route_refuses_every_wrong_caller(database_url: str, nth: int) -> None:
+    async with on(database_url) as stage:
+        await refuse_wrong_callers(stage, nth)
 
 
 async def tell_nothing_apart(stage: Stage) -> None:
@@ -159,8 +159,9 @@ async def intrude(stage: Stage, theirs: dict[str, str], key: str) -> None:
         assert TENANT not in (await client.get("/history")).text
 
 
-def test_what_is_another_tenants_is_not_told_from_what_is_not_there(database_url: str) -> None:
-    on(database_url, tell_nothing_apart)
+async def test_what_is_another_tenants_is_not_told_from_what_is_not_there(database_url: str) -> None:
+    async with on(database_url) as stage:
+        await tell_nothing_apart(stage)
 
 
 async def refuse_the_unknown(stage: Stage, nth: int = 1) -> None:
@@ -184,8 +185,9 @@ async def refuse_the_unknown(stage: Stage, nth: int = 1) -> None:
 
 
 @every(3)
-def test_every_route_refuses_what_it_does_not_know(database_url: str, nth: int) -> None:
-    on(database_url, partial(refuse_the_unknown, nth=nth))
+async def test_every_route_refuses_what_it_does_not_know(database_url: str, nth: int) -> None:
+    async with on(database_url) as stage:
+        await refuse_the_unknown(stage, nth)
 
 
 async def furnish(stage: Stage) -> dict[str, str]:
@@ -241,10 +243,10 @@ def integers(document: dict[str, Any], schema: dict[str, Any], example: Any) -> 
             yield from (([0, *place], most) for place, most in integers(document, found["items"], example[0]))
 
 
-def test_the_largest_number_of_every_field_is_kept_or_refused_in_our_own_words(database_url: str) -> None:
+async def test_the_largest_number_of_every_field_is_kept_or_refused_in_our_own_words(database_url: str) -> None:
     """A number that is valid by the document and too large for a column would be refused in the words of the store."""
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         there = await furnish(stage)
         async with stage.client(await stage.key()) as client:
             matrix, tried = Matrix(stage, (await client.get("/openapi.json")).json()), 0
@@ -278,8 +280,6 @@ def test_the_largest_number_of_every_field_is_kept_or_refused_in_our_own_words(d
                     check_words(operation, answer)
                     tried += 1
             assert tried > 40
-
-    on(database_url, act)
 
 
 def check_words(operation: Operation, answer: httpx2.Response) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -14,7 +15,7 @@ from stepkeep.api.app import create_app
 from stepkeep.api.browsers import COOKIE, CSRF, Browsers
 from stepkeep.api.oidc import KEYS_SECONDS, OidcSettings, read_oidc
 from stepkeep.api.oidc import Provider as Known
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from tests.api.provider import CLIENT, SECRET, Provider, serving
 from tests.api.stage import TENANT, Stage, on, told
 from tests.suites import first_on, some
@@ -22,8 +23,9 @@ from tests.suites import first_on, some
 Act = Callable[[Stage, Provider], Awaitable[None]]
 
 
-def with_provider(url: str, act: Act) -> None:
-    async def go(stage: Stage) -> None:
+@asynccontextmanager
+async def with_provider(url: str) -> AsyncIterator[tuple[Stage, Provider]]:
+    async with on(url) as stage:
         with serving() as provider:
             browsers = Browsers()
             settings = OidcSettings(issuer=provider.issuer, client_id=CLIENT, client_secret=SECRET, tenant=TENANT)
@@ -31,9 +33,7 @@ def with_provider(url: str, act: Act) -> None:
             stage.app = create_app(stage.engine, browsers=browsers)
             async with stage.host() as host:
                 await host.users.create("ann")
-            await act(stage, provider)
-
-    on(url, go)
+            yield stage, provider
 
 
 async def signed_in(client: httpx2.AsyncClient, provider: Provider) -> httpx2.Response:
@@ -46,8 +46,8 @@ async def signed_in(client: httpx2.AsyncClient, provider: Provider) -> httpx2.Re
     return await client.get(back.removeprefix("http://service"))
 
 
-def test_a_user_signs_in_at_the_provider_and_acts_in_a_session(database_url: str) -> None:
-    async def act(stage: Stage, provider: Provider) -> None:
+async def test_a_user_signs_in_at_the_provider_and_acts_in_a_session(database_url: str) -> None:
+    async with with_provider(database_url) as (stage, provider):
         async with stage.client() as client:
             answer = await signed_in(client, provider)
             assert answer.status_code == 200, answer.text
@@ -65,11 +65,9 @@ def test_a_user_signs_in_at_the_provider_and_acts_in_a_session(database_url: str
         async with stage.client() as client:
             told(await signed_in(client, provider), 401, "unauthenticated")
 
-    with_provider(database_url, act)
 
-
-def test_the_key_of_such_a_session_never_leaves_it_and_ends_with_it(database_url: str) -> None:
-    async def act(stage: Stage, provider: Provider) -> None:
+async def test_the_key_of_such_a_session_never_leaves_it_and_ends_with_it(database_url: str) -> None:
+    async with with_provider(database_url) as (stage, provider):
         admin = await stage.key("read", "admin", owner="ann")
         async with stage.client() as client, stage.host() as host:
             await signed_in(client, provider)
@@ -88,8 +86,6 @@ def test_the_key_of_such_a_session_never_leaves_it_and_ends_with_it(database_url
             assert (ended["state"], ended["revoked_by"]) == ("revoked", "ann")
             entry = (await host.users.history("ann"))["history"][-1]
             assert (entry["event"], entry["detail"]["ended"]) == ("signed_out", [own["id"]])
-
-    with_provider(database_url, act)
 
 
 @pytest.mark.parametrize(
@@ -113,35 +109,32 @@ def test_the_key_of_such_a_session_never_leaves_it_and_ends_with_it(database_url
     ),
 )
 @first_on("sqlite")
-def test_a_token_with_a_wrong_claim_signs_nobody_in(database_url: str, claims: dict[str, Any]) -> None:
-    async def act(stage: Stage, provider: Provider) -> None:
+async def test_a_token_with_a_wrong_claim_signs_nobody_in(database_url: str, claims: dict[str, Any]) -> None:
+    async with with_provider(database_url) as (stage, provider):
         provider.claims = claims
         async with stage.client() as client:
             told(await signed_in(client, provider), 401, "unauthenticated")
             assert COOKIE not in client.cookies
 
-    with_provider(database_url, act)
+
+@first_on("sqlite")
+async def test_a_token_that_others_could_have_signed_is_refused(database_url: str) -> None:
+    async with with_provider(database_url) as (stage, provider), stage.client() as client:
+        provider.signs_as_secret = True
+        told(await signed_in(client, provider), 401, "unauthenticated")
+        provider.signs_as_secret, provider.signs_with = False, Provider().key
+        told(await signed_in(client, provider), 401, "unauthenticated")
+        provider.algorithm = "none"
+        provider.token = lambda *_: {"id_token": "eyJhbGciOiJub25lIn0.eyJzdWIiOiI0MiJ9."}  # type: ignore[method-assign]
+        told(await signed_in(client, provider), 401, "unauthenticated")
+        assert COOKIE not in client.cookies
 
 
 @first_on("sqlite")
-def test_a_token_that_others_could_have_signed_is_refused(database_url: str) -> None:
-    async def act(stage: Stage, provider: Provider) -> None:
-        async with stage.client() as client:
-            provider.signs_as_secret = True
-            told(await signed_in(client, provider), 401, "unauthenticated")
-            provider.signs_as_secret, provider.signs_with = False, Provider().key
-            told(await signed_in(client, provider), 401, "unauthenticated")
-            provider.algorithm = "none"
-            provider.token = lambda *_: {"id_token": "eyJhbGciOiJub25lIn0.eyJzdWIiOiI0MiJ9."}  # type: ignore[method-assign]
-            told(await signed_in(client, provider), 401, "unauthenticated")
-            assert COOKIE not in client.cookies
-
-    with_provider(database_url, act)
-
-
-@first_on("sqlite")
-def test_keys_that_the_provider_has_changed_are_read_again(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(stage: Stage, provider: Provider) -> None:
+async def test_keys_that_the_provider_has_changed_are_read_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with with_provider(database_url) as (stage, provider):
         now = [0.0]
         monkeypatch.setattr(stage.app.service.browsers.provider, "_monotonic", lambda: now[0])
         async with stage.client() as client:
@@ -153,41 +146,33 @@ def test_keys_that_the_provider_has_changed_are_read_again(database_url: str, mo
             assert provider.asked.count("/keys") == 2
             assert provider.asked.count("/.well-known/openid-configuration") == 1
 
-    with_provider(database_url, act)
+
+@first_on("sqlite")
+async def test_an_answer_that_belongs_to_another_browser_or_another_sign_in_is_refused(database_url: str) -> None:
+    async with with_provider(database_url) as (stage, provider), stage.client() as client, stage.client() as victim:
+        sent = await client.get("/oidc/login")
+        cookie = sent.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=lax" in cookie
+        back = provider.authorize(dict(parse_qsl(urlsplit(sent.headers["location"]).query)))
+        path = back.removeprefix("http://service")
+        told(await victim.get(path), 401, "unauthenticated")
+        await victim.get("/oidc/login")
+        told(await victim.get(path), 401, "unauthenticated")
+        state = dict(parse_qsl(urlsplit(back).query))["state"]
+        told(await client.get(f"/oidc/callback?error=denied&state={state}"), 401, "unauthenticated")
+        told(await client.get(f"/oidc/callback?code=unknown&state={state}"), 401, "unauthenticated")
+        told(await client.get(f"{path}&iss=https://evil.example"), 401, "unauthenticated")
+        assert (await client.get(path)).status_code == 200
+        told(await client.get(path), 401, "unauthenticated")
+        assert SECRET not in sent.text + str(sent.headers)
 
 
 @first_on("sqlite")
-def test_an_answer_that_belongs_to_another_browser_or_another_sign_in_is_refused(database_url: str) -> None:
-    async def act(stage: Stage, provider: Provider) -> None:
-        async with stage.client() as client, stage.client() as victim:
-            sent = await client.get("/oidc/login")
-            cookie = sent.headers["set-cookie"]
-            assert "HttpOnly" in cookie
-            assert "SameSite=lax" in cookie
-            back = provider.authorize(dict(parse_qsl(urlsplit(sent.headers["location"]).query)))
-            path = back.removeprefix("http://service")
-            told(await victim.get(path), 401, "unauthenticated")
-            await victim.get("/oidc/login")
-            told(await victim.get(path), 401, "unauthenticated")
-            state = dict(parse_qsl(urlsplit(back).query))["state"]
-            told(await client.get(f"/oidc/callback?error=denied&state={state}"), 401, "unauthenticated")
-            told(await client.get(f"/oidc/callback?code=unknown&state={state}"), 401, "unauthenticated")
-            told(await client.get(f"{path}&iss=https://evil.example"), 401, "unauthenticated")
-            assert (await client.get(path)).status_code == 200
-            told(await client.get(path), 401, "unauthenticated")
-            assert SECRET not in sent.text + str(sent.headers)
-
-    with_provider(database_url, act)
-
-
-@first_on("sqlite")
-def test_without_a_provider_there_is_nothing_to_find(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client() as client:
-            told(await client.get("/oidc/login"), 404, "not_found")
-            told(await client.get("/oidc/callback?code=x&state=y"), 404, "not_found")
-
-    on(database_url, act)
+async def test_without_a_provider_there_is_nothing_to_find(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client() as client:
+        told(await client.get("/oidc/login"), 404, "not_found")
+        told(await client.get("/oidc/callback?code=x&state=y"), 404, "not_found")
 
 
 def test_settings_are_read_from_the_environment() -> None:

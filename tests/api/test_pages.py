@@ -10,15 +10,15 @@ import httpx2
 
 from stepkeep.api.links import LINK_SECONDS, Links
 from stepkeep.api.pages import POLICY, TYPES, site
-from tests.api.stage import Stage, on, told
+from tests.api.stage import on, told
 from tests.databases import migrated_file
 
 UI = Path(__file__).parents[2] / "src" / "stepkeep" / "ui"
 MOST_PACKED_BYTES = 90_000
 
 
-def test_the_address_leads_to_the_pages_and_every_page_is_the_same_document(tmp_path: Path) -> None:
-    async def act(stage: Stage) -> None:
+async def test_the_address_leads_to_the_pages_and_every_page_is_the_same_document(tmp_path: Path) -> None:
+    async with on(migrated_file(tmp_path / "pages.db")) as stage:
         async with stage.client() as client:
             home = await client.get("/")
             assert (home.status_code, home.headers["location"]) == (307, "/ui")
@@ -32,8 +32,6 @@ def test_the_address_leads_to_the_pages_and_every_page_is_the_same_document(tmp_
             assert page.headers["x-frame-options"] == "DENY"
             assert page.headers["cache-control"] == "no-cache"
 
-    on(migrated_file(tmp_path / "pages.db"), act)
-
 
 def test_the_policy_allows_no_inline_code_and_no_other_origin() -> None:
     rules = dict(rule.partition(" ")[::2] for rule in POLICY.split("; "))
@@ -45,30 +43,27 @@ def test_the_policy_allows_no_inline_code_and_no_other_origin() -> None:
     assert "http" not in POLICY
 
 
-def test_the_document_names_every_file_and_each_is_kept_forever_under_its_digest(tmp_path: Path) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client() as client:
-            document = (await client.get("/ui")).text
-            named = re.findall(r'(?:src|href)="([^"]+)"', document)
-            assert {one.partition(f"/{site().digest}/")[2] for one in named} == set(site().files) - {"index.html"}
-            for address in named:
-                answer = await client.get(address)
-                assert answer.status_code == 200
-                assert "immutable" in answer.headers["cache-control"]
-                assert answer.headers["x-content-type-options"] == "nosniff"
-                again = await client.get(address, headers={"If-None-Match": answer.headers["etag"]})
-                assert (again.status_code, again.content) == (304, b"")
-            old = await client.get(f"/ui/files/{'0' * 16}/app.js")
-            assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
-            for missing in ("nothing.js", "..%2fapi%2fpages.py", "/etc/hostname", "index.html.py"):
-                told(await client.get(f"/ui/files/{site().digest}/{missing}"), 404, "not_found")
-            told(await client.post("/ui"), 405, "method_not_allowed")
-
-    on(migrated_file(tmp_path / "pages.db"), act)
+async def test_the_document_names_every_file_and_each_is_kept_forever_under_its_digest(tmp_path: Path) -> None:
+    async with on(migrated_file(tmp_path / "pages.db")) as stage, stage.client() as client:
+        document = (await client.get("/ui")).text
+        named = re.findall(r'(?:src|href)="([^"]+)"', document)
+        assert {one.partition(f"/{site().digest}/")[2] for one in named} == set(site().files) - {"index.html"}
+        for address in named:
+            answer = await client.get(address)
+            assert answer.status_code == 200
+            assert "immutable" in answer.headers["cache-control"]
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            again = await client.get(address, headers={"If-None-Match": answer.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b"")
+        old = await client.get(f"/ui/files/{'0' * 16}/app.js")
+        assert (old.status_code, old.headers["cache-control"]) == (200, "no-cache")
+        for missing in ("nothing.js", "..%2fapi%2fpages.py", "/etc/hostname", "index.html.py"):
+            told(await client.get(f"/ui/files/{site().digest}/{missing}"), 404, "not_found")
+        told(await client.post("/ui"), 405, "method_not_allowed")
 
 
-def test_files_are_packed_only_for_clients_that_unpack_them(tmp_path: Path) -> None:
-    async def act(stage: Stage) -> None:
+async def test_files_are_packed_only_for_clients_that_unpack_them(tmp_path: Path) -> None:
+    async with on(migrated_file(tmp_path / "pages.db")) as stage:
         async with stage.client() as client:
             address = f"/ui/files/{site().digest}/app.js"
             packed = await client.get(address, headers={"Accept-Encoding": "gzip"})
@@ -77,8 +72,6 @@ def test_files_are_packed_only_for_clients_that_unpack_them(tmp_path: Path) -> N
         assert "content-encoding" not in plain.headers
         assert packed.content == plain.content == (UI / "app.js").read_bytes()
         assert packed.headers["vary"] == "Accept-Encoding"
-
-    on(migrated_file(tmp_path / "pages.db"), act)
 
 
 def test_all_files_are_served_and_small_and_hold_no_markup_sink() -> None:
@@ -94,18 +87,16 @@ def test_all_files_are_served_and_small_and_hold_no_markup_sink() -> None:
             assert "://" not in path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", ""), path
 
 
-def test_a_mounted_service_names_its_files_below_its_mount(tmp_path: Path) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_mounted_service_names_its_files_below_its_mount(tmp_path: Path) -> None:
+    async with on(migrated_file(tmp_path / "pages.db")) as stage:
         transport = httpx2.ASGITransport(app=stage.app, root_path="/inside")
         async with httpx2.AsyncClient(transport=transport, base_url="http://service") as client:
             document = (await client.get("/inside/ui")).text
             assert f'src="/inside/ui/files/{site().digest}/app.js"' in document
 
-    on(migrated_file(tmp_path / "pages.db"), act)
 
-
-def test_a_one_time_link_signs_in_once(tmp_path: Path) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_one_time_link_signs_in_once(tmp_path: Path) -> None:
+    async with on(migrated_file(tmp_path / "pages.db")) as stage:
         code = stage.app.service.links.make(await stage.key("read"))
         async with stage.client() as client:
             first = await client.post("/session/link", json={"code": code})
@@ -115,8 +106,6 @@ def test_a_one_time_link_signs_in_once(tmp_path: Path) -> None:
         async with stage.client() as client:
             told(await client.post("/session/link", json={"code": code}), 401, "unauthenticated")
             told(await client.post("/session/link", json={"code": "guessed"}), 401, "unauthenticated")
-
-    on(migrated_file(tmp_path / "pages.db"), act)
 
 
 def test_a_link_ends_after_a_while() -> None:

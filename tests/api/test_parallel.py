@@ -315,7 +315,7 @@ def test_every_mutating_route_has_a_form() -> None:
 
 @pytest.mark.parametrize("route", [one if one in SHORT else in_proof(one, name=one) for one in FORMS])
 @pytest.mark.parametrize("database_url", ["sqlite", in_proof("postgres")], indirect=True)
-def test_fifty_copies_are_one(database_url: str, route: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_fifty_copies_are_one(database_url: str, route: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path, body = FORMS[route]
     seen: list[dict[str, Any]] = []
     statuses: list[Counter[int]] = []
@@ -338,8 +338,9 @@ def test_fifty_copies_are_one(database_url: str, route: str, tmp_path_factory: p
             seen.append(await state(client, named))
 
     alone = migrated_file(tmp_path_factory.mktemp("alone") / "alone.db")
-    on(alone, lambda stage: act(stage, 1))
-    on(database_url, lambda stage: act(stage, 50))
+    for url, copies in ((alone, 1), (database_url, 50)):
+        async with on(url) as stage:
+            await act(stage, copies)
     assert sum(statuses[0].values()) == 1
     assert max(statuses[0]) < 300
     # Two publications of the same version that overlap both find it new.

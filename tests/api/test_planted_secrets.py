@@ -18,12 +18,12 @@ import httpx2
 import pytest
 
 from stepkeep.api.browsers import COOKIE, CSRF
+from stepkeep.edges.secret_values import spellings
 from stepkeep.network.signatures import write_key
 from stepkeep.operations.access import key_text
-from stepkeep.secret_values import spellings
 from stepkeep.store.postgres.connections import read_options
 from tests.api.outside import BODY, TO_MESSAGE, signed
-from tests.api.stage import Stage, on
+from tests.api.stage import on
 from tests.api.test_service import said
 from tests.suites import first_on
 
@@ -80,7 +80,7 @@ def processes(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
 
 
 @first_on("sqlite")
-def test_a_dump_and_all_logs_hold_no_planted_secret(
+async def test_a_dump_and_all_logs_hold_no_planted_secret(
     database_url: str, tmp_path: Path, processes: list[subprocess.Popen[str]]
 ) -> None:
     (tmp_path / "app.py").write_text(APP)
@@ -90,11 +90,9 @@ def test_a_dump_and_all_logs_hold_no_planted_secret(
     planted = dict(secrets)
     keys: list[str] = []
 
-    async def prepare(stage: Stage) -> None:
+    async with on(database_url) as stage:
         keys.append(await stage.key())
         keys.append(await stage.key("read", owner="bob"))
-
-    on(database_url, prepare)
     planted |= {f"secret of key {number}": key[-43:] for number, key in enumerate(keys)}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STEPKEEP_")}
     environment |= {f"STEPKEEP_SECRET_{name}": value for name, value in secrets.items()}
@@ -123,7 +121,7 @@ def test_a_dump_and_all_logs_hold_no_planted_secret(
         logs += child.communicate(timeout=60)[0]
     logs += "".join(file.read_text() for file in tmp_path.glob("*.err"))
     assert "POST /runs" in logs, "the service logs its requests"
-    dump = _dump(database_url)
+    dump = await asyncio.to_thread(_dump, database_url)
     assert "leaky" in dump, "the dump has what the tour made"
     assert "signed_in" in dump
     for name, value in planted.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stepkeep.api import protocol, server
-from tests.api.stage import HELLO, Stage, on
+from tests.api.stage import HELLO, on
 from tests.databases import migrated_file
 
 HOST = b"Host: x\r\n"
@@ -31,28 +31,27 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("parser", ["PythonProtocol", "NativeProtocol"])
-def test_what_is_no_request_is_refused_and_the_next_client_is_served(
+async def test_what_is_no_request_is_refused_and_the_next_client_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parser: str
 ) -> None:
     monkeypatch.setattr(server, "Protocol", getattr(protocol, parser))
 
-    async def act(stage: Stage) -> None:
-        async with stage.serving() as client, asyncio.timeout(60):
-            for name, (sent, status) in REQUESTS.items():
-                reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
-                writer.write(sent)
-                assert (await reader.readline()).startswith(b"HTTP/1.1 %d " % status), name
-                writer.close()
-            assert (await client.get("/healthz")).status_code == 200
-
-    on(migrated_file(tmp_path / "a.db"), act)
+    async with on(migrated_file(tmp_path / "a.db")) as stage, stage.serving() as client, asyncio.timeout(60):
+        for name, (sent, status) in REQUESTS.items():
+            reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+            writer.write(sent)
+            assert (await reader.readline()).startswith(b"HTTP/1.1 %d " % status), name
+            writer.close()
+        assert (await client.get("/healthz")).status_code == 200
 
 
 @pytest.mark.parametrize("parser", ["PythonProtocol", "NativeProtocol"])
-def test_a_trailer_is_no_header_of_its_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parser: str) -> None:
+async def test_a_trailer_is_no_header_of_its_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parser: str
+) -> None:
     monkeypatch.setattr(server, "Protocol", getattr(protocol, parser))
 
-    async def act(stage: Stage) -> None:
+    async with on(migrated_file(tmp_path / "a.db")) as stage:
         await stage.publish(HELLO)
         key = b"Authorization: Bearer " + (await stage.key()).encode() + b"\r\n"
         sent = CHUNKED.replace(b"/session", b"/runs").replace(HOST, HOST + key)
@@ -63,5 +62,3 @@ def test_a_trailer_is_no_header_of_its_request(tmp_path: Path, monkeypatch: pyte
                 writer.write(sent)
                 assert (await reader.readline()).startswith(b"HTTP/1.1 201 ")
                 writer.close()
-
-    on(migrated_file(tmp_path / "a.db"), act)

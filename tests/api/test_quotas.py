@@ -10,18 +10,18 @@ import pytest
 import stepkeep as sk
 from stepkeep.api.app import create_app
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed, QuotaExceeded
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded
 from stepkeep.operations import quotas
 from stepkeep.operations.by_key import Sending, Sent
 from stepkeep.operations.quotas import Quotas, RequestBuckets
-from tests.api.stage import GATED, HELLO, RIVAL, Stage, on, told
+from tests.api.stage import GATED, HELLO, RIVAL, on, told
 from tests.suites import first_on
 
 START = {"workflow": "gated"}
 
 
-def test_of_fifty_parallel_starts_so_many_are_made_as_the_quota_allows(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_of_fifty_parallel_starts_so_many_are_made_as_the_quota_allows(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         key = await stage.key(max_concurrent_runs=5)
         async with AsyncEngine(database_url, key=key) as another, stage.client(key) as client:
@@ -40,11 +40,9 @@ def test_of_fifty_parallel_starts_so_many_are_made_as_the_quota_allows(database_
             answers = await asyncio.gather(*(client.post("/runs", json=START) for _ in range(5)))
             assert sorted(one.status_code for one in answers) == [201, 429, 429, 429, 429]
 
-    on(database_url, act)
 
-
-def test_a_repeated_request_needs_no_place(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_repeated_request_needs_no_place(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         async with stage.client(await stage.key(max_concurrent_runs=1)) as client:
             keyed = {"Idempotency-Key": "one"}
@@ -59,14 +57,12 @@ def test_a_repeated_request_needs_no_place(database_url: str) -> None:
             assert (await client.post(f"/runs/{run}/rerun")).status_code == 201
             told(await client.post("/runs", json=START), 429, "quota_exceeded")
 
-    on(database_url, act)
 
-
-def test_a_message_that_has_to_start_a_second_run_takes_a_place_for_it(database_url: str) -> None:
+async def test_a_message_that_has_to_start_a_second_run_takes_a_place_for_it(database_url: str) -> None:
     ended = sk.Workflow("ended")
     ended.wait("last", "end")
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         await stage.publish(ended)
         async with AsyncEngine(database_url, key=await stage.key(max_concurrent_runs=1)) as engine:
             # The kept message ends the first run, which cannot take the other message any more.
@@ -79,11 +75,9 @@ def test_a_message_that_has_to_start_a_second_run_takes_a_place_for_it(database_
             await engine.send(sent["run_id"], "end", 3)
             await engine.start("ended")
 
-    on(database_url, act)
 
-
-def test_a_message_to_a_live_run_needs_no_place_and_one_that_starts_a_run_does(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_message_to_a_live_run_needs_no_place_and_one_that_starts_a_run_does(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         async with AsyncEngine(database_url, key=await stage.key(max_concurrent_runs=1)) as engine:
             await engine.send(None, "paid", 1, key="order-1", start="gated")
@@ -91,13 +85,11 @@ def test_a_message_to_a_live_run_needs_no_place_and_one_that_starts_a_run_does(d
             with pytest.raises(QuotaExceeded):
                 await engine.send(None, "paid", 1, key="order-2", start="gated")
 
-    on(database_url, act)
 
-
-def test_a_message_starts_no_run_beyond_the_quota_if_the_live_run_ends_meanwhile(database_url: str) -> None:
+async def test_a_message_starts_no_run_beyond_the_quota_if_the_live_run_ends_meanwhile(database_url: str) -> None:
     """The sender has no place left, and sees a live run of another caller, which ends before the message is there."""
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         async with (
             stage.host() as host,
@@ -118,12 +110,10 @@ def test_a_message_starts_no_run_beyond_the_quota_if_the_live_run_ends_meanwhile
             assert len((await host.runs())["runs"]) == 2
             assert (await host.mailbox.list())["messages"] == []
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_the_keys_of_a_tenant_share_its_quota(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_the_keys_of_a_tenant_share_its_quota(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         async with stage.host() as host:
             said = await host.tenants.set_quotas("acme", max_concurrent_runs=2, max_requests_per_min=1000)
@@ -147,12 +137,10 @@ def test_the_keys_of_a_tenant_share_its_quota(database_url: str) -> None:
         async with stage.host() as host:
             assert (await host.start("gated")).created
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_requests_a_minute_are_limited_and_refill(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(stage: Stage) -> None:
+async def test_requests_a_minute_are_limited_and_refill(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with on(database_url) as stage:
         now = [0.0]
         monkeypatch.setattr(stage.app.service.callers._buckets, "_monotonic", lambda: now[0])
         async with stage.client(await stage.key("read", max_requests_per_min=3)) as client:
@@ -168,12 +156,10 @@ def test_requests_a_minute_are_limited_and_refill(database_url: str, monkeypatch
         async with stage.client(await stage.key("read")) as client:
             assert "x-ratelimit-limit" not in (await client.get("/runs")).headers
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_the_service_has_defaults_for_keys_without_quotas(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_the_service_has_defaults_for_keys_without_quotas(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         stage.app = create_app(stage.engine, quotas=Quotas(max_concurrent_runs=1, max_requests_per_min=100))
         async with stage.client(await stage.key()) as client:
@@ -182,11 +168,9 @@ def test_the_service_has_defaults_for_keys_without_quotas(database_url: str) -> 
         async with stage.client(await stage.key(max_concurrent_runs=2)) as client:
             assert [(await client.post("/runs", json=START)).status_code for _ in range(3)] == [201, 201, 429]
 
-    on(database_url, act)
 
-
-def test_a_place_whose_run_was_never_made_is_free_after_a_minute(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_place_whose_run_was_never_made_is_free_after_a_minute(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         key = await stage.key(max_concurrent_runs=1)
         async with AsyncEngine(database_url, key=key) as engine:
@@ -199,13 +183,11 @@ def test_a_place_whose_run_was_never_made_is_free_after_a_minute(database_url: s
             engine.store.clock_offset = quotas.PATIENCE + 1_000_000
             assert (await engine.start("gated")).created
 
-    on(database_url, act)
 
-
-def test_a_place_is_kept_if_its_start_is_cut_off_by_its_caller(database_url: str) -> None:
+async def test_a_place_is_kept_if_its_start_is_cut_off_by_its_caller(database_url: str) -> None:
     """A client hangs up while its run is committed: nobody knows whether the run exists, so the place stays taken."""
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         key = await stage.key(max_concurrent_runs=1)
         async with AsyncEngine(database_url, key=key) as engine:
@@ -226,22 +208,18 @@ def test_a_place_is_kept_if_its_start_is_cut_off_by_its_caller(database_url: str
             engine.store.clock_offset = quotas.PATIENCE + 1_000_000
             assert (await engine.start("gated")).created
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_a_rotated_key_keeps_its_quotas(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_rotated_key_keeps_its_quotas(database_url: str) -> None:
+    async with on(database_url) as stage:
         key = await stage.key(max_concurrent_runs=3, max_requests_per_min=60)
         async with stage.host() as host:
             made = (await host.keys.rotate(key.split("_")[1]))["key"]
         assert (made["max_concurrent_runs"], made["max_requests_per_min"]) == (3, 60)
 
-    on(database_url, act)
 
-
-def test_keys_that_replace_each_other_count_together(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_keys_that_replace_each_other_count_together(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         key = await stage.key(max_concurrent_runs=2, max_requests_per_min=4)
         async with stage.client(key) as client:
@@ -252,8 +230,6 @@ def test_keys_that_replace_each_other_count_together(database_url: str) -> None:
                 answer = await client.post("/runs", json={"workflow": "hello"})
                 statuses.append((answer.status_code, answer.json().get("quota")))
         assert statuses == [(201, None), (201, None), (429, "max_concurrent_runs"), (429, "max_requests_per_min")]
-
-    on(database_url, act)
 
 
 def test_a_bucket_never_holds_more_than_a_minute() -> None:
@@ -282,12 +258,12 @@ KEPT = {"name": "paid", "payload": "x" * 100}
 
 
 @pytest.mark.parametrize(("quota", "add"), ROOMS, ids=[name for name, _ in ROOMS])
-def test_what_a_tenant_keeps_is_bounded_by_quotas(
+async def test_what_a_tenant_keeps_is_bounded_by_quotas(
     database_url: str, quota: str, add: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process goes by what it counted for a while, and by what it added since."""
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         key, rival = await stage.key(), await stage.key(tenant=RIVAL)
         async with stage.client(key) as client, stage.client(rival) as other, stage.host() as host:
@@ -307,11 +283,9 @@ def test_what_a_tenant_keeps_is_bounded_by_quotas(
             await other.post("/workflows", json=NAMED | {"workflow": "gated"})
             assert (await add(other, 9)).status_code < 300, "another tenant has its own room"
 
-    on(database_url, act)
 
-
-def test_a_message_to_a_run_that_lives_needs_no_room(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_message_to_a_run_that_lives_needs_no_room(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         async with stage.client(await stage.key()) as client, stage.host() as host:
             await host.tenants.set_quotas("acme", max_kept_messages=1)
@@ -323,12 +297,10 @@ def test_a_message_to_a_run_that_lives_needs_no_room(database_url: str) -> None:
             # The quota bounds callers with a key; a program without one is the operator's own.
             await host.send(None, "paid", 1, key="order-4")
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_what_is_handed_in_is_bounded_by_the_hour(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(stage: Stage) -> None:
+async def test_what_is_handed_in_is_bounded_by_the_hour(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with on(database_url) as stage:
         now = [0.0]
         monkeypatch.setattr(stage.app.service.callers._buckets, "_monotonic", lambda: now[0])
         await stage.publish(GATED)
@@ -347,33 +319,28 @@ def test_what_is_handed_in_is_bounded_by_the_hour(database_url: str, monkeypatch
             now[0] += 3600
             assert (await client.post("/runs", json=large)).status_code == 201
 
-    on(database_url, act)
 
+async def test_a_tenant_that_adds_more_and_more_is_counted_now_and_then(database_url: str) -> None:
+    async with on(database_url) as stage, stage.host() as host:
+        await host.tenants.set_quotas("acme", max_triggers=1000)
+        looks, store = [], host.quotas._store
+        measure = store.measure_use
 
-def test_a_tenant_that_adds_more_and_more_is_counted_now_and_then(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.host() as host:
-            await host.tenants.set_quotas("acme", max_triggers=1000)
-            looks, store = [], host.quotas._store
-            measure = store.measure_use
+        async def counted(tenant: str, kind: str, most: int) -> tuple[int, int]:
+            looks.append(kind)
+            return await measure(tenant, kind, most)
 
-            async def counted(tenant: str, kind: str, most: int) -> tuple[int, int]:
-                looks.append(kind)
-                return await measure(tenant, kind, most)
-
-            now = [0.0]
-            host.quotas._monotonic = lambda: now[0]
-            store.measure_use = counted  # type: ignore[method-assign]
-            for _ in range(100):
-                await host.quotas.add("acme", "triggers")
-            assert len(looks) == 1
-            for _ in range(900):
-                await host.quotas.add("acme", "triggers")
-            with pytest.raises(QuotaExceeded):
-                await host.quotas.add("acme", "triggers")
-            assert len(looks) == 1, "the clock stood still"
-            now[0] += 2
+        now = [0.0]
+        host.quotas._monotonic = lambda: now[0]
+        store.measure_use = counted  # type: ignore[method-assign]
+        for _ in range(100):
             await host.quotas.add("acme", "triggers")
-            assert len(looks) == 2, "nothing was added after all"
-
-    on(database_url, act)
+        assert len(looks) == 1
+        for _ in range(900):
+            await host.quotas.add("acme", "triggers")
+        with pytest.raises(QuotaExceeded):
+            await host.quotas.add("acme", "triggers")
+        assert len(looks) == 1, "the clock stood still"
+        now[0] += 2
+        await host.quotas.add("acme", "triggers")
+        assert len(looks) == 2, "nothing was added after all"

@@ -13,8 +13,8 @@ import pytest
 from stepkeep.api import problems, requests
 from stepkeep.api.requests import MAX_BODY_BYTES
 from stepkeep.definition.strict_json import MAX_DEPTH, strict_json
-from stepkeep.errors import InvalidInput, StepkeepError, Unreachable
-from tests.api.stage import HELLO, Stage, on, told
+from stepkeep.kernel.errors import InvalidInput, StepkeepError, Unreachable
+from tests.api.stage import HELLO, on, told
 from tests.suites import first_on
 
 BAD_JSON: dict[str, bytes] = {
@@ -45,8 +45,8 @@ BAD_JSON: dict[str, bytes] = {
 }
 
 
-def test_every_bad_body_is_refused_with_a_reason(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_every_bad_body_is_refused_with_a_reason(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
             for what, body in BAD_JSON.items():
@@ -55,37 +55,29 @@ def test_every_bad_body_is_refused_with_a_reason(database_url: str) -> None:
                 assert len(told(answer, 400, "invalid_input")["detail"]) > 10, what
             assert (await client.get("/runs")).json()["runs"] == []
 
-    on(database_url, act)
 
-
-def test_all_errors_of_a_body_are_told_at_once_without_its_values(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key()) as client:
-            answer = await client.post("/runs", json={"workflow": 7, "colour": "s3cret", "start_now": "perhaps"})
-            found = told(answer, 400, "invalid_input")
-            assert {one["at"] for one in found["errors"]} == {"body.workflow", "body.colour", "body.start_now"}
-            assert "s3cret" not in answer.text
-
-    on(database_url, act)
+async def test_all_errors_of_a_body_are_told_at_once_without_its_values(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client(await stage.key()) as client:
+        answer = await client.post("/runs", json={"workflow": 7, "colour": "s3cret", "start_now": "perhaps"})
+        found = told(answer, 400, "invalid_input")
+        assert {one["at"] for one in found["errors"]} == {"body.workflow", "body.colour", "body.start_now"}
+        assert "s3cret" not in answer.text
 
 
 @first_on("sqlite")
-def test_other_forms_of_bodies_are_refused(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key()) as client:
-            for headers in (
-                {"Content-Type": "application/x-www-form-urlencoded"},
-                {"Content-Type": "text/plain"},
-                {"Content-Type": "application/json", "Content-Encoding": "gzip"},
-                {},
-            ):
-                told(await client.post("/runs", content=b"{}", headers=headers), 415, "unsupported_media_type")
-
-    on(database_url, act)
+async def test_other_forms_of_bodies_are_refused(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client(await stage.key()) as client:
+        for headers in (
+            {"Content-Type": "application/x-www-form-urlencoded"},
+            {"Content-Type": "text/plain"},
+            {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+            {},
+        ):
+            told(await client.post("/runs", content=b"{}", headers=headers), 415, "unsupported_media_type")
 
 
 @first_on("sqlite")
-def test_a_body_is_counted_while_it_streams(database_url: str) -> None:
+async def test_a_body_is_counted_while_it_streams(database_url: str) -> None:
     sent = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -94,46 +86,41 @@ def test_a_body_is_counted_while_it_streams(database_url: str) -> None:
             sent += 1 << 16
             yield b" " * (1 << 16)
 
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key()) as client:
-            json_type = {"Content-Type": "application/json"}
-            too_long = {**json_type, "Content-Length": str(MAX_BODY_BYTES + 1)}
-            told(await client.post("/runs", content=b"{}", headers=too_long), 413, "too_large")
-            told(await client.post("/runs", content=b" " * (MAX_BODY_BYTES + 1), headers=json_type), 413, "too_large")
-            # ASGITransport passes a streamed body on part by part, as a server does with a chunked one.
-            told(await client.post("/runs", content=endless(), headers=json_type), 413, "too_large")
-            assert sent <= 2 * MAX_BODY_BYTES
-
-    on(database_url, act)
+    async with on(database_url) as stage, stage.client(await stage.key()) as client:
+        json_type = {"Content-Type": "application/json"}
+        too_long = {**json_type, "Content-Length": str(MAX_BODY_BYTES + 1)}
+        told(await client.post("/runs", content=b"{}", headers=too_long), 413, "too_large")
+        told(await client.post("/runs", content=b" " * (MAX_BODY_BYTES + 1), headers=json_type), 413, "too_large")
+        # ASGITransport passes a streamed body on part by part, as a server does with a chunked one.
+        told(await client.post("/runs", content=endless(), headers=json_type), 413, "too_large")
+        assert sent <= 2 * MAX_BODY_BYTES
 
 
 @first_on("sqlite")
-def test_a_client_that_goes_away_in_its_body_is_one_quiet_line(
+async def test_a_client_that_goes_away_in_its_body_is_one_quiet_line(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def act(stage: Stage) -> None:
-        key = await stage.key()
-        async with stage.serving() as client:
-            reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
-            writer.write(
-                b"POST /runs HTTP/1.1\r\nHost: service\r\nContent-Type: application/json\r\nContent-Length: 500\r\n"
-                b"Authorization: Bearer " + key.encode() + b'\r\n\r\n{"workflow": '
-            )
-            await writer.drain()
-            writer.write_eof()
-            await reader.read()
-            writer.close()
-            assert (await client.get("/healthz")).json() == {"status": "ok"}
-
     with caplog.at_level(logging.INFO, logger="stepkeep"):
-        on(database_url, act)
+        async with on(database_url) as stage:
+            key = await stage.key()
+            async with stage.serving() as client:
+                reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+                writer.write(
+                    b"POST /runs HTTP/1.1\r\nHost: service\r\nContent-Type: application/json\r\nContent-Length: 500\r\n"
+                    b"Authorization: Bearer " + key.encode() + b'\r\n\r\n{"workflow": '
+                )
+                await writer.drain()
+                writer.write_eof()
+                await reader.read()
+                writer.close()
+                assert (await client.get("/healthz")).json() == {"status": "ok"}
     told = [one for one in caplog.records if "/runs" in one.getMessage()]
     assert [one.getMessage().split()[:3] for one in told] == [["POST", "/runs", "408"]]
     assert [one for one in caplog.records if one.levelno >= logging.WARNING or one.exc_info] == []
 
 
 @first_on("sqlite")
-def test_a_body_is_not_read_before_the_key_is_known(database_url: str) -> None:
+async def test_a_body_is_not_read_before_the_key_is_known(database_url: str) -> None:
     read = 0
 
     async def body() -> AsyncIterator[bytes]:
@@ -141,83 +128,68 @@ def test_a_body_is_not_read_before_the_key_is_known(database_url: str) -> None:
         read += 1
         yield b"{}"
 
-    async def act(stage: Stage) -> None:
-        async with stage.client() as client:
-            told(await client.post("/runs", content=body()), 401, "unauthenticated")
-            assert read == 0
-
-    on(database_url, act)
+    async with on(database_url) as stage, stage.client() as client:
+        told(await client.post("/runs", content=body()), 401, "unauthenticated")
+        assert read == 0
 
 
 @first_on("sqlite")
-def test_headers_and_addresses_are_bounded(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key()) as client:
-            many = [(f"x-{number}", "a") for number in range(requests.MAX_HEADERS + 1)]
-            told(await client.get("/runs", headers=many), 431, "headers_too_large")
-            long = {"x-long": "a" * requests.MAX_HEADER_BYTES}
-            told(await client.get("/runs", headers=long), 431, "headers_too_large")
-            told(await client.get("/runs?text=" + "a" * requests.MAX_TARGET_BYTES), 431, "headers_too_large")
-
-    on(database_url, act)
+async def test_headers_and_addresses_are_bounded(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client(await stage.key()) as client:
+        many = [(f"x-{number}", "a") for number in range(requests.MAX_HEADERS + 1)]
+        told(await client.get("/runs", headers=many), 431, "headers_too_large")
+        long = {"x-long": "a" * requests.MAX_HEADER_BYTES}
+        told(await client.get("/runs", headers=long), 431, "headers_too_large")
+        told(await client.get("/runs?text=" + "a" * requests.MAX_TARGET_BYTES), 431, "headers_too_large")
 
 
 @first_on("sqlite")
-def test_a_parameter_that_is_unknown_twice_there_or_out_of_bounds_is_refused(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key()) as client:
-            for query in (
-                "colour=red",
-                "limit=1&limit=2",
-                "limit=0",
-                "limit=201",
-                "limit=many",
-                "cursor=nonsense",
-                "state=happy",
-                "since=yesterday",
-                "since=2026-01-01T00:00:00",
-                "label=nonsense",
-                "as=klingon",
-                "as=run&text=a",
-            ):
-                told(await client.get(f"/runs?{query}"), 400, "invalid_input")
-            assert (await client.get("/runs?limit=200&state=failed&state=succeeded")).status_code == 200
-
-    on(database_url, act)
+async def test_a_parameter_that_is_unknown_twice_there_or_out_of_bounds_is_refused(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client(await stage.key()) as client:
+        for query in (
+            "colour=red",
+            "limit=1&limit=2",
+            "limit=0",
+            "limit=201",
+            "limit=many",
+            "cursor=nonsense",
+            "state=happy",
+            "since=yesterday",
+            "since=2026-01-01T00:00:00",
+            "label=nonsense",
+            "as=klingon",
+            "as=run&text=a",
+        ):
+            told(await client.get(f"/runs?{query}"), 400, "invalid_input")
+        assert (await client.get("/runs?limit=200&state=failed&state=succeeded")).status_code == 200
 
 
 @first_on("sqlite")
-def test_addresses_and_methods_that_are_not_there_are_problems(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key()) as client:
-            told(await client.get("/nothing"), 404, "not_found")
-            told(await client.get("/runs/"), 404, "not_found")
-            answer = await client.request("PATCH", "/runs")
-            told(answer, 405, "method_not_allowed")
-            assert answer.headers["allow"] == "GET, POST"
-
-    on(database_url, act)
+async def test_addresses_and_methods_that_are_not_there_are_problems(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client(await stage.key()) as client:
+        told(await client.get("/nothing"), 404, "not_found")
+        told(await client.get("/runs/"), 404, "not_found")
+        answer = await client.request("PATCH", "/runs")
+        told(answer, 405, "method_not_allowed")
+        assert answer.headers["allow"] == "GET, POST"
 
 
 @first_on("sqlite")
-def test_every_answer_has_a_request_id_and_the_security_headers(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client() as client:
-            for path in ("/healthz", "/nothing", "/runs", "/openapi.json"):
-                answer = await client.get(path, headers={"X-Request-Id": "mine-7"})
-                assert answer.headers["x-request-id"] == "mine-7"
-                assert answer.headers["x-content-type-options"] == "nosniff"
-                assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
-                assert answer.headers["cache-control"] == "no-store"
-                assert "server" not in answer.headers
-            forged = await client.get("/healthz", headers={"X-Request-Id": "a b<script>"})
-            assert forged.headers["x-request-id"] != "a b<script>"
-
-    on(database_url, act)
+async def test_every_answer_has_a_request_id_and_the_security_headers(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client() as client:
+        for path in ("/healthz", "/nothing", "/runs", "/openapi.json"):
+            answer = await client.get(path, headers={"X-Request-Id": "mine-7"})
+            assert answer.headers["x-request-id"] == "mine-7"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+            assert answer.headers["cache-control"] == "no-store"
+            assert "server" not in answer.headers
+        forged = await client.get("/healthz", headers={"X-Request-Id": "a b<script>"})
+        assert forged.headers["x-request-id"] != "a b<script>"
 
 
 def test_every_class_of_error_has_a_row_of_its_own() -> None:
-    from stepkeep import errors
+    from stepkeep.kernel import errors
 
     kinds = [
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.StepkeepError)
@@ -230,7 +202,7 @@ def test_every_class_of_error_has_a_row_of_its_own() -> None:
 
 
 @first_on("sqlite")
-def test_the_database_going_away_is_503_and_says_nothing_about_it(
+async def test_the_database_going_away_is_503_and_says_nothing_about_it(
     database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def away(*_: Any, **__: Any) -> None:
@@ -239,26 +211,23 @@ def test_the_database_going_away_is_503_and_says_nothing_about_it(
     async def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("secret detail")
 
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key()) as client:
-            await client.get("/runs")
-            monkeypatch.setattr(stage.engine.store, "search_runs", away)
-            answer = await client.get("/runs")
-            told(answer, 503, "store_unavailable")
-            assert answer.headers["retry-after"] == "1"
-            assert "db.internal" not in answer.text
-            # An outage is expected: it is no error of the service.
-            assert {one.levelname for one in caplog.records if "store_unavailable" in one.message} == {"WARNING"}
-            monkeypatch.setattr(stage.engine.store, "search_runs", broken)
-            answer = await client.get("/runs")
-            told(answer, 500, "unexpected")
-            assert "secret detail" not in answer.text
-            assert "secret detail" in caplog.text
-            monkeypatch.setattr(stage.engine.store, "status", away)
-            told(await client.get("/readyz"), 503, "store_unavailable")
-            assert (await client.get("/healthz")).json() == {"status": "ok"}
-
-    on(database_url, act)
+    async with on(database_url) as stage, stage.client(await stage.key()) as client:
+        await client.get("/runs")
+        monkeypatch.setattr(stage.engine.store, "search_runs", away)
+        answer = await client.get("/runs")
+        told(answer, 503, "store_unavailable")
+        assert answer.headers["retry-after"] == "1"
+        assert "db.internal" not in answer.text
+        # An outage is expected: it is no error of the service.
+        assert {one.levelname for one in caplog.records if "store_unavailable" in one.message} == {"WARNING"}
+        monkeypatch.setattr(stage.engine.store, "search_runs", broken)
+        answer = await client.get("/runs")
+        told(answer, 500, "unexpected")
+        assert "secret detail" not in answer.text
+        assert "secret detail" in caplog.text
+        monkeypatch.setattr(stage.engine.store, "status", away)
+        told(await client.get("/readyz"), 503, "store_unavailable")
+        assert (await client.get("/healthz")).json() == {"status": "ok"}
 
 
 def test_strict_json_takes_what_json_is() -> None:

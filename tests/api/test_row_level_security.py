@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
@@ -63,14 +63,26 @@ def rows_of(url: str, tenant: str) -> dict[str, str]:
 # -- with all conditions ---------------------------------------------------------------------------------------------
 @pytest.mark.proof
 @pytest.mark.parametrize("act", [refuse_wrong_callers, tell_nothing_apart, refuse_the_unknown])
-def test_the_route_matrix_holds_for_the_role_of_the_api(postgres_dsn: str, act: object) -> None:
-    on(postgres_dsn, act, serves_as=confine(postgres_dsn))  # type: ignore[arg-type]
+async def test_the_route_matrix_holds_for_the_role_of_the_api(
+    postgres_dsn: str, act: Callable[[Stage], Awaitable[None]]
+) -> None:
+    async with on(postgres_dsn, serves_as=confine(postgres_dsn)) as stage:
+        await act(stage)
 
 
-def test_one_process_serves_two_tenants_at_once_from_start_to_end(postgres_dsn: str) -> None:
+async def test_one_process_serves_two_tenants_at_once_from_start_to_end(postgres_dsn: str) -> None:
     """Starts, results, streams, sessions and metrics."""
 
-    async def act(stage: Stage) -> None:
+    async def work(stage: Stage, key: str, tenant: str) -> str:
+        async with stage.client(key) as client:
+            run = (await client.post("/runs", json={"workflow": "hello", "input": {"name": tenant}})).json()["run_id"]
+            streamed = await client.get(f"/runs/{run}/stream")
+            assert streamed.text.rstrip().splitlines()[-2] == "event: end", streamed.text
+            signed_in = await client.post("/session", json={"key": key})
+            assert signed_in.json()["tenant"] == tenant
+            return str((await client.get(f"/runs/{run}/result")).json()["output"])
+
+    async with on(postgres_dsn, serves_as=confine(postgres_dsn)) as stage:
         assert stage.engine.store.is_confined
         keys = {}
         for tenant in (TENANT, RIVAL):
@@ -93,21 +105,10 @@ def test_one_process_serves_two_tenants_at_once_from_start_to_end(postgres_dsn: 
                 assert (await client.get("/runs")).json()["total"] == 5
         await stage.app.service.close()
 
-    async def work(stage: Stage, key: str, tenant: str) -> str:
-        async with stage.client(key) as client:
-            run = (await client.post("/runs", json={"workflow": "hello", "input": {"name": tenant}})).json()["run_id"]
-            streamed = await client.get(f"/runs/{run}/stream")
-            assert streamed.text.rstrip().splitlines()[-2] == "event: end", streamed.text
-            signed_in = await client.post("/session", json={"key": key})
-            assert signed_in.json()["tenant"] == tenant
-            return str((await client.get(f"/runs/{run}/result")).json()["output"])
-
-    on(postgres_dsn, act, serves_as=confine(postgres_dsn))
-
 
 # -- without the conditions ------------------------------------------------------------------------------------------
-def test_row_level_security_alone_holds_without_the_conditions_on_the_tenant(postgres_dsn: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_row_level_security_alone_holds_without_the_conditions_on_the_tenant(postgres_dsn: str) -> None:
+    async with on(postgres_dsn, serves_as=confine(postgres_dsn)) as stage:
         theirs = await furnish(stage)
         key = await stage.key(tenant=RIVAL, owner="eve")
         before = rows_of(postgres_dsn, TENANT)
@@ -119,8 +120,6 @@ def test_row_level_security_alone_holds_without_the_conditions_on_the_tenant(pos
         with stripped():
             await live(stage, key)
         assert rows_of(postgres_dsn, TENANT) == before
-
-    on(postgres_dsn, act, serves_as=confine(postgres_dsn))
 
 
 async def live(stage: Stage, key: str) -> None:
@@ -135,15 +134,13 @@ async def live(stage: Stage, key: str) -> None:
         assert len((await client.get(f"/runs/{first}/journal")).json()["entries"]) == 2
 
 
-def test_without_row_level_security_the_same_statements_tell_of_other_tenants(postgres_dsn: str) -> None:
+async def test_without_row_level_security_the_same_statements_tell_of_other_tenants(postgres_dsn: str) -> None:
     """The test above can fail: a role that sees all tenants leaks by most routes."""
 
-    async def act(stage: Stage) -> None:
+    async with on(postgres_dsn) as stage:
         theirs = await furnish(stage)
         async with stage.client(await stage.key(tenant=RIVAL, owner="eve")) as client:
             for part in ("", "/steps", "/journal", "/log", "/cost", "/explain"):
                 assert (await client.get(f"/runs/{theirs['run_id']}{part}")).status_code == 404
                 with stripped():
                     assert (await client.get(f"/runs/{theirs['run_id']}{part}")).status_code == 200, part
-
-    on(postgres_dsn, act)

@@ -10,7 +10,7 @@ import pytest
 
 from stepkeep.definition.registry import HandlerSpec
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotAllowed
+from stepkeep.kernel.errors import NotAllowed
 from tests.api.sse import all_of
 from tests.api.stage import RIVAL, Stage, on, told
 from tests.suites import first_on
@@ -38,40 +38,37 @@ async def waits(client: httpx2.AsyncClient, run: str) -> None:
     assert found.json()["state"] == "blocked", found.text
 
 
-def test_001_a_run_from_creation_to_approval(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.serving(await stage.key(tenant="default")) as client:
-            await prepared(stage, client)
-            await stage.engine.start_worker()
-            # "Idempotent run creation": the body is optional, and one key makes one run.
-            made = await client.post(f"{BASE}/runs", headers={"Idempotency-Key": "k"})
-            assert made.status_code == 201
-            run = made.json()["run_id"]
-            assert made.json() == {"run_id": run}
-            again = await client.post(f"{BASE}/runs", headers={"Idempotency-Key": "k"})
-            assert (again.status_code, again.json()) == (200, {"run_id": run})
-            # Defect 5 of the seed's service: it answered another body under the same key with the old run.
-            other = await client.post(f"{BASE}/runs", json={"priority": 7}, headers={"Idempotency-Key": "k"})
-            told(other, 422, "key_reused")
-            await waits(client, run)
-            assert (await client.get(f"{BASE}/runs/{run}")).json() == {"id": run, "status": "WAITING_APPROVAL"}
-            steps = (await client.get(f"{BASE}/runs/{run}/steps")).json()
-            assert steps["run_id"] == run
-            # Defect 1: order by position is enforced.
-            assert [(one["name"], one["status"]) for one in steps["steps"]] == [
-                ("LLM", "SUCCEEDED"),
-                ("TOOL", "SUCCEEDED"),
-                ("APPROVAL", "WAITING_APPROVAL"),
-            ]
-            cost = (await client.get(f"{BASE}/runs/{run}/cost")).json()
-            assert (cost["run_id"], cost["total_cost_usd"], len(cost["steps"])) == (run, 0, 3)
-            approved = await client.post(f"{BASE}/runs/{run}/approve")
-            assert (approved.status_code, approved.json()) == (200, {"id": run, "status": "APPROVED"})
-            assert (await client.post(f"{BASE}/runs/{run}/approve")).status_code == 200, "approving again is no-op"
-            assert (await client.get(f"{BASE}/runs/{run}")).json() == {"id": run, "status": "SUCCEEDED"}
-            await _events(client, run)
-
-    on(database_url, act)
+async def test_001_a_run_from_creation_to_approval(database_url: str) -> None:
+    async with on(database_url) as stage, stage.serving(await stage.key(tenant="default")) as client:
+        await prepared(stage, client)
+        await stage.engine.start_worker()
+        # "Idempotent run creation": the body is optional, and one key makes one run.
+        made = await client.post(f"{BASE}/runs", headers={"Idempotency-Key": "k"})
+        assert made.status_code == 201
+        run = made.json()["run_id"]
+        assert made.json() == {"run_id": run}
+        again = await client.post(f"{BASE}/runs", headers={"Idempotency-Key": "k"})
+        assert (again.status_code, again.json()) == (200, {"run_id": run})
+        # Defect 5 of the seed's service: it answered another body under the same key with the old run.
+        other = await client.post(f"{BASE}/runs", json={"priority": 7}, headers={"Idempotency-Key": "k"})
+        told(other, 422, "key_reused")
+        await waits(client, run)
+        assert (await client.get(f"{BASE}/runs/{run}")).json() == {"id": run, "status": "WAITING_APPROVAL"}
+        steps = (await client.get(f"{BASE}/runs/{run}/steps")).json()
+        assert steps["run_id"] == run
+        # Defect 1: order by position is enforced.
+        assert [(one["name"], one["status"]) for one in steps["steps"]] == [
+            ("LLM", "SUCCEEDED"),
+            ("TOOL", "SUCCEEDED"),
+            ("APPROVAL", "WAITING_APPROVAL"),
+        ]
+        cost = (await client.get(f"{BASE}/runs/{run}/cost")).json()
+        assert (cost["run_id"], cost["total_cost_usd"], len(cost["steps"])) == (run, 0, 3)
+        approved = await client.post(f"{BASE}/runs/{run}/approve")
+        assert (approved.status_code, approved.json()) == (200, {"id": run, "status": "APPROVED"})
+        assert (await client.post(f"{BASE}/runs/{run}/approve")).status_code == 200, "approving again is no-op"
+        assert (await client.get(f"{BASE}/runs/{run}")).json() == {"id": run, "status": "SUCCEEDED"}
+        await _events(client, run)
 
 
 async def _events(client: httpx2.AsyncClient, run: str) -> None:
@@ -97,53 +94,47 @@ async def _events(client: httpx2.AsyncClient, run: str) -> None:
     assert resumed == by_number
 
 
-def test_001_what_the_service_refuses(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key(tenant="default")) as client:
-            await prepared(stage, client)
-            told(await client.post(f"{BASE}/runs", json={"template_name": "nobodys"}), 400, "invalid_input")
-            told(await client.post(f"{BASE}/runs", json={"colour": "red"}), 400, "invalid_input")
-            told(await client.post(f"{BASE}/runs", json={"priority": 1.5}), 400, "invalid_input")
-            two = {"content": b"{} {}", "headers": {"Content-Type": "application/json"}}
-            told(await client.post(f"{BASE}/runs", **two), 400, "invalid_input")  # type: ignore[arg-type]
-            run = (await client.post(f"{BASE}/runs", json={"template_name": "default", "priority": 5})).json()["run_id"]
-            assert (await client.get(f"/runs/{run}")).json()["run"]["priority"] == 5
-            told(await client.post(f"{BASE}/runs/{run}/approve"), 409, "conflict")
-            for _ in range(2):
-                ended = await client.post(f"{BASE}/runs/{run}/cancel")
-                assert (ended.status_code, ended.json()) == (200, {"id": run, "status": "CANCELED"})
-            told(await client.post(f"{BASE}/runs/{run}/approve"), 409, "conflict")
-            async with stage.client(await stage.key(tenant=RIVAL)) as rival:
-                # "Cross-tenant resource access intentionally returns 404."
-                for method, path in (("GET", ""), ("GET", "/steps"), ("GET", "/cost"), ("GET", "/events")):
-                    told(await rival.request(method, f"{BASE}/runs/{run}{path}"), 404, "not_found")
-                for path in ("/approve", "/cancel"):
-                    told(await rival.post(f"{BASE}/runs/{run}{path}"), 404, "not_found")
-
-    on(database_url, act)
+async def test_001_what_the_service_refuses(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client(await stage.key(tenant="default")) as client:
+        await prepared(stage, client)
+        told(await client.post(f"{BASE}/runs", json={"template_name": "nobodys"}), 400, "invalid_input")
+        told(await client.post(f"{BASE}/runs", json={"colour": "red"}), 400, "invalid_input")
+        told(await client.post(f"{BASE}/runs", json={"priority": 1.5}), 400, "invalid_input")
+        two = {"content": b"{} {}", "headers": {"Content-Type": "application/json"}}
+        told(await client.post(f"{BASE}/runs", **two), 400, "invalid_input")  # type: ignore[arg-type]
+        run = (await client.post(f"{BASE}/runs", json={"template_name": "default", "priority": 5})).json()["run_id"]
+        assert (await client.get(f"/runs/{run}")).json()["run"]["priority"] == 5
+        told(await client.post(f"{BASE}/runs/{run}/approve"), 409, "conflict")
+        for _ in range(2):
+            ended = await client.post(f"{BASE}/runs/{run}/cancel")
+            assert (ended.status_code, ended.json()) == (200, {"id": run, "status": "CANCELED"})
+        told(await client.post(f"{BASE}/runs/{run}/approve"), 409, "conflict")
+        async with stage.client(await stage.key(tenant=RIVAL)) as rival:
+            # "Cross-tenant resource access intentionally returns 404."
+            for method, path in (("GET", ""), ("GET", "/steps"), ("GET", "/cost"), ("GET", "/events")):
+                told(await rival.request(method, f"{BASE}/runs/{run}{path}"), 404, "not_found")
+            for path in ("/approve", "/cancel"):
+                told(await rival.post(f"{BASE}/runs/{run}{path}"), 404, "not_found")
 
 
 @first_on("sqlite")
-def test_001_the_end_of_a_run_is_posted_to_its_webhook(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key(tenant="default")) as client:
-            await prepared(stage, client)
-            told(await client.post(f"{BASE}/runs", json={"webhook_url": "ftp://x"}), 400, "invalid_input")
-            told(await client.post(f"{BASE}/runs", json={"webhook_secret": "HOOK"}), 400, "invalid_input")
-            hooked = {"webhook_url": "https://shop.example/runs", "webhook_secret": "HOOK"}
-            run = (await client.post(f"{BASE}/runs", json=hooked)).json()["run_id"]
-            assert (await client.post(f"{BASE}/runs/{run}/cancel")).status_code == 200
-            # Defect 4 of the seed's service: a cancel sent nothing. Workers deliver it (tests/seeds/test_events.py).
-            [due] = (await stage.engine.outbox.list(run_id=run))["deliveries"]
-            assert (due["run"], due["state"]) == (run, "ready")
-
-    on(database_url, act)
+async def test_001_the_end_of_a_run_is_posted_to_its_webhook(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client(await stage.key(tenant="default")) as client:
+        await prepared(stage, client)
+        told(await client.post(f"{BASE}/runs", json={"webhook_url": "ftp://x"}), 400, "invalid_input")
+        told(await client.post(f"{BASE}/runs", json={"webhook_secret": "HOOK"}), 400, "invalid_input")
+        hooked = {"webhook_url": "https://shop.example/runs", "webhook_secret": "HOOK"}
+        run = (await client.post(f"{BASE}/runs", json=hooked)).json()["run_id"]
+        assert (await client.post(f"{BASE}/runs/{run}/cancel")).status_code == 200
+        # Defect 4 of the seed's service: a cancel sent nothing. Workers deliver it (tests/seeds/test_events.py).
+        [due] = (await stage.engine.outbox.list(run_id=run))["deliveries"]
+        assert (due["run"], due["state"]) == (run, "ready")
 
 
-def test_a_start_names_only_secrets_that_an_administrator_released_for_signing(database_url: str) -> None:
+async def test_a_start_names_only_secrets_that_an_administrator_released_for_signing(database_url: str) -> None:
     """Otherwise any caller could have its body signed by any secret of the workers, at an address of its own."""
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         host = stage.host("default")
         hooked = {"webhook_url": "https://shop.example/runs", "webhook_secret": "PAYMENTS"}
         async with host, stage.client(await stage.key(tenant="default")) as everything:
@@ -160,7 +151,7 @@ def test_a_start_names_only_secrets_that_an_administrator_released_for_signing(d
                         assert answer.status_code == 201
                         return False
                     with pytest.raises(NotAllowed, match="not released"):
-                        await engine._prepare_start("default", None, given)  # what a start with connection= does first
+                        await engine._prepare_start("default", **given)  # what a start with connection= does first
                     assert told(answer, 403, "not_allowed")["rule"] == "secret_not_released"
                     assert "stepkeep tenants signing default --secret PAYMENTS" in answer.json()["detail"]
                     return True
@@ -184,18 +175,13 @@ def test_a_start_names_only_secrets_that_an_administrator_released_for_signing(d
             assert (await everything.post(f"{BASE}/runs", json=hooked)).status_code == 201
             await host.start("default", webhook_url="https://shop.example/runs", webhook_secret="PAYMENTS")
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_001_a_run_that_ended_otherwise_is_not_said_to_be_cancelled(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client(await stage.key(tenant="default")) as client:
-            await prepared(stage, client)
-            await stage.engine.start_worker()
-            run = (await client.post(f"{BASE}/runs")).json()["run_id"]
-            await waits(client, run)
-            await client.post(f"{BASE}/runs/{run}/approve")
-            told(await client.post(f"{BASE}/runs/{run}/cancel"), 409, "conflict")
-
-    on(database_url, act)
+async def test_001_a_run_that_ended_otherwise_is_not_said_to_be_cancelled(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client(await stage.key(tenant="default")) as client:
+        await prepared(stage, client)
+        await stage.engine.start_worker()
+        run = (await client.post(f"{BASE}/runs")).json()["run_id"]
+        await waits(client, run)
+        await client.post(f"{BASE}/runs/{run}/approve")
+        told(await client.post(f"{BASE}/runs/{run}/cancel"), 409, "conflict")

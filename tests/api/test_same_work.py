@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.api.stage import RIVAL, Stage, on
+from tests.api.stage import RIVAL, on
 from tests.api.test_matrix import MAKES, MISSING, OWN_TENANT, Matrix, furnish
 from tests.suites import first_on
 
@@ -40,8 +40,8 @@ class Statements:
 
 
 @first_on("sqlite")
-def test_every_route_does_the_same_work_for_what_is_foreign_and_for_what_is_missing(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_every_route_does_the_same_work_for_what_is_foreign_and_for_what_is_missing(database_url: str) -> None:
+    async with on(database_url) as stage:
         theirs = await furnish(stage)
         # Nothing is read again because time has passed.
         stage.app.service.callers._monotonic = lambda: 0.0
@@ -61,5 +61,3 @@ def test_every_route_does_the_same_work_for_what_is_foreign_and_for_what_is_miss
                 assert work[2] == work[3], operation.route
                 compared += bool(work[3])
             assert compared > 30
-
-    on(database_url, act)

@@ -60,25 +60,22 @@ def said(child: subprocess.Popen[str]) -> dict[str, str]:
     return found["service"]
 
 
-def test_it_is_ready_when_the_database_is_and_not_when_it_stops(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client() as client:
-            ready = (await client.get("/readyz")).json()
-            assert ready["status"] == "ready"
-            assert ready["database"] == type(connect(database_url)).__name__.removesuffix("Store").lower()
-            assert (await client.get("/version")).json()["version"]
-            stage.app.service.stopping.set()
-            answer = await client.get("/readyz")
-            told(answer, 503, "stopping")
-            assert answer.headers["connection"] == "close"
-            assert (await client.get("/healthz")).status_code == 200
-
-    on(database_url, act)
+async def test_it_is_ready_when_the_database_is_and_not_when_it_stops(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client() as client:
+        ready = (await client.get("/readyz")).json()
+        assert ready["status"] == "ready"
+        assert ready["database"] == type(connect(database_url)).__name__.removesuffix("Store").lower()
+        assert (await client.get("/version")).json()["version"]
+        stage.app.service.stopping.set()
+        answer = await client.get("/readyz")
+        told(answer, 503, "stopping")
+        assert answer.headers["connection"] == "close"
+        assert (await client.get("/healthz")).status_code == 200
 
 
 @first_on("sqlite")
-def test_the_document_has_every_route_with_its_scopes_and_a_stable_name(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_the_document_has_every_route_with_its_scopes_and_a_stable_name(database_url: str) -> None:
+    async with on(database_url) as stage:
         async with stage.client() as client:
             document = (await client.get("/openapi.json")).json()
         assert document["openapi"].startswith("3.1")
@@ -97,8 +94,6 @@ def test_the_document_has_every_route_with_its_scopes_and_a_stable_name(database
             for status, answer in operation["responses"].items():
                 if status.startswith(("4", "5")):
                     assert list(answer["content"]) == ["application/problem+json"], route
-
-    on(database_url, act)
 
 
 def test_dev_in_an_empty_directory_serves_with_a_worker_and_a_key(program: Start, tmp_path: Path) -> None:
@@ -133,7 +128,7 @@ def test_dev_in_an_empty_directory_serves_with_a_worker_and_a_key(program: Start
     assert said(again)["key"] == told_["key"]
 
 
-def test_a_restart_on_a_passed_socket_fails_no_request(program: Start, tmp_path: Path) -> None:
+async def test_a_restart_on_a_passed_socket_fails_no_request(program: Start, tmp_path: Path) -> None:
     url = migrated_file(tmp_path / "stepkeep.db")
     keys: list[str] = []
 
@@ -141,7 +136,8 @@ def test_a_restart_on_a_passed_socket_fails_no_request(program: Start, tmp_path:
         await stage.publish(HELLO)
         keys.append(await stage.key())
 
-    on(url, prepare)
+    async with on(url) as stage:
+        await prepare(stage)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)
@@ -174,11 +170,8 @@ def test_a_restart_on_a_passed_socket_fails_no_request(program: Start, tmp_path:
             thread.join()
     assert set(statuses) == {201}
 
-    async def count(stage: Stage) -> None:
-        async with stage.host() as host:
-            assert (await host.runs(limit=1))["total"] == min(len(statuses), 1000)
-
-    on(url, count)
+    async with on(url) as stage, stage.host() as host:
+        assert (await host.runs(limit=1))["total"] == min(len(statuses), 1000)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 from stepkeep.api.access import FRESH_SECONDS
 from stepkeep.api.app import create_app
 from stepkeep.api.browsers import COOKIE, CSRF, MOST_FAILURES, WINDOW_SECONDS, Browsers, read_public_url
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.access import key_text
 from stepkeep.operations.sessions import LIFETIME
-from tests.api.stage import HELLO, RIVAL, Stage, on, told
+from tests.api.stage import HELLO, RIVAL, on, told
 from tests.suites import first_on
 
 ORIGIN = "http://service"
@@ -27,8 +27,8 @@ async def sign_in(client: httpx2.AsyncClient, key: str) -> dict[str, object]:
     return body
 
 
-def test_a_session_acts_with_its_key_and_ends_for_good(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_session_acts_with_its_key_and_ends_for_good(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client() as client, stage.client() as elsewhere:
             opened = await sign_in(client, await stage.key("read", "start"))
@@ -50,12 +50,10 @@ def test_a_session_acts_with_its_key_and_ends_for_good(database_url: str) -> Non
         assert [one["event"] for one in entries] == ["signed_in", "signed_out"]
         assert {one["by"] for one in entries} == {"ann"}
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_the_cookie_is_not_for_scripts_other_sites_or_plain_http(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_the_cookie_is_not_for_scripts_other_sites_or_plain_http(database_url: str) -> None:
+    async with on(database_url) as stage:
         key = await stage.key("read")
         for public, secure in ((None, False), ("https://flows.example.com", True)):
             stage.app = create_app(stage.engine, browsers=Browsers(public))
@@ -70,12 +68,10 @@ def test_the_cookie_is_not_for_scripts_other_sites_or_plain_http(database_url: s
             assert key[-43:] not in str(answer.headers)
             assert key[-43:] not in answer.text
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_a_request_that_another_site_forges_is_refused(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_request_that_another_site_forges_is_refused(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client() as client, stage.client() as other:
             opened = await sign_in(client, await stage.key())
@@ -93,24 +89,21 @@ def test_a_request_that_another_site_forges_is_refused(database_url: str) -> Non
             # A key in the header is a program's: the cookie beside it is ignored, and no token is needed.
             told(await client.post("/runs", json=start, headers={"Authorization": "Bearer x"}), 401, "unauthenticated")
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_no_answer_allows_another_origin(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
-        async with stage.client() as client:
-            asks = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
-            for path in ("/session", "/runs", "/healthz"):
-                answer = await client.options(path, headers=asks)
-                assert answer.status_code == 405
-                assert not [name for name in answer.headers if name.startswith("access-control-")]
-
-    on(database_url, act)
+async def test_no_answer_allows_another_origin(database_url: str) -> None:
+    async with on(database_url) as stage, stage.client() as client:
+        asks = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+        for path in ("/session", "/runs", "/healthz"):
+            answer = await client.options(path, headers=asks)
+            assert answer.status_code == 405
+            assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
-def test_a_session_ends_with_its_key_its_owner_or_its_time(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_session_ends_with_its_key_its_owner_or_its_time(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with on(database_url) as stage:
         now = [0.0]
         monkeypatch.setattr(stage.app.service.callers, "_monotonic", lambda: now[0])
         keys = [await stage.key("read", owner=name) for name in ("ann", "bob", "cyd")]
@@ -136,11 +129,9 @@ def test_a_session_ends_with_its_key_its_owner_or_its_time(database_url: str, mo
             assert "has expired" in told(await cyd.get("/runs"), 401, "unauthenticated")["detail"]
             told(await dan.post("/session", json={"key": short}), 401, "unauthenticated")
 
-    on(database_url, act)
 
-
-def test_a_session_holds_after_a_restart_and_in_every_process(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_session_holds_after_a_restart_and_in_every_process(database_url: str) -> None:
+    async with on(database_url) as stage:
         async with stage.client() as client:
             opened = await sign_in(client, await stage.key("read"))
             cookie = client.cookies[COOKIE]
@@ -157,14 +148,12 @@ def test_a_session_holds_after_a_restart_and_in_every_process(database_url: str)
             assert cookie[17:] not in str(row)
             assert row.secret_hash != opened["csrf"]
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_failed_sign_ins_are_limited_and_good_ones_wait_their_turn(
+async def test_failed_sign_ins_are_limited_and_good_ones_wait_their_turn(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         now = [0.0]
         monkeypatch.setattr(stage.app.service.browsers.attempts, "_monotonic", lambda: now[0])
         key = await stage.key("read")
@@ -180,12 +169,10 @@ def test_failed_sign_ins_are_limited_and_good_ones_wait_their_turn(
             now[0] += WINDOW_SECONDS
             assert (await client.post("/session", json={"key": key})).status_code == 201
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_failed_sign_ins_are_counted_for_an_address_and_for_a_key(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_failed_sign_ins_are_counted_for_an_address_and_for_a_key(database_url: str) -> None:
+    async with on(database_url) as stage:
         key = await stage.key("read")
 
         async def attempt(address: str, given: str) -> int:
@@ -202,12 +189,10 @@ def test_failed_sign_ins_are_counted_for_an_address_and_for_a_key(database_url: 
         assert await attempt("192.0.2.2", key) == 429, "one key from many addresses"
         assert await attempt("192.0.2.2", await stage.key("read", owner="bea")) == 201
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_guesses_at_links_count_as_failed_sign_ins(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(stage: Stage) -> None:
+async def test_guesses_at_links_count_as_failed_sign_ins(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with on(database_url) as stage:
         now = [0.0]
         monkeypatch.setattr(stage.app.service.browsers.attempts, "_monotonic", lambda: now[0])
         code = stage.app.service.links.make(await stage.key("read"))
@@ -222,11 +207,9 @@ def test_guesses_at_links_count_as_failed_sign_ins(database_url: str, monkeypatc
             now[0] += WINDOW_SECONDS
             assert (await client.post("/session/link", json={"code": code})).status_code == 201
 
-    on(database_url, act)
 
-
-def test_of_parallel_sign_outs_one_ends_the_session(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_of_parallel_sign_outs_one_ends_the_session(database_url: str) -> None:
+    async with on(database_url) as stage:
         async with stage.client() as client:
             opened = await sign_in(client, await stage.key("read"))
             proof = {CSRF: str(opened["csrf"])}
@@ -237,20 +220,16 @@ def test_of_parallel_sign_outs_one_ends_the_session(database_url: str) -> None:
             entries = (await host.users.history("ann"))["history"]
         assert [one["event"] for one in entries].count("signed_out") == 1
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_a_session_sees_nothing_of_another_tenant(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_session_sees_nothing_of_another_tenant(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
             run = (await client.post("/runs", json={"workflow": "hello"})).json()["run_id"]
         async with stage.client() as rival:
             await sign_in(rival, await stage.key(tenant=RIVAL, owner="eve"))
             told(await rival.get(f"/runs/{run}"), 404, "not_found")
-
-    on(database_url, act)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from tests.databases import migrated_file
 from tests.suites import first_on, in_proof
 
 
-def test_a_stream_tells_every_entry_as_it_comes_and_ends_with_the_run(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_stream_tells_every_entry_as_it_comes_and_ends_with_the_run(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED, tenant="default")
         await stage.engine.start_worker()
         async with stage.serving(await stage.key(tenant="default")) as client:
@@ -42,16 +42,14 @@ def test_a_stream_tells_every_entry_as_it_comes_and_ends_with_the_run(database_u
             shown = await all_of(client, f"/runs/{run}/stream?as=run")
             assert shown[-2].data["lines"][-1]["to_state"] == "SUCCEEDED"
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_a_stream_ends_when_its_key_ends_and_when_the_service_stops(
+async def test_a_stream_ends_when_its_key_ends_and_when_the_service_stops(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "CHECK_SECONDS", 0.05)
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         key, other = await stage.key(), await stage.key("read", owner="bob")
         async with stage.serving(key) as client:
@@ -67,15 +65,13 @@ def test_a_stream_ends_when_its_key_ends_and_when_the_service_stops(
                 async with asyncio.timeout(30):
                     assert [one async for one in events] == []
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_a_silent_stream_has_heartbeats(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_stream_has_heartbeats(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "CHECK_SECONDS", 0.02)
     monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.02)
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         async with stage.serving(await stage.key()) as client:
             run = (await client.post("/runs", json={"workflow": "gated"})).json()["run_id"]
@@ -86,11 +82,9 @@ def test_a_silent_stream_has_heartbeats(database_url: str, monkeypatch: pytest.M
                 while beats < 2:
                     beats += await anext(lines) == ": still there"
 
-    on(database_url, act)
 
-
-def test_a_stream_of_another_tenant_or_with_a_wrong_id_is_refused_before_it_begins(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_stream_of_another_tenant_or_with_a_wrong_id_is_refused_before_it_begins(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
             run = (await client.post("/runs", json={"workflow": "hello"})).json()["run_id"]
@@ -100,12 +94,10 @@ def test_a_stream_of_another_tenant_or_with_a_wrong_id_is_refused_before_it_begi
         async with stage.client(await stage.key(tenant=RIVAL)) as rival:
             told(await rival.get(f"/runs/{run}/stream"), 404, "not_found")
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_many_listeners_of_one_run_share_one_poll(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_many_listeners_of_one_run_share_one_poll(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         async with stage.serving(await stage.key()) as client:
             run = (await client.post("/runs", json={"workflow": "gated"})).json()["run_id"]
@@ -127,50 +119,46 @@ def test_many_listeners_of_one_run_share_one_poll(database_url: str) -> None:
             assert len({str(one) for one in found}) == 1
             assert set(asked) == {1}
 
-    on(database_url, act)
-
 
 @pytest.mark.parametrize("many", [200, in_proof(2000)])
-def test_thousands_of_streams_hold_up_no_other_client_and_all_end(tmp_path: Path, many: int) -> None:
+async def test_thousands_of_streams_hold_up_no_other_client_and_all_end(tmp_path: Path, many: int) -> None:
     """Each is a connection of its own. Four keys have them, a fifth one works beside them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 3 * many:
         pytest.skip("too few files may be open")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 3 * many), hard))
 
-    async def act(stage: Stage) -> None:
-        await stage.publish(GATED)
-        keys = [await stage.key(owner=owner) for owner in ("ann", "bea", "cyd", "dan")]
-        async with stage.serving(await stage.key(owner="zoe")) as client, asyncio.timeout(300):
-            run = (await client.post("/runs", json={"workflow": "gated"})).json()["run_id"]
-            places = asyncio.Semaphore(50)
-
-            async def listen(key: str) -> asyncio.StreamReader:
-                async with places:
-                    reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
-                    ask = f"GET /runs/{run}/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
-                    writer.write(ask.encode())
-                    assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
-                    writers.append(writer)
-                    return reader
-
-            writers: list[asyncio.StreamWriter] = []
-            readers = await asyncio.gather(*(listen(keys[place % len(keys)]) for place in range(many)))
-            assert (await client.get(f"/runs/{run}")).status_code == 200
-            assert (await client.post(f"/runs/{run}/approve", json={})).status_code == 200
-            assert (await client.post(f"/runs/{run}/cancel", json={})).status_code == 200
-            await asyncio.gather(*(reader.readuntil(b"event: end") for reader in readers))
-            for writer in writers:
-                writer.close()
-
     try:
-        on(migrated_file(tmp_path / "streams.db"), act)
+        async with on(migrated_file(tmp_path / "streams.db")) as stage:
+            await stage.publish(GATED)
+            keys = [await stage.key(owner=owner) for owner in ("ann", "bea", "cyd", "dan")]
+            async with stage.serving(await stage.key(owner="zoe")) as client, asyncio.timeout(300):
+                run = (await client.post("/runs", json={"workflow": "gated"})).json()["run_id"]
+                places = asyncio.Semaphore(50)
+
+                async def listen(key: str) -> asyncio.StreamReader:
+                    async with places:
+                        reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
+                        ask = f"GET /runs/{run}/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
+                        writer.write(ask.encode())
+                        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+                        writers.append(writer)
+                        return reader
+
+                writers: list[asyncio.StreamWriter] = []
+                readers = await asyncio.gather(*(listen(keys[place % len(keys)]) for place in range(many)))
+                assert (await client.get(f"/runs/{run}")).status_code == 200
+                assert (await client.post(f"/runs/{run}/approve", json={})).status_code == 200
+                assert (await client.post(f"/runs/{run}/cancel", json={})).status_code == 200
+                await asyncio.gather(*(reader.readuntil(b"event: end") for reader in readers))
+                for writer in writers:
+                    writer.close()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_the_stream_of_a_tenant_tells_its_runs_in_order_and_resumes(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_the_stream_of_a_tenant_tells_its_runs_in_order_and_resumes(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED, tenant="default")
         await stage.publish(HELLO, tenant=RIVAL)
         await stage.engine.start_worker()
@@ -201,11 +189,9 @@ def test_the_stream_of_a_tenant_tells_its_runs_in_order_and_resumes(database_url
                     assert [one.data for one in rest] == [one.data for one in got[place:]]
             told(await client.get("/stream", headers={"Last-Event-ID": "yesterday"}), 400, "invalid_input")
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_a_listener_that_does_not_keep_up_is_cut_off_and_holds_up_no_other(
+async def test_a_listener_that_does_not_keep_up_is_cut_off_and_holds_up_no_other(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tailing, "MOST_QUEUED", 3)
@@ -237,15 +223,16 @@ def test_a_listener_that_does_not_keep_up_is_cut_off_and_holds_up_no_other(
                     await cut.wait()
         await stage.app.service.close()
 
-    on(database_url, act)
+    async with on(database_url) as stage:
+        await act(stage)
 
 
 @pytest.mark.postgres
-def test_an_entry_that_has_overtaken_the_one_before_it_is_told_after_it(postgres_dsn: str) -> None:
+async def test_an_entry_that_has_overtaken_the_one_before_it_is_told_after_it(postgres_dsn: str) -> None:
     """A transaction has its number from its first lock, and may write to a run after one with a later number."""
     other = "019b7e2c-5a10-7c3e-9d7b-2f6f0a4c81d5"
 
-    async def act(stage: Stage) -> None:
+    async with on(postgres_dsn) as stage:
         await stage.publish(HELLO, tenant="default")
         await stage.engine.start_worker()
         run = (await stage.engine.start("hello")).run_id
@@ -268,12 +255,10 @@ def test_an_entry_that_has_overtaken_the_one_before_it_is_told_after_it(postgres
         tail = TenantTail(stage.engine.transactor, "default", str(early))
         assert [one["seq"] for one in await tail.read() if one["run_id"] == other] == [2, 3]
 
-    on(postgres_dsn, act)
-
 
 @pytest.mark.postgres
-def test_nothing_is_told_before_an_older_transaction_has_ended(postgres_dsn: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_nothing_is_told_before_an_older_transaction_has_ended(postgres_dsn: str) -> None:
+    async with on(postgres_dsn) as stage:
         await stage.publish(HELLO)
         store = stage.engine.store.for_tenant("acme")
         begin = await store.tail_position()
@@ -288,5 +273,3 @@ def test_nothing_is_told_before_an_older_transaction_has_ended(postgres_dsn: str
         await older.rollback()
         await server.close()
         assert len(await store.read_tail("acme", begin)) == 1
-
-    on(postgres_dsn, act)

@@ -81,7 +81,7 @@ def _pattern(path: str) -> str:
     )
 
 
-def test_every_route_does_its_work_and_answers_as_documented(database_url: str) -> None:
+async def test_every_route_does_its_work_and_answers_as_documented(database_url: str) -> None:
     tokens: list[str] = []
 
     def token(ctx: sk.Context) -> None:
@@ -90,7 +90,7 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
     def fails() -> None:
         raise OSError("no")
 
-    async def act(stage: Stage) -> None:
+    async with on(database_url) as stage:
         for name, function in (("api.token", token), ("api.fails", fails)):
             stage.engine.registry.register(HandlerSpec(name=name, function=function))
         add_emitter(stage.engine)
@@ -128,8 +128,6 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
             for route in ("GET /oidc/login", "GET /oidc/callback"):
                 del tour.left[route]  # they need a provider: test_oidc
             assert sorted(tour.left) == []
-
-    on(database_url, act)
 
 
 async def _definitions(tour: Tour) -> None:

@@ -7,11 +7,11 @@ from starlette.routing import Match
 from stepkeep.api.app import create_app
 from stepkeep.api.routing import Route
 from stepkeep.engine import AsyncEngine
-from tests.api.stage import GATED, HELLO, TENANT, Stage, on, told
+from tests.api.stage import GATED, HELLO, TENANT, on, told
 
 
-def test_a_creation_that_waits_answers_with_the_result(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_creation_that_waits_answers_with_the_result(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key("start", "read")) as client:
             body = {"workflow": "hello", "input": {"name": "Ada"}}
@@ -26,11 +26,9 @@ def test_a_creation_that_waits_answers_with_the_result(database_url: str) -> Non
         assert (again.status_code, again.json()) == (200, {"run_id": run, "created": False, "result": result})
         assert made.headers["location"] == f"/runs/{run}"
 
-    on(database_url, act)
 
-
-def test_a_creation_whose_time_is_over_answers_with_the_state(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_creation_whose_time_is_over_answers_with_the_state(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(GATED)
         async with stage.client(await stage.key("start", "read")) as client:
             made = await client.post("/runs?wait=0", json={"workflow": "gated"})
@@ -38,18 +36,14 @@ def test_a_creation_whose_time_is_over_answers_with_the_state(database_url: str)
             assert made.json()["result"]["finished"] is False
             told(await client.post("/runs?wait=61", json={"workflow": "gated"}), 400, "invalid_input")
 
-    on(database_url, act)
 
-
-def test_a_key_that_may_not_read_creates_nothing_with_wait(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_key_that_may_not_read_creates_nothing_with_wait(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key("start")) as client:
             told(await client.post("/runs?wait=1", json={"workflow": "hello"}), 403, "not_allowed")
         async with stage.host(TENANT) as host:
             assert (await host.runs())["runs"] == []
-
-    on(database_url, act)
 
 
 def test_the_index_finds_the_route_that_the_framework_finds() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.bench.ablation import SHORTCUTS, Gain, Shortcut, as_markdown, without
 
 

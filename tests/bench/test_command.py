@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from stepkeep.cli.settings import with_settings
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.cli.bench import bench
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.bench.campaign import Ask, run_campaign
 from stepkeep_lab.bench.ground import NotMeasured
 from stepkeep_lab.bench.peers import (

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 from tests.suites import in_proof, short_and_all
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.bench import backlog, bound, cancelling, idle, judging, latency, pages, throughput
 from stepkeep_lab.bench.campaign import Ask, Campaign, Turn, chosen, run_campaign
 from stepkeep_lab.bench.ground import STORES, Ground, fresh_ground
@@ -40,105 +39,105 @@ def sound(figures: Figures) -> set[str]:
     return set(figures)
 
 
-def test_runs_are_done_counted_and_verified_and_everybody_pays(ground: Ground) -> None:
-    figures = asyncio.run(throughput.runs_of_steps(ground, steps=2, runs=7))
+async def test_runs_are_done_counted_and_verified_and_everybody_pays(ground: Ground) -> None:
+    figures = await throughput.runs_of_steps(ground, steps=2, runs=7)
     assert sound(figures) >= {"steps_per_second", "runs_per_second", "starts_per_second", "worker_mb"} | PARTIES
     assert figures["steps_per_second"] == pytest.approx(2 * figures["runs_per_second"])
     assert ("wal_bytes" in figures) == (ground.server is not None)
 
 
 @pytest.mark.proof
-def test_a_fan_is_joined(ground: Ground) -> None:
-    assert "steps_per_second" in sound(asyncio.run(throughput.fan_out(ground, steps=5, runs=2)))
+async def test_a_fan_is_joined(ground: Ground) -> None:
+    assert "steps_per_second" in sound(await throughput.fan_out(ground, steps=5, runs=2))
 
 
 @pytest.mark.proof
-def test_the_elements_of_a_map_are_counted_as_steps(ground: Ground) -> None:
-    figures = asyncio.run(throughput.elements(ground, steps=5, runs=2))
+async def test_the_elements_of_a_map_are_counted_as_steps(ground: Ground) -> None:
+    figures = await throughput.elements(ground, steps=5, runs=2)
     assert figures["steps_per_second"] == pytest.approx(5 * figures["runs_per_second"])
 
 
 @pytest.mark.proof
-def test_the_calls_of_a_flow_are_measured_after_the_same_steps_as_a_plan(ground: Ground) -> None:
-    figures = asyncio.run(throughput.calls_of_a_flow(ground, runs=2))
+async def test_the_calls_of_a_flow_are_measured_after_the_same_steps_as_a_plan(ground: Ground) -> None:
+    figures = await throughput.calls_of_a_flow(ground, runs=2)
     wanted = {"steps_per_second", "plan_steps_per_second", "plan_all_us", "delivered_steps_per_second"}
     assert sound(figures) >= wanted | PARTIES
     assert figures["steps_per_second"] == pytest.approx(10 * figures["runs_per_second"])
 
 
-def test_runs_under_slots_are_measured_after_those_without(ground: Ground) -> None:
-    figures = asyncio.run(throughput.under_slots(ground, steps=1, runs=2))
+async def test_runs_under_slots_are_measured_after_those_without(ground: Ground) -> None:
+    figures = await throughput.under_slots(ground, steps=1, runs=2)
     assert sound(figures) >= {"steps_per_second", "plan_steps_per_second", "plan_all_us"} | PARTIES
 
 
-def test_starts_need_no_worker(ground: Ground) -> None:
-    assert "starts_per_second" in sound(asyncio.run(throughput.starts(ground, runs=5)))
+async def test_starts_need_no_worker(ground: Ground) -> None:
+    assert "starts_per_second" in sound(await throughput.starts(ground, runs=5))
 
 
-def test_one_run_is_watched_from_end_to_end(ground: Ground) -> None:
-    figures = asyncio.run(latency.one_run(ground, steps=1, probes=3))
+async def test_one_run_is_watched_from_end_to_end(ground: Ground) -> None:
+    figures = await latency.one_run(ground, steps=1, probes=3)
     assert sound(figures) == {"p50_ms", "p99_ms"}
     assert 0.0 < figures["p50_ms"] <= figures["p99_ms"]
 
 
 @pytest.mark.proof
-def test_load_is_kept_up_beside_the_run_that_is_watched(ground: Ground) -> None:
-    figures = asyncio.run(latency.under_load(ground, steps=1, rate=20, seconds=0.5))
+async def test_load_is_kept_up_beside_the_run_that_is_watched(ground: Ground) -> None:
+    figures = await latency.under_load(ground, steps=1, rate=20, seconds=0.5)
     assert sound(figures) == {"p50_ms", "p99_ms", "runs_per_second"}
 
 
-def test_a_backlog_of_copies_can_be_claimed_and_given_back(ground: Ground) -> None:
-    figures = asyncio.run(backlog.claims(ground, ready=250, finished=30, probes=2))
+async def test_a_backlog_of_copies_can_be_claimed_and_given_back(ground: Ground) -> None:
+    figures = await backlog.claims(ground, ready=250, finished=30, probes=2)
     assert sound(figures) == {"claim_ms", "claim_cpu_ms"}
 
 
-def test_the_status_is_measured_beside_many_runs(ground: Ground) -> None:
-    figures = asyncio.run(backlog.status(ground, ready=120, finished=80, probes=2))
+async def test_the_status_is_measured_beside_many_runs(ground: Ground) -> None:
+    figures = await backlog.status(ground, ready=120, finished=80, probes=2)
     assert sound(figures) == {"p50_ms", "p99_ms"}
 
 
-def test_every_page_is_opened_beside_many_runs(ground: Ground) -> None:
-    figures = asyncio.run(pages.first_answers(ground, runs=200, probes=1))
+async def test_every_page_is_opened_beside_many_runs(ground: Ground) -> None:
+    figures = await pages.first_answers(ground, runs=200, probes=1)
     assert sound(figures) == {f"page_{name}_ms" for name in PAGES}
 
 
 @pytest.mark.proof
-def test_a_worker_works_on_a_backlog_of_copies(ground: Ground) -> None:
-    assert asyncio.run(backlog.memory(ground, ready=120, seconds=0.5))["worker_mb"] > 1.0
+async def test_a_worker_works_on_a_backlog_of_copies(ground: Ground) -> None:
+    assert (await backlog.memory(ground, ready=120, seconds=0.5))["worker_mb"] > 1.0
 
 
-def test_the_judge_is_measured_on_real_runs(ground: Ground) -> None:
+async def test_the_judge_is_measured_on_real_runs(ground: Ground) -> None:
     for dialect in (None, "workstream"):
-        figures = asyncio.run(judging.verify(ground, lines=60, runs=2, steps=2, dialect=dialect))
+        figures = await judging.verify(ground, lines=60, runs=2, steps=2, dialect=dialect)
         assert sound(figures) >= {"lines_per_second", "line_us", "seconds"}
-    figures = asyncio.run(judging.certify(ground, certificates=3, runs=2, steps=1))
+    figures = await judging.certify(ground, certificates=3, runs=2, steps=1)
     assert sound(figures) >= {"certificates_per_second", "p50_ms", "p99_ms"}
 
 
 @pytest.mark.proof
-def test_an_idle_worker_is_counted_by_what_it_asks(on_a_server: Ground) -> None:
-    figures = asyncio.run(idle.idle_worker(on_a_server, seconds=1.0, settle=0.2))
+async def test_an_idle_worker_is_counted_by_what_it_asks(on_a_server: Ground) -> None:
+    figures = await idle.idle_worker(on_a_server, seconds=1.0, settle=0.2)
     assert sound(figures) == {"statements_per_second", "worker_cpu_percent", "server_cpu_percent", "worker_mb"}
 
 
 @pytest.mark.proof
-def test_round_trips_are_those_that_the_server_saw(on_a_server: Ground) -> None:
-    assert asyncio.run(idle.round_trips(on_a_server, steps=1, runs=20))["round_trips"] > 0.0
+async def test_round_trips_are_those_that_the_server_saw(on_a_server: Ground) -> None:
+    assert (await idle.round_trips(on_a_server, steps=1, runs=20))["round_trips"] > 0.0
 
 
-def test_the_bound_writes_what_the_engine_writes(on_a_server: Ground) -> None:
-    figures = asyncio.run(bound.inside_the_server(on_a_server, steps=2, runs=bound.BATCH))
+async def test_the_bound_writes_what_the_engine_writes(on_a_server: Ground) -> None:
+    figures = await bound.inside_the_server(on_a_server, steps=2, runs=bound.BATCH)
     assert sound(figures) == {"steps_per_second", "runs_per_second", "server_us"}
 
 
 @pytest.mark.proof
-def test_a_worker_without_notifications_finds_its_work(on_a_server: Ground) -> None:
-    assert "all_us" in sound(asyncio.run(throughput.without_notifications(on_a_server, steps=1, runs=5)))
+async def test_a_worker_without_notifications_finds_its_work(on_a_server: Ground) -> None:
+    assert "all_us" in sound(await throughput.without_notifications(on_a_server, steps=1, runs=5))
 
 
-def test_the_server_that_is_measured_is_durable() -> None:
+async def test_the_server_that_is_measured_is_durable() -> None:
     with PostgresServer() as server:
-        facts = asyncio.run(server_facts(server))
+        facts = await server_facts(server)
     assert {name: facts[name] for name in DURABLE} == dict.fromkeys(DURABLE, "on")
 
 
@@ -181,7 +180,7 @@ def test_rounds_cut_short_unless_a_work_is_asked_for_by_name() -> None:
     "measure", [cancelling.after_cancel, in_proof(cancelling.after_failure), in_proof(cancelling.after_timeout)]
 )
 @pytest.mark.proof
-def test_the_end_of_a_handler_in_another_process_is_timed(
+async def test_the_end_of_a_handler_in_another_process_is_timed(
     ground: Ground, measure: Callable[..., Coroutine[Any, Any, Figures]]
 ) -> None:
-    assert sound(asyncio.run(measure(ground, probes=1))) == {"p50_ms", "p99_ms"}
+    assert sound(await measure(ground, probes=1)) == {"p50_ms", "p99_ms"}

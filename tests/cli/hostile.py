@@ -235,6 +235,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("jobs", "show"): [[HOSTILE]],
         ("jobs", "stop"): [[HOSTILE]],
         ("mcp",): [["--log-level", HOSTILE]],
+        ("call",): [[], [HOSTILE], ["slots.set", HOSTILE], ["slots.set", "most=1", f"workflow={HOSTILE}"]],
         ("completion",): [[HOSTILE], ["bash"]],
         ("dialects",): [[], ["ioa"], ["ioa", "--mermaid"], [HOSTILE]],
         ("workers",): [["--all"]],

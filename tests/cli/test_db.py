@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import stepkeep as sk
-from stepkeep.errors import SchemaMismatch
+from stepkeep.kernel.errors import SchemaMismatch
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import load_migrations
 from tests.cli.conftest import HANDLERS, Cli

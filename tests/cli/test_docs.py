@@ -40,7 +40,7 @@ def test_every_exit_status_and_error_code_is_documented() -> None:
 
 
 def _codes() -> set[str]:
-    from stepkeep import errors
+    from stepkeep.kernel import errors
 
     kinds = [
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.StepkeepError)

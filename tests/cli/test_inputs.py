@@ -166,7 +166,6 @@ def test_code_that_fails_in_whatever_way_while_it_is_imported_is_bad_input(
     (home / "app.py").write_text(code)
     said = cli("run", "flow.yaml", "--app", "app.py")
     assert (said.status, says in said.err) == (2, True), said
-    sys.modules.pop("app", None)
 
 
 # -- streams ---------------------------------------------------------------------------------------------------------

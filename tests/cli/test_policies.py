@@ -200,20 +200,17 @@ def test_policies_that_make_no_sense_are_refused_at_once(wrong: Callable[[], obj
         wrong()
 
 
-def test_a_worker_in_python_may_have_policies_of_its_own(tmp_path: Path, server: Server) -> None:
+async def test_a_worker_in_python_may_have_policies_of_its_own(tmp_path: Path, server: Server) -> None:
     workflow = sk.Workflow("call", version=1)
     workflow.http("call", server.url(), retry=sk.Retry(max_attempts=1))
 
-    async def whole() -> str:
-        async with sk.AsyncEngine(f"sqlite:///{tmp_path}/test.db") as engine:
-            started = await engine.start(workflow)
-            worker = engine.worker(http=sk.HttpPolicy(allow_internal=True), process_memory_bytes=1 << 30)
+    async with sk.AsyncEngine(f"sqlite:///{tmp_path}/test.db") as engine:
+        started = await engine.start(workflow)
+        worker = engine.worker(http=sk.HttpPolicy(allow_internal=True), process_memory_bytes=1 << 30)
 
-            async def ended() -> bool:
-                return (await engine.result(started.run_id)).finished
+        async def ended() -> bool:
+            return (await engine.result(started.run_id)).finished
 
-            async with asyncio.timeout(30):
-                await worker.run_until(ended)
-            return str((await engine.result(started.run_id)).state)
-
-    assert asyncio.run(whole()) == "succeeded"
+        async with asyncio.timeout(30):
+            await worker.run_until(ended)
+        assert (str((await engine.result(started.run_id)).state)) == "succeeded"

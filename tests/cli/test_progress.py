@@ -166,14 +166,13 @@ def test_a_run_that_is_watched_tells_how_far_its_handlers_are(
         return told
 
     monkeypatch.setattr(Progress, "far", far)
-    name = f"far.{database_url[:6]}"  # all tests share the registry of this process
     code = (
         "import time\nfrom pathlib import Path\nimport stepkeep as sk\n\n"
-        "@sk.step('NAME')\ndef tell(ctx: sk.Context) -> None:\n"
+        "@sk.step('far.tell')\ndef tell(ctx: sk.Context) -> None:\n"
         "    ctx.progress(0.4, 'page 12')\n    while not Path('SEEN').exists():\n        time.sleep(0.01)\n"
     )
-    (home / "far.py").write_text(code.replace("NAME", name).replace("SEEN", str(seen)))
-    (home / "far.yaml").write_text(f"workflow: far\ntimeout: 1h\nsteps: [{{name: a, uses: {name}, timeout: 1m}}]\n")
+    (home / "far.py").write_text(code.replace("SEEN", str(seen)))
+    (home / "far.yaml").write_text("workflow: far\ntimeout: 1h\nsteps: [{name: a, uses: far.tell, timeout: 1m}]\n")
     ran = cli("run", "far.yaml", "--app", "far.py", "--db", database_url)
     assert ran.status == 0
     assert (ran.out + ran.err).count("40 % page 12") == 1

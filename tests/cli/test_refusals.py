@@ -10,7 +10,7 @@ import pytest
 from stepkeep.cli import session
 from stepkeep.cli.failures import failure_of
 from stepkeep.cli.main import app, main
-from stepkeep.errors import (
+from stepkeep.kernel.errors import (
     Broken,
     Conflict,
     Contended,
@@ -137,7 +137,7 @@ def test_resuming_without_the_code_says_which_handlers_are_missing(cli: Cli, mon
     from stepkeep.definition.registry import Registry
 
     run = cli("start", "flow.yaml", "--json").json["run"]["id"]
-    monkeypatch.setattr("stepkeep.engine.default_registry", Registry())
+    monkeypatch.setattr("stepkeep.engine.engine.default_registry", Registry())
     said = cli("run", "--resume", run)
     assert said.status == 2
     assert "cli.work" in said.err

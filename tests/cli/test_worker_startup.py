@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 import pytest
 
 import stepkeep as sk
-from stepkeep.errors import LoginRefused, Unreachable
+from stepkeep.kernel.errors import LoginRefused, Unreachable
 from stepkeep.store.connect import connect
 from stepkeep_lab.postgres import PostgresServer, StopMode
 from tests.cli.conftest import HANDLERS, Cli, finish
@@ -126,7 +126,7 @@ def test_other_commands_do_not_wait(cli: Cli) -> None:
 
 
 @pytest.mark.proof
-def test_a_program_may_ask_its_engine_to_wait(late_server: PostgresServer) -> None:
+async def test_a_program_may_ask_its_engine_to_wait(late_server: PostgresServer) -> None:
     async def go() -> int:
         with late_server.fresh_database() as dsn:
             late_server._halt(StopMode.FAST)
@@ -143,25 +143,22 @@ def test_a_program_may_ask_its_engine_to_wait(late_server: PostgresServer) -> No
             finally:
                 await engine.__aexit__(None, None, None)
 
-    assert asyncio.run(go()) == 0
+    assert await go() == 0
 
 
 @pytest.mark.proof
-def test_a_wrong_password_is_not_waited_for(late_server: PostgresServer) -> None:
-    async def go() -> None:
-        parts = urlsplit(late_server.dsn())
-        where = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        wrong = urlunsplit(parts._replace(netloc="kept:wrong@", query=urlencode(where, safe="/")))
-        async with (
-            sk.AsyncEngine(late_server.dsn(), auto_migrate=True) as engine,
-            engine.store.transaction() as transaction,
-        ):
-            await transaction.connection.execute("create role kept login password 'right'")
-        hba = late_server.data_dir / "pg_hba.conf"
-        hba.write_text("local all kept scram-sha-256\n" + hba.read_text())
-        await asyncio.to_thread(late_server.restart)
-        with pytest.raises(LoginRefused):
-            async with asyncio.timeout(60), sk.AsyncEngine(wrong, wait_for_database=True):
-                pytest.fail("it opened")
-
-    asyncio.run(go())
+async def test_a_wrong_password_is_not_waited_for(late_server: PostgresServer) -> None:
+    parts = urlsplit(late_server.dsn())
+    where = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    wrong = urlunsplit(parts._replace(netloc="kept:wrong@", query=urlencode(where, safe="/")))
+    async with (
+        sk.AsyncEngine(late_server.dsn(), auto_migrate=True) as engine,
+        engine.store.transaction() as transaction,
+    ):
+        await transaction.connection.execute("create role kept login password 'right'")
+    hba = late_server.data_dir / "pg_hba.conf"
+    hba.write_text("local all kept scram-sha-256\n" + hba.read_text())
+    await asyncio.to_thread(late_server.restart)
+    with pytest.raises(LoginRefused):
+        async with asyncio.timeout(60), sk.AsyncEngine(wrong, wait_for_database=True):
+            pytest.fail("it opened")

@@ -18,7 +18,6 @@ from stepkeep.conformance.ballots import People
 from stepkeep.conformance.steps import Step
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects import registry
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.authority import Authority
 from stepkeep.kernel.definition import (
     Approval,
@@ -31,6 +30,7 @@ from stepkeep.kernel.definition import (
     OnExhausted,
     Retry,
 )
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.journal import Entry
 from stepkeep.kernel.outcomes import Completed

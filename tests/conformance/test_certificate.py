@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from stepkeep import AsyncEngine
 from stepkeep.conformance.certificate import Certificate, certify
 from stepkeep.conformance.report import Code
 from stepkeep.dialects import registry
-from stepkeep.errors import NotFound
 from stepkeep.kernel.definition import Approval, Definition
+from stepkeep.kernel.errors import NotFound
 from stepkeep.operations.log import canonical_machines
 
 MACHINES = canonical_machines()
@@ -106,12 +106,10 @@ def toy() -> Iterator[None]:
         yield
 
 
-def on_an_engine(url: str, act: Callable[[AsyncEngine], Any]) -> Any:
-    async def go() -> Any:
-        async with AsyncEngine(url, actor="tester") as engine:
-            return await act(engine)
-
-    return asyncio.run(go())
+@asynccontextmanager
+async def on_an_engine(url: str) -> AsyncIterator[AsyncEngine]:
+    async with AsyncEngine(url, actor="tester") as engine:
+        yield engine
 
 
 SIGNED = Definition(
@@ -123,8 +121,8 @@ SIGNED = Definition(
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_real_run_is_certified_while_it_goes_on_and_after_its_end(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_real_run_is_certified_while_it_goes_on_and_after_its_end(database_url: str) -> None:
+    async with on_an_engine(database_url) as engine:
         started = await engine.start(SIGNED)
         one = await engine.certify(started.run_id)
         assert one.ok, one.page()
@@ -138,23 +136,20 @@ def test_a_real_run_is_certified_while_it_goes_on_and_after_its_end(database_url
         with pytest.raises(NotFound):
             await engine.certify("nobody")
 
-    on_an_engine(database_url, act)
 
-
-def test_what_was_changed_in_the_database_does_not_conform(tmp_path: Path) -> None:
+async def test_what_was_changed_in_the_database_does_not_conform(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/keep.db"
 
     async def start(engine: AsyncEngine) -> str:
         return (await engine.start(chain("three", 3))).run_id
 
-    run_id = on_an_engine(url, start)
+    async with on_an_engine(url) as engine:
+        run_id = await start(engine)
     connection = apsw.Connection(f"{tmp_path}/keep.db")
     for (trigger,) in list(connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")):
         connection.execute(f"DROP TRIGGER {trigger}")
     connection.execute("UPDATE journal SET body = CAST(replace(CAST(body AS TEXT), 'tester', 'nobody') AS BLOB)")
     connection.close()
 
-    async def judge(engine: AsyncEngine) -> Certificate:
-        return await engine.certify(run_id)
-
-    assert {finding.code for finding in on_an_engine(url, judge).canonical} == {Code.HASH}
+    async with on_an_engine(url) as engine:
+        assert {finding.code for finding in (await engine.certify(run_id)).canonical} == {Code.HASH}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code
 from stepkeep.definition.document import parse_document, read_document
 from stepkeep.dialects import registry
-from stepkeep.errors import DefinitionError, InvalidInput
+from stepkeep.kernel.errors import DefinitionError, InvalidInput
 from stepkeep.operations import workers
 from stepkeep.operations.log import export_worker
 
@@ -84,7 +83,7 @@ def test_a_file_that_cannot_be_loaded_says_why(tmp_path: Path) -> None:
         registry.load_file(tmp_path / "nowhere.yaml", as_="liner")
 
 
-def test_a_workers_life_is_told_where_a_dialect_has_words_for_it(tmp_path: Path) -> None:
+async def test_a_workers_life_is_told_where_a_dialect_has_words_for_it(tmp_path: Path) -> None:
     async def lines(bench: Bench) -> list[bytes]:
         worker = await workers.register(bench.store, tenant=TENANT, app="bench", capacity=1)
         worker = await workers.mark_busy(bench.store, worker)
@@ -95,11 +94,8 @@ def test_a_workers_life_is_told_where_a_dialect_has_words_for_it(tmp_path: Path)
         told = export_worker(bench.transactor, worker.id, tenant=TENANT, dialect="workstream")
         return encoded([line async for line in told])
 
-    async def go() -> list[bytes]:
-        async with benches(f"sqlite:///{tmp_path}/keep.db") as [bench]:
-            return await lines(bench)
-
-    log = asyncio.run(go())
+    async with benches(f"sqlite:///{tmp_path}/keep.db") as [bench]:
+        log = await lines(bench)
     workstream = registry.judged("workstream")
     assert replay_lines(log, workstream).ok
     assert [finding.code for finding in replay_lines([*log[:1], *log[2:]], workstream).findings] == [Code.GAP]

@@ -11,7 +11,7 @@ from tests.conformance.test_texts import CANONICAL, found_in, log_in
 from tests.kernel.driver import World, work
 
 from stepkeep.dialects.registry import names
-from stepkeep.errors import Conflict
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.events import ResourceGrant
 from stepkeep.kernel.resources import AWAITS_RESOURCES
 

@@ -12,7 +12,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.calls import digest_of, read_call, written_call
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import NewCall
 from stepkeep.worker.flows.calls import Templates
 

@@ -16,7 +16,7 @@ import stepkeep
 from stepkeep.definition.conditions import compile_truth
 from stepkeep.definition.expressions import InvalidExpression, Scope, compile_expression, compile_template
 from stepkeep.definition.native import check_text
-from stepkeep.errors import ExpressionError
+from stepkeep.kernel.errors import ExpressionError
 
 ROUNDS = 400
 """With one reference lost for each null of each round, the loss stands out from what Python itself keeps."""

@@ -9,8 +9,8 @@ from tests.suites import in_proof
 
 from stepkeep.definition.conditions import compile_condition, compile_inputs, compile_rule, render_output
 from stepkeep.definition.native import load_text
-from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import SECOND, Definition
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.plan import Condition, ConditionView, build_plan, queue_specs
 from stepkeep.kernel.states import StepState
 

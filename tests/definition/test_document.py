@@ -23,7 +23,7 @@ from stepkeep.definition.document import (
     read_document,
     render,
 )
-from stepkeep.errors import DefinitionError, Problem
+from stepkeep.kernel.errors import DefinitionError, Problem
 
 STORABLE = st.characters(codec="utf-8", exclude_characters="\x00")
 SCALARS = (
@@ -486,7 +486,7 @@ def test_a_bomb_is_refused_or_read_quickly_and_never_crashes(name: str, syntax: 
     bomb = BOMBS[name]
     program = (
         "from stepkeep.definition.document import parse_document\n"
-        "from stepkeep.errors import DefinitionError\n"
+        "from stepkeep.kernel.errors import DefinitionError\n"
         f"try: parse_document({bomb}, syntax={syntax!r})\n"
         "except DefinitionError as error: assert 0 < len(error.problems) <= 20\n"
         "print('survived')"

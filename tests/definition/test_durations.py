@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stepkeep.definition.durations import MAX_DURATION_US, InvalidDuration, format_duration, parse_duration
-from stepkeep.errors import StepkeepError
+from stepkeep.kernel.errors import StepkeepError
 
 SECOND = 1_000_000
 

@@ -21,7 +21,6 @@ NATIVE_EXAMPLES = [
 @pytest.fixture(autouse=True)
 def _clean_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
 
 
 @pytest.mark.parametrize("path", NATIVE_EXAMPLES, ids=lambda path: path.stem)

@@ -16,7 +16,7 @@ from stepkeep.definition.expression_budget import MAX_COMPILE_COST, MAX_EXPRESSI
 from stepkeep.definition.expressions import Scope, compile_expression
 from stepkeep.definition.native import check_text
 from stepkeep.dialects.registry import examine
-from stepkeep.errors import Problem
+from stepkeep.kernel.errors import Problem
 
 TOO_MANY = MAX_EXPRESSIONS + 1
 

@@ -19,8 +19,8 @@ from stepkeep.definition.expression_limits import (
 )
 from stepkeep.definition.expression_words import FUNCTIONS
 from stepkeep.definition.expressions import Scope, compile_expression, compile_template
-from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.plan import ConditionView
 
 ENOUGH = 10**15

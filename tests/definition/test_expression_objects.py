@@ -11,7 +11,7 @@ from stepkeep.definition.conditions import scopes_of
 from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expressions import compile_template
 from stepkeep.definition.python import StepRef
-from stepkeep.errors import DefinitionError, InvalidInput
+from stepkeep.kernel.errors import DefinitionError, InvalidInput
 
 flow = sk.Workflow("words")
 INPUT = flow.input

@@ -22,7 +22,7 @@ from stepkeep.definition.expressions import (
     compile_expression,
     compile_template,
 )
-from stepkeep.errors import ExpressionError, StepkeepError
+from stepkeep.kernel.errors import ExpressionError, StepkeepError
 
 STEPS = ("create-account", "billing.charge", "notify", "a-b", "a_b", "2fa")
 SCOPE = Scope(STEPS)
@@ -740,7 +740,7 @@ def test_hostile_text_ends_in_a_value_or_a_typed_error_within_moments(group: str
     program = """
 import json, sys
 from stepkeep.definition.expressions import Scope, compile_expression, compile_template
-from stepkeep.errors import ExpressionError
+from stepkeep.kernel.errors import ExpressionError
 group, sources = json.load(sys.stdin)
 data = {"s": "a" * 50_000, "l": ["a"] * 900, "m": {f"k{n}": n for n in range(900)}, "x": 1}
 refused = 0

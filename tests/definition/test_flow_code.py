@@ -15,7 +15,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 
 def warnings_of(function: Any) -> list[str]:

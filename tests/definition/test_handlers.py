@@ -10,8 +10,8 @@ import pytest
 from stepkeep.definition.handlers import HandlerSpec, Registry, Retry, agent, default_registry, load_app, step
 from stepkeep.definition.native import check_text
 from stepkeep.definition.signature import read_signature
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Backoff, Effect
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepkeep.definition.hooks import HookRefused, Ignored, ToSend, ToStart, read_hook, receive
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.network.signatures import sign
 
 KEY, OLD = b"k" * 24, b"o" * 24

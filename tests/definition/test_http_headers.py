@@ -6,7 +6,7 @@ import pytest
 
 from stepkeep.definition.http_headers import RESERVED
 from stepkeep.definition.native import load_text
-from stepkeep.errors import DefinitionError
+from stepkeep.kernel.errors import DefinitionError
 
 
 def problems(headers: str) -> str:

@@ -11,7 +11,6 @@ from tests.suites import in_proof
 from stepkeep.definition.handlers import Registry, Retry, step
 from stepkeep.definition.native import check_file, check_text, load_file, load_text
 from stepkeep.definition.schema import schema_text
-from stepkeep.errors import DefinitionError
 from stepkeep.kernel.definition import (
     SECOND,
     UNDO_RETRY,
@@ -38,6 +37,7 @@ from stepkeep.kernel.definition import (
 from stepkeep.kernel.definition import (
     Retry as KernelRetry,
 )
+from stepkeep.kernel.errors import DefinitionError
 from stepkeep.kernel.plan import queue_specs
 from stepkeep.kernel.states import Category, OnFailure, StepState
 

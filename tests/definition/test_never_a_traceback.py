@@ -12,8 +12,8 @@ from tests.suites import drawn
 from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import check_text, examine
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import Problem
 from stepkeep.kernel.definition import decode_definition, encode_definition
+from stepkeep.kernel.errors import Problem
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 WHOLE: list[Any] = [parse_document(path.read_text()).data for path in sorted(EXAMPLES.glob("*.yaml"))]

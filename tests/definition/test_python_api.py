@@ -9,8 +9,8 @@ import pytest
 from stepkeep.definition.handlers import Registry, Retry, step
 from stepkeep.definition.native import load_text
 from stepkeep.definition.python import Workflow, workflows_in
-from stepkeep.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.definition import SECOND, Handler
+from stepkeep.kernel.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.states import OnFailure
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from stepkeep.definition.native import load_text
 from stepkeep.definition.run_input import check_input
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 DECLARED = load_text(
     """

@@ -9,8 +9,8 @@ from jsonschema_rs import validator_for
 import stepkeep as sk
 from stepkeep.definition.native import check_text
 from stepkeep.definition.schema import native_schema
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Effect, Handler, Switch, UndoChild
+from stepkeep.kernel.errors import InvalidInput
 
 TEXT = """
 workflow: payout

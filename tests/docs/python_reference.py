@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 import stepkeep as sk
+from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.blocking import Blocking
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 MARK = "<!-- what follows is written by tests/docs/python_reference.py -->\n"
@@ -67,25 +69,13 @@ GROUPS = {
     "Policies": ("CommandPolicy", "HttpPolicy"),
     "Words": ("Category", "RunState", "StepState"),
 }
-LIKE = {
-    "AsyncEngine": "Engine",
-    "AsyncHostedWorker": "HostedWorker",
-    "AsyncTenants": "Tenants",
-    "AsyncUsers": "Users",
-    "AsyncKeys": "Keys",
-    "AsyncNetwork": "Network",
-    "AsyncHooks": "Hooks",
-    "AsyncMailbox": "Mailbox",
-    "AsyncTriggers": "Triggers",
-    "AsyncContinuations": "Continuations",
-    "AsyncVersions": "Versions",
-}
+LIKE = {f"Async{name}": name for name in sk._homes() if f"Async{name}" in sk._homes()}
 """Classes whose methods are those of another one, with `await`."""
 
 
 def reference() -> str:
     """One section per public name, with its signature, its words and its examples."""
-    public = [name for name in sk._HOMES if name not in _grouped()]
+    public = [name for name in sorted(sk._homes()) if name not in _grouped()]
     groups = {**GROUPS, "Errors": tuple(public)}
     return "".join(f"{line}\n" for title, names in groups.items() for line in _group(title, names))
 
@@ -98,7 +88,7 @@ def _group(title: str, names: tuple[str, ...]) -> Iterator[str]:
     yield ""
     yield f"## {title}"
     for name in names:
-        if name in sk._HOMES:
+        if name in sk._homes():
             yield from _section(name, getattr(sk, name))
 
 
@@ -110,9 +100,10 @@ def _section(name: str, found: Any) -> Iterator[str]:
         yield from _signature(f"stepkeep.{name}", found)
         yield from _words(found)
         return
-    if not issubclass(found, Exception) and not hasattr(found, "__members__"):
+    is_made_by_the_engine = issubclass(found, Blocking | AsyncGroup)
+    if not is_made_by_the_engine and not issubclass(found, Exception) and not hasattr(found, "__members__"):
         yield from _signature(f"stepkeep.{name}", found)
-    yield from _words(found)
+    yield from _words(found, examples=name not in LIKE)
     if hasattr(found, "__members__"):
         yield ""
         yield ", ".join(f"`{member}`" for member in found)
@@ -186,10 +177,12 @@ def _broken(name: str, signature: inspect.Signature, parameters: list[inspect.Pa
     return f"{name}(\n" + "".join(f"    {line},\n" for line in lines) + f"){returned}".replace("'", "")
 
 
-def _words(found: Any) -> Iterator[str]:
+def _words(found: Any, *, examples: bool = True) -> Iterator[str]:
     """A docstring: prose as it is, examples in blocks."""
     for paragraph in (inspect.getdoc(found) or "").split("\n\n"):
         if paragraph.startswith(">>> "):
+            if not examples:
+                continue
             yield "```pycon"
             yield paragraph
             yield "```"

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import stepkeep as sk
-from stepkeep.hosted import WorkerOptions
+from stepkeep.engine.hosted import WorkerOptions
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import importlib
+import inspect
 import io
 import json
 import re
@@ -37,25 +38,6 @@ SOURCES = tuple(folder for folder in (ROOT / "src", ROOT / "lab" / "src") if fol
 MENTION = re.compile(r"`(stepkeep [^`|…\[]+)`")
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 RUN_ELSEWHERE = {"docs/testing.md": "its blocks are pytest files, which tests/testing/test_plugin.py runs with pytest"}
-
-
-WITH_AN_ENGINE = (
-    "stepkeep.sync_engine",
-    "stepkeep.sync_administration",
-    "stepkeep.sync_continuations",
-    "stepkeep.sync_migrations",
-    "stepkeep.sync_interventions",
-    "stepkeep.sync_execution_slots",
-    "stepkeep.sync_step_resources",
-    "stepkeep.sync_jobs",
-    "stepkeep.sync_messages",
-    "stepkeep.sync_outside",
-    "stepkeep.sync_pauses",
-    "stepkeep.sync_sending",
-    "stepkeep.sync_triggers",
-    "stepkeep.sync_versions",
-    "stepkeep.hosted",
-)
 
 
 class Block(NamedTuple):
@@ -122,15 +104,12 @@ def mentioned_commands() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_folder(empty_registry: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty directory, and handlers that no other test sees."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(default_registry, "_handlers", {})
-    monkeypatch.setattr(default_registry, "_agents", {})
-    monkeypatch.setattr(default_registry, "_lifespans", [])
 
 
-@pytest.mark.usefixtures("own_registry")
+@pytest.mark.usefixtures("own_folder")
 @pytest.mark.parametrize("page", python_pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_python_of_a_page_runs(page: Path) -> None:
     listed = [block for block in blocks("python") if block.page == page]
@@ -145,7 +124,7 @@ def test_the_python_of_a_page_runs(page: Path) -> None:
             assert {step["state"] for step in (shown["run"], *shown["steps"])} == {"succeeded"}
 
 
-@pytest.mark.usefixtures("own_registry")
+@pytest.mark.usefixtures("own_folder")
 def test_the_workflow_of_the_readme_sends_its_mail_with_the_handlers_of_the_examples(tmp_path: Path) -> None:
     [block] = [block for block in blocks("yaml") if block.page.name == "README.md"]
     file = tmp_path / "onboarding.yaml"
@@ -214,20 +193,29 @@ def test_a_command_in_the_text_of_a_page_is_one_that_the_program_takes() -> None
     assert wrong == []
 
 
-@pytest.mark.usefixtures("own_registry")
+@pytest.mark.usefixtures("own_folder")
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_the_examples_in_docstrings_run(name: str) -> None:
     module = importlib.import_module(name)
     attempted = 0
-    for example in doctest.DocTestFinder(exclude_empty=True).find(module, name):
+    # A blocking method has the docstring of its coroutine method: it runs once.
+    examples = {example.docstring: example for example in Finder(exclude_empty=True).find(module, name)}
+    for example in examples.values():
         with contextlib.ExitStack() as stack:
-            if name in WITH_AN_ENGINE:
+            if name.startswith("stepkeep.engine."):
                 example.globs.update(stack.enter_context(scene()))
             runner = doctest.DocTestRunner()
             runner.run(example)
             attempted += runner.tries
             assert runner.failures == 0, example.name
     assert attempted > 0
+
+
+class Finder(doctest.DocTestFinder):
+    """Finds the examples of decorated methods, too."""
+
+    def _from_module(self, module: Any, found: Any) -> bool:
+        return super()._from_module(module, inspect.unwrap(found))
 
 
 @contextlib.contextmanager

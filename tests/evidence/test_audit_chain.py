@@ -42,32 +42,32 @@ def busy(database_url: str, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("what", FORGERIES)
-def test_a_change_of_the_audit_log_by_hand_is_found(busy: str, capsys: pytest.CaptureFixture[str], what: str) -> None:
+async def test_a_change_of_the_audit_log_by_hand_is_found(
+    busy: str, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
     statement, said = FORGERIES[what]
-    assert found_by(capsys, busy, "audit")[0] == found_by(capsys, busy, "db", "status")[0] == 0
-    asyncio.run(damage(busy, statement))
+    for command in (("audit",), ("db", "status")):
+        assert (await asyncio.to_thread(found_by, capsys, busy, *command))[0] == 0
+    await damage(busy, statement)
     for command in (["audit"], ["db", "status"]):
-        status, told = found_by(capsys, busy, *command)
+        status, told = await asyncio.to_thread(found_by, capsys, busy, *command)
         assert (status, said in told) == (1, True), told
 
 
-def test_entries_of_an_earlier_version_stay_outside_and_are_no_finding(
+async def test_entries_of_an_earlier_version_stay_outside_and_are_no_finding(
     busy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = "('default', 'old', 1, 'zoe', 'approve', '', 'done')"
-    asyncio.run(damage(busy, f"{INSERT} {old}"))
-    assert found_by(capsys, busy, "db", "status")[0] == 0
+    await damage(busy, f"{INSERT} {old}")
+    assert (await asyncio.to_thread(found_by, capsys, busy, "db", "status"))[0] == 0
 
 
-def test_many_processes_write_one_chain(database_url: str) -> None:
+async def test_many_processes_write_one_chain(database_url: str) -> None:
     from tests.store.people import audited
 
-    async def act() -> None:
-        async with AsyncEngine(database_url) as one, AsyncEngine(database_url) as other:
-            logs = [engine.access.audit_log for engine in (one, other)]
-            rows = [(log, audited(f"e{place}", 0, "default")) for place, log in enumerate(logs * 30)]
-            await asyncio.gather(*(log.write(row) for log, row in rows))
-            page = await one.audit.list(limit=100)
-            assert page["chain"] == {"checked": 60, "is_intact": True, "broken_at": None, "beside": 0}
-
-    asyncio.run(act())
+    async with AsyncEngine(database_url) as one, AsyncEngine(database_url) as other:
+        logs = [engine.access.audit_log for engine in (one, other)]
+        rows = [(log, audited(f"e{place}", 0, "default")) for place, log in enumerate(logs * 30)]
+        await asyncio.gather(*(log.write(row) for log, row in rows))
+        page = await one.audit.list(limit=100)
+        assert page["chain"] == {"checked": 60, "is_intact": True, "broken_at": None, "beside": 0}

@@ -16,10 +16,10 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.definition.expressions import Scope, compile_expression
-from stepkeep.errors import Conflict, InvalidInput
 from stepkeep.evidence import verifier
 from stepkeep.evidence.signing import SigningKey, new_key, read_key, write_key
 from stepkeep.evidence.verifier import MANIFEST, SIGNATURES, Pack, Report, verify
+from stepkeep.kernel.errors import Conflict, InvalidInput
 
 FLOW = """
 workflow: refund

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,7 +12,7 @@ from tests.damage import damage
 
 import stepkeep as sk
 from stepkeep.conformance.moment import follow_to
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.log import canonical_machines
 
 
@@ -120,13 +119,13 @@ def test_a_changed_journal_is_said_to_be_unsound_from_that_entry_on(rolled_back:
     assert after.findings
 
 
-def test_a_value_without_the_digest_of_the_journal_is_not_shown(
+async def test_a_value_without_the_digest_of_the_journal_is_not_shown(
     rolled_back: tuple[sk.Engine, str], database_url: str
 ) -> None:
     engine, run = rolled_back
     other = "'{\"amount\":41}'"
     kept = f"convert_to({other}, 'UTF8')" if database_url.startswith("postgres") else f"cast({other} as blob)"
-    asyncio.run(damage(database_url, f"update attempts set output = {kept} where no = 0"))
+    await damage(database_url, f"update attempts set output = {kept} where no = 0")
     step = engine.show(run, at=datetime.now(UTC))["steps"][0]
     assert (step["state"], step["output"]) == ("succeeded", None)
     assert "digest" in step["output_unknown"]

@@ -79,7 +79,7 @@ def found_by(capsys: pytest.CaptureFixture[str], url: str, *command: str) -> tup
 
 
 @pytest.mark.parametrize("what", FORGERIES)
-def test_a_change_of_people_by_hand_is_found_everywhere(
+async def test_a_change_of_people_by_hand_is_found_everywhere(
     database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     statement, said = FORGERIES[what]
@@ -89,8 +89,8 @@ def test_a_change_of_people_by_hand_is_found_everywhere(
         assert engine.certify(run).ok
         assert engine.users.history()["chain"]["differences"] == []
         assert verify(Pack(unzipped(engine.evidence(run)))).ok
-        assert found_by(capsys, database_url, "db", "status")[0] == 0
-        asyncio.run(damage(database_url, statement))
+        assert (await asyncio.to_thread(found_by, capsys, database_url, "db", "status"))[0] == 0
+        await damage(database_url, statement)
         certificate = engine.certify(run)
         assert not certificate.ok
         assert certificate.people is not None
@@ -99,19 +99,19 @@ def test_a_change_of_people_by_hand_is_found_everywhere(
         assert "certificate_refuses" in findings
         chain = engine.users.history()["chain"]
         assert chain["differences"] or not chain["is_intact"]
-    status, told = found_by(capsys, database_url, "db", "status")
+    status, told = await asyncio.to_thread(found_by, capsys, database_url, "db", "status")
     assert status == 1
     assert said in told
     assert "the record was changed by hand" in told
-    status, told = found_by(capsys, database_url, "users", "history")
+    status, told = await asyncio.to_thread(found_by, capsys, database_url, "users", "history")
     assert status == 1
 
 
-def test_a_row_of_a_person_who_did_nothing_is_no_matter_of_this_run(database_url: str, tmp_path: Path) -> None:
+async def test_a_row_of_a_person_who_did_nothing_is_no_matter_of_this_run(database_url: str, tmp_path: Path) -> None:
     with sk.open(database_url) as engine:
         staffed(engine)
         run = approved(engine, tmp_path)
-        asyncio.run(damage(database_url, f"insert into memberships values {ROW.replace('zoe', 'bea')}"))
+        await damage(database_url, f"insert into memberships values {ROW.replace('zoe', 'bea')}")
         assert engine.certify(run).ok
         assert len(engine.users.history()["chain"]["differences"]) == 1
 

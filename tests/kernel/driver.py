@@ -17,7 +17,6 @@ from tests.kernel import audit
 from stepkeep.definition.compiled_policy import policies_of
 from stepkeep.definition.elements import compile_growth
 from stepkeep.definition.message_tests import compile_test
-from stepkeep.errors import NotAllowed, Refused
 from stepkeep.kernel.adoption import Continuation
 from stepkeep.kernel.authority import Authority, Caller, OnlyVouched
 from stepkeep.kernel.create import create_run
@@ -35,6 +34,7 @@ from stepkeep.kernel.definition import (
     digest_of,
     encode_definition,
 )
+from stepkeep.kernel.errors import NotAllowed, Refused
 from stepkeep.kernel.events import (
     Annotated,
     CancelRequested,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import World, gate
 
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.authority import Authority, Caller, KeyUsed
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Accepted, Decision, Need, Snapshot
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.events import CancelRequested, GateDecided
 
 ANN = Authority(person="ann", registered=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import LEASE, World, sequence, work
 
-from stepkeep.errors import Conflict, Fenced
 from stepkeep.kernel.definition import SECOND, Backoff, Retry
+from stepkeep.kernel.errors import Conflict, Fenced
 from stepkeep.kernel.outcomes import (
     Completed,
     Emitted,

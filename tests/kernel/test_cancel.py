@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from tests.kernel.driver import LEASE, World, gate, sequence, work
 
-from stepkeep.errors import Conflict, Fenced
 from stepkeep.kernel.definition import SECOND, CompensateWhen, Effect, Retry, Rule
+from stepkeep.kernel.errors import Conflict, Fenced
 from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.outcomes import Completed, Stopped
 from stepkeep.kernel.states import RUN_TERMINAL, OnFailure, Rollback, RunState, StepState, StopCause

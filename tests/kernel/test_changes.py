@@ -9,9 +9,9 @@ import pytest
 from tests.kernel.driver import World, gate, sequence, work
 from tests.kernel.test_gates import FINANCE, HOUR, escalating, person, role, triggers, world_of
 
-from stepkeep.errors import Conflict, NotAllowed
 from stepkeep.kernel.changes import MOST_REQUESTS
 from stepkeep.kernel.definition import Approval, FourEyes
+from stepkeep.kernel.errors import Conflict, NotAllowed
 from stepkeep.kernel.events import GateDecided, PauseRequested
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.notes import MOST_VIOLATIONS

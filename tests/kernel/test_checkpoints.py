@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import LEASE, World, work
 
-from stepkeep.errors import Conflict, Fenced
 from stepkeep.kernel.checkpoints import MOST_CHECKPOINTS
 from stepkeep.kernel.definition import SECOND, Retry
+from stepkeep.kernel.errors import Conflict, Fenced
 from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.journal import open_entry, payload_digest
 from stepkeep.kernel.outcomes import Completed, Failed

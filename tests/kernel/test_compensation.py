@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from tests.kernel.driver import World, sequence, work
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.definition import (
     SECOND,
     UNDO_RETRY,
@@ -19,6 +18,7 @@ from stepkeep.kernel.definition import (
     Rule,
     Undo,
 )
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesFailed, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
 

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import World, gate, sequence, wait, work
 
-from stepkeep.errors import Conflict, InvariantBroken
 from stepkeep.kernel.adoption import Continuation, GoingOn
 from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.errors import Conflict, InvariantBroken
 from stepkeep.kernel.events import SlotGranted
 from stepkeep.kernel.invariants import check_decision
 from stepkeep.kernel.journal import open_entry

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from tests.kernel.driver import LEASE, World, sequence, work
 from tests.suites import in_proof
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.definition import (
     SECOND,
     UNDO_RETRY,
@@ -18,6 +17,7 @@ from stepkeep.kernel.definition import (
     StepDefinition,
     Undo,
 )
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Failed

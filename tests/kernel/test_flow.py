@@ -19,7 +19,7 @@ from tests.kernel.driver import (
     work,
 )
 
-from stepkeep.errors import Conflict, ExpressionError, NotFound
+from stepkeep.kernel.errors import Conflict, ExpressionError, NotFound
 from stepkeep.kernel.events import CancelRequested, GateDecided, StepClaimed, StepReported, TimeCame
 from stepkeep.kernel.outcomes import Completed, Failed, Released
 from stepkeep.kernel.plan import ConditionView

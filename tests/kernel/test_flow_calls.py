@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.kernel.driver import World, work
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.definition import SECOND, Approval, Flow, Handler, StepDefinition, SubWorkflow, Undo, Wait
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, Failed, NewCall, Suspended

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from tests.kernel.driver import TOKEN, World, allowing, gate, sequence, work
 
-from stepkeep.errors import Conflict, ExpressionError, NotAllowed, WrongToken
 from stepkeep.kernel.authority import Authority, Delegation, KeyUsed, Membership, MembershipKind
 from stepkeep.kernel.definition import (
     SECOND,
@@ -26,6 +25,7 @@ from stepkeep.kernel.definition import (
     Standing,
     digest_of,
 )
+from stepkeep.kernel.errors import Conflict, ExpressionError, NotAllowed, WrongToken
 from stepkeep.kernel.events import HoldChoice, ManualOutcome
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, Failed

@@ -7,8 +7,8 @@ import json
 import pytest
 from tests.kernel.driver import World, gate, wait, work
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.outcomes import Waiting
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.kernel.waits import MAX_GATHERED

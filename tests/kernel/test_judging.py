@@ -12,7 +12,6 @@ from tests.kernel.driver import TOKEN, World, gate, sequence, wait, work
 from stepkeep.conformance.contract import Contract, read_contract
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.definition.compiled_policy import CompiledPolicy, PolicyDocument
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.authority import Authority, Membership, MembershipKind
 from stepkeep.kernel.definition import (
     SECOND,
@@ -26,6 +25,7 @@ from stepkeep.kernel.definition import (
     PolicyRule,
     Retry,
 )
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.events import ManualOutcome
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, Failed

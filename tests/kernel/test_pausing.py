@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import LEASE, World, claimer, gate, sequence, wait, work
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.adoption import Continuation, GoingOn
 from stepkeep.kernel.definition import SECOND, Approval, Rule
 from stepkeep.kernel.draft import HELD_BACK
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.events import PauseRequested
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesPassed

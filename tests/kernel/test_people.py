@@ -7,8 +7,8 @@ import json
 import pytest
 from tests.kernel.driver import LEASE, TOKEN, World, allowing, gate, sequence, work
 
-from stepkeep.errors import Conflict, InvalidInput, TokenExpired
 from stepkeep.kernel.definition import SECOND, Approval, Completion, OnDeadline, Rule
+from stepkeep.kernel.errors import Conflict, InvalidInput, TokenExpired
 from stepkeep.kernel.events import GateDecided, ManualOutcome
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, RulesFailed, RulesPassed

@@ -10,10 +10,10 @@ from tests.kernel.driver import World, work
 from tests.kernel.walks import bring_home, noise, world_of
 from tests.suites import in_proof
 
-from stepkeep.errors import Refused
 from stepkeep.kernel.compensation import Remains
 from stepkeep.kernel.decision import Snapshot
 from stepkeep.kernel.definition import CompensateWhen, Effect
+from stepkeep.kernel.errors import Refused
 from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.preview import Preview, preview_rollback
 from stepkeep.kernel.rows import Step

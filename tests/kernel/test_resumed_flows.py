@@ -8,9 +8,9 @@ import pytest
 from tests.kernel.driver import LEASE, World, work
 from tests.kernel.test_flow_calls import called, flow, suspend
 
-from stepkeep.errors import Conflict, Fenced
 from stepkeep.kernel.decision import Accepted, Claimer, Reply
 from stepkeep.kernel.definition import Map
+from stepkeep.kernel.errors import Conflict, Fenced
 from stepkeep.kernel.events import FlowResumed, SettledCall
 from stepkeep.kernel.outcomes import Completed, Failed, NewCall, Outcome, Suspended
 from stepkeep.kernel.states import AttemptState, Category, RunState, StepState

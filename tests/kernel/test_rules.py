@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.kernel.driver import LEASE, World, sequence, work
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Retry, Rule
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesFailed, RulesPassed, Stopped, TimedOut, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
 

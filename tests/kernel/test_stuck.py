@@ -8,9 +8,9 @@ import pytest
 from tests.kernel.driver import World, gate, must_decide, sequence, wait, work
 from tests.kernel.walks import live, world_of
 
-from stepkeep.errors import Conflict, InvalidInput, NotAllowed
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Completion, OnExhausted, Retry, Rule, StepDefinition
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed
 from stepkeep.kernel.events import HoldChoice, HoldDecided
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, RulesFailed, RulesPassed, Waiting

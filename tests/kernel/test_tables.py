@@ -15,7 +15,7 @@ from tests.kernel import audit
 from tests.kernel.walks import bring_home, live, world_of
 from tests.suites import in_proof
 
-from stepkeep.errors import IllegalTransition
+from stepkeep.kernel.errors import IllegalTransition
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import (
     ATTEMPT_TERMINAL,

@@ -7,8 +7,8 @@ import json
 import pytest
 from tests.kernel.driver import World, allowing, sequence, wait, work
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.definition import SECOND, Retry, Rule
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.events import MessageArrived
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState

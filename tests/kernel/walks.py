@@ -15,7 +15,6 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from tests.kernel.driver import LEASE, TOKEN, When, World, when
 
-from stepkeep.errors import ExpressionError
 from stepkeep.kernel.authority import Authority, Delegation, Membership, MembershipKind
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import (
@@ -50,6 +49,7 @@ from stepkeep.kernel.definition import (
     UndoChild,
     Wait,
 )
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.events import (
     Annotated,
     CancelRequested,

@@ -8,7 +8,7 @@ from stepkeep.kernel.states import Category
 from stepkeep.metrics.exposition import Exposition
 from stepkeep.operations.expire import sweep_timers
 from tests.metrics.scrape import Scrape
-from tests.workbench import SECOND, Bench, benches, chain, on, task
+from tests.workbench import SECOND, benches, chain, on, task
 
 
 async def scrape(exposition: Exposition) -> Scrape:
@@ -23,8 +23,8 @@ def retried(name: str) -> Definition:
     )
 
 
-def test_a_life_is_counted_once_in_our_words_and_in_the_seeds(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_life_is_counted_once_in_our_words_and_in_the_seeds(database_url: str) -> None:
+    async with on(database_url) as bench:
         exposition = Exposition(bench.transactor)
         await bench.start(retried("counted"))
         [claim] = await bench.claim()
@@ -51,11 +51,9 @@ def test_a_life_is_counted_once_in_our_words_and_in_the_seeds(database_url: str)
         commits = sum(value for (name, _), value in shown.samples.items() if name == "stepkeep_commit_seconds_count")
         assert decisions == commits == shown("stepkeep_batch_runs_count")
 
-    on(database_url, act)
 
-
-def test_a_report_without_its_lease_is_counted_as_fenced(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_report_without_its_lease_is_counted_as_fenced(database_url: str) -> None:
+    async with on(database_url) as bench:
         exposition = Exposition(bench.transactor)
         await bench.start(chain("fenced", 1))
         [late] = await bench.claim(lease=SECOND)
@@ -70,11 +68,9 @@ def test_a_report_without_its_lease_is_counted_as_fenced(database_url: str) -> N
         assert shown("step_retries_total") == 0
         assert shown("steps_total", status="SUCCEEDED") == 1
 
-    on(database_url, act)
 
-
-def test_nothing_but_decisions_is_counted_while_nobody_watches(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_nothing_but_decisions_is_counted_while_nobody_watches(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.start(chain("unwatched", 2))
         await bench.work_off()
         measures = bench.transactor.measures
@@ -83,28 +79,19 @@ def test_nothing_but_decisions_is_counted_while_nobody_watches(database_url: str
         assert not measures.steps
         assert not measures.claims
 
-    on(database_url, act)
 
+async def test_conflicts_and_fallbacks_are_counted_by_basis(postgres_dsn: str) -> None:
+    async with benches(postgres_dsn, 2) as (first, second):
+        shows = Exposition(first.transactor)
+        await first.start(chain("contended", 1))
+        find = first.store.find_claimable
 
-def test_conflicts_and_fallbacks_are_counted_by_basis(postgres_dsn: str) -> None:
-    import asyncio
+        async def overtaken(*given: object) -> object:
+            found = await find(*given)  # type: ignore[arg-type]
+            await second.claim()
+            return found
 
-    async def act() -> None:
-        async with benches(postgres_dsn, 2) as (first, second):
-            shows = Exposition(first.transactor)
-            await first.start(chain("contended", 1))
-            find = first.store.find_claimable
-
-            async def overtaken(*given: object) -> object:
-                found = await find(*given)  # type: ignore[arg-type]
-                await second.claim()
-                return found
-
-            first.store.find_claimable = overtaken  # type: ignore[method-assign, assignment]
-            assert await first.claim() == []
-            shown = await scrape(shows)
-            assert (
-                shown("stepkeep_conflicts_total", basis="read") == shown("stepkeep_fallbacks_total", basis="read") == 1
-            )
-
-    asyncio.run(act())
+        first.store.find_claimable = overtaken  # type: ignore[method-assign, assignment]
+        assert await first.claim() == []
+        shown = await scrape(shows)
+        assert shown("stepkeep_conflicts_total", basis="read") == shown("stepkeep_fallbacks_total", basis="read") == 1

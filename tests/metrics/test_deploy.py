@@ -11,7 +11,7 @@ import yaml
 
 import stepkeep as sk
 from stepkeep.metrics.names import METRICS
-from tests.api.stage import Stage, handlers, on
+from tests.api.stage import handlers, on
 from tests.databases import migrated_file
 from tests.metrics.scrape import Scrape
 from tests.workbench import SECOND
@@ -26,10 +26,10 @@ EXPRESSIONS += [target["expr"] for panel in BOARD["panels"] for target in panel[
 NAME = re.compile(r"\b((?:stepkeep|runs|steps|step|worker)_[a-z_]+)\b(?:\{([^}]*)\})?")
 
 
-def test_every_name_in_them_is_in_a_real_scrape_with_the_labels_that_are_asked_for(tmp_path: Path) -> None:
+async def test_every_name_in_them_is_in_a_real_scrape_with_the_labels_that_are_asked_for(tmp_path: Path) -> None:
     shown: list[Scrape] = []
 
-    async def act(stage: Stage) -> None:
+    async with on(migrated_file(tmp_path / "s.db")) as stage:
         engine = stage.engine
         await engine.sinks.add("wire", "host", events=["transitions"])
         waiting = sk.Workflow("waiting")
@@ -50,8 +50,6 @@ def test_every_name_in_them_is_in_a_real_scrape_with_the_labels_that_are_asked_f
         async with stage.client(await stage.key(tenant="default")) as client:
             await client.get("/status")
             shown.append(Scrape((await client.get("/metrics")).text))
-
-    on(migrated_file(tmp_path / "s.db"), act)
     [scrape] = shown
     asked = 0
     for expression in EXPRESSIONS:

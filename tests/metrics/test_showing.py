@@ -13,14 +13,14 @@ import pytest
 
 from stepkeep.api.access import ROUTES
 from stepkeep.metrics.names import METRICS
-from tests.api.stage import HELLO, TENANT, Stage, on, told
+from tests.api.stage import HELLO, TENANT, on, told
 from tests.databases import migrated_file
 from tests.metrics.scrape import Scrape
 from tests.workbench import wait_until
 
 
-def test_requests_are_counted_by_route_template_and_status(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_requests_are_counted_by_route_template_and_status(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO, tenant="default")
         async with stage.client(await stage.key(tenant="default")) as client:
             for _ in range(3):
@@ -44,11 +44,9 @@ def test_requests_are_counted_by_route_template_and_status(database_url: str) ->
         assert shown("stepkeep_runs", tenant="default", state="queued") == 3
         assert "01a1e12c" not in answer.text
 
-    on(database_url, act)
 
-
-def test_metrics_are_for_keys_of_the_operators_with_their_scope(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_metrics_are_for_keys_of_the_operators_with_their_scope(database_url: str) -> None:
+    async with on(database_url) as stage:
         async with stage.client(await stage.key(tenant=TENANT)) as client:
             assert told(await client.get("/metrics"), 403, "not_allowed")["rule"] == "tenant"
         async with stage.client(await stage.key("read", "admin", tenant="default")) as client:
@@ -60,8 +58,6 @@ def test_metrics_are_for_keys_of_the_operators_with_their_scope(database_url: st
             assert answer.headers["content-type"].startswith("application/openmetrics-text")
             assert answer.text.endswith("# EOF\n")
             told(await client.get("/runs"), 403, "not_allowed")
-
-    on(database_url, act)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel import (
     added,
     child_runs,
@@ -32,6 +31,7 @@ from stepkeep.kernel import (
 from stepkeep.kernel.checkpoints import checkpoint
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.events import ChildEnded, GateDecided, MessageArrived, StepCheckpointed, StepReported, TimeCame
 from stepkeep.kernel.outcomes import Completed, Failed, Released
 from stepkeep.kernel.rows import Step

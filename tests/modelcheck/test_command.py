@@ -9,8 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 from stepkeep.cli.settings import with_settings
-from stepkeep.errors import InvariantBroken
 from stepkeep.kernel import decide
+from stepkeep.kernel.errors import InvariantBroken
 from stepkeep_lab.cli.lab_check import check
 
 app = typer.Typer()

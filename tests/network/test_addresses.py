@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.network.addresses import is_public
 from stepkeep.network.allowing import AllowList, parse_entry
 from stepkeep.network.guard import Reach

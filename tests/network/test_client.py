@@ -76,7 +76,7 @@ def test_an_answer_is_not_judged_and_a_redirect_is_not_followed() -> None:
     assert server.connections == 1
 
 
-def test_the_allow_list_of_one_request_opens_nothing_for_the_next() -> None:
+async def test_the_allow_list_of_one_request_opens_nothing_for_the_next() -> None:
     async def asking(port: int) -> None:
         client = Client(Guard(Reach()))
         url = f"http://127.0.0.1:{port}/"
@@ -86,7 +86,7 @@ def test_the_allow_list_of_one_request_opens_nothing_for_the_next() -> None:
         await client.aclose()
 
     with Listener(answering(plain(b"x"))) as server:
-        asyncio.run(asking(server.port))
+        await asking(server.port)
     assert server.connections == 1
 
 

@@ -14,8 +14,8 @@ from tests.network.raw_server import Listener, answering
 from tests.sinks.test_interface import PAID
 from tests.worker.making import a_job, outcome_of
 
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Http
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category
 from stepkeep.network import failures
@@ -84,23 +84,23 @@ async def send_all(client: Client, urls: Sequence[str]) -> list[Exception | int]
         await client.aclose()
 
 
-def test_no_hostile_url_reaches_the_canary(canary: Canary) -> None:
+async def test_no_hostile_url_reaches_the_canary(canary: Canary) -> None:
     assert len(set(URLS)) == len(URLS)
     assert len(URLS) >= 150
     urls = [at(url, canary.port) for url in URLS]
     # The port is listed, so that only the address stands between the request and the canary.
-    found = asyncio.run(send_all(Client(Guard(Reach(ports=(80, 443, canary.port)))), urls))
+    found = await send_all(Client(Guard(Reach(ports=(80, 443, canary.port)))), urls)
     for url, failure in zip(urls, found, strict=True):
         assert isinstance(failure, failures.Forbidden | failures.CannotSend | failures.Unresolved), (url, failure)
         assert not failure.may_have_been_served
     assert canary.touched == (1, b"probe")
 
 
-def test_the_same_urls_do_reach_it_where_everything_is_open(canary: Canary) -> None:
+async def test_the_same_urls_do_reach_it_where_everything_is_open(canary: Canary) -> None:
     """The canary can sing: otherwise the test above would prove nothing."""
     local = [url for url in URLS if "127.0.0." in url or "[::" in url or "localhost" in url.lower()]
     urls = [at(url, canary.port) for url in local if url.startswith("http://")]
-    found = asyncio.run(send_all(Client(Guard(Reach(allow_internal=True))), urls))
+    found = await send_all(Client(Guard(Reach(allow_internal=True))), urls)
     assert found.count(200) >= 12
     assert canary.touched[0] >= 13
 
@@ -139,32 +139,29 @@ async def deliver(kind: SinkKind[Any], options: dict[str, Any], reach: Reach) ->
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_no_sink_that_sends_requests_reaches_the_canary(canary: Canary, sink: str) -> None:
+async def test_no_sink_that_sends_requests_reaches_the_canary(canary: Canary, sink: str) -> None:
     kind, options = SINKS[sink]
 
-    async def act() -> list[str]:
-        reach = Reach(ports=(80, 443, canary.port))
-        return await asyncio.gather(*(deliver(kind, {**options, "url": at(url, canary.port)}, reach) for url in URLS))
-
-    assert all(asyncio.run(act()))
+    reach = Reach(ports=(80, 443, canary.port))
+    assert all(await asyncio.gather(*(deliver(kind, {**options, "url": at(url, canary.port)}, reach) for url in URLS)))
     assert canary.touched == (1, b"probe")
     sings = deliver(kind, {**options, "url": f"http://127.0.0.1:{canary.port}/"}, Reach(allow_internal=True))
-    assert asyncio.run(sings) == ""
+    assert await sings == ""
     assert canary.touched[0] == 2
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_no_redirect_leads_a_sink_to_the_canary(canary: Canary, sink: str) -> None:
+async def test_no_redirect_leads_a_sink_to_the_canary(canary: Canary, sink: str) -> None:
     kind, options = SINKS[sink]
     answer = f"HTTP/1.1 307 Go\r\nlocation: http://127.0.0.1:{canary.port}/\r\ncontent-length: 0\r\n\r\n".encode()
     with Listener(answering(answer), host=OTHER) as allowed:
         given = {**options, "url": f"http://{OTHER}:{allowed.port}/"}
-        assert "answered 307" in asyncio.run(deliver(kind, given, Reach(allow=AllowList.of([OTHER]))))
+        assert "answered 307" in await deliver(kind, given, Reach(allow=AllowList.of([OTHER])))
     assert canary.touched == (1, b"probe")
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_no_answer_of_a_name_server_leads_to_the_canary(canary: Canary, name: str) -> None:
+async def test_no_answer_of_a_name_server_leads_to_the_canary(canary: Canary, name: str) -> None:
     asked: list[str] = []
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -173,13 +170,13 @@ def test_no_answer_of_a_name_server_leads_to_the_canary(canary: Canary, name: st
         return answers[min(len(asked), len(answers)) - 1]
 
     guard = Guard(Reach(ports=(canary.port,)), resolve=resolve)
-    [failure] = asyncio.run(send_all(Client(guard), [f"http://{name}:{canary.port}/"]))
+    [failure] = await send_all(Client(guard), [f"http://{name}:{canary.port}/"])
     assert isinstance(failure, failures.Forbidden | failures.Unresolved)
     assert asked == [name]
     assert canary.touched == (1, b"probe")
 
 
-def test_a_name_that_changes_its_address_after_the_check_leads_to_the_checked_one(
+async def test_a_name_that_changes_its_address_after_the_check_leads_to_the_checked_one(
     canary: Canary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system's resolver leads to the allowed server once, and to the canary from then on."""
@@ -194,7 +191,7 @@ def test_a_name_that_changes_its_address_after_the_check_leads_to_the_checked_on
         monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
         reach = Reach(allow=AllowList.of([OTHER]))
         url = f"http://shop.example:{allowed.port}/"
-        first, second = asyncio.run(send_all(Client(Guard(reach)), [url, url]))
+        first, second = await send_all(Client(Guard(reach)), [url, url])
         monkeypatch.undo()
     assert {first, *([] if isinstance(second, int) else [type(second)])} == {200, failures.Forbidden}
     assert asked == ["shop.example", "shop.example"]
@@ -204,15 +201,15 @@ def test_a_name_that_changes_its_address_after_the_check_leads_to_the_checked_on
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
 @pytest.mark.parametrize("location", ["http://127.0.0.1:{port}/", "//[::1]:{port}/", "http://localhost:{port}/"])
-def test_no_redirect_leads_to_the_canary(canary: Canary, status: int, location: str) -> None:
+async def test_no_redirect_leads_to_the_canary(canary: Canary, status: int, location: str) -> None:
     to = at(location, canary.port)
     answer = f"HTTP/1.1 {status} Go\r\nlocation: {to}\r\nrefresh: 0; url={to}\r\ncontent-length: 0\r\n\r\n".encode()
     with Listener(answering(answer), host=OTHER) as allowed:
         reach = Reach(allow=AllowList.of([OTHER]))
-        assert asyncio.run(send_all(Client(Guard(reach)), [f"http://{OTHER}:{allowed.port}/"])) == [status]
+        assert await send_all(Client(Guard(reach)), [f"http://{OTHER}:{allowed.port}/"]) == [status]
         settings = Settings(http=HttpPolicy(allow=(OTHER,)))
-        outcome = outcome_of(
-            a_job(Http(method="GET", url=f"http://{OTHER}:{allowed.port}/"), settings=settings), settings
+        outcome = await asyncio.to_thread(
+            outcome_of, a_job(Http(method="GET", url=f"http://{OTHER}:{allowed.port}/"), settings=settings), settings
         )
     assert isinstance(outcome, Failed)
     assert "redirects are not followed" in outcome.error
@@ -220,7 +217,7 @@ def test_no_redirect_leads_to_the_canary(canary: Canary, status: int, location: 
 
 
 @pytest.mark.parametrize("scheme", ["http", "https", "socks5", "socks5h", "socks4"])
-def test_no_proxy_of_the_environment_leads_to_the_canary(
+async def test_no_proxy_of_the_environment_leads_to_the_canary(
     canary: Canary, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY"):
@@ -229,7 +226,7 @@ def test_no_proxy_of_the_environment_leads_to_the_canary(
         monkeypatch.setenv(name.lower(), value)
     with Listener(answering(OK), host=OTHER) as allowed:
         urls = [f"http://{OTHER}:{allowed.port}/", f"https://{OTHER}:{allowed.port}/", "http://127.0.0.1/"]
-        found = asyncio.run(send_all(Client(Guard(Reach(allow=AllowList.of([OTHER])))), urls))
+        found = await send_all(Client(Guard(Reach(allow=AllowList.of([OTHER])))), urls)
     assert found[0] == 200
     assert isinstance(found[1], failures.NoConnection)
     assert isinstance(found[2], failures.Forbidden)

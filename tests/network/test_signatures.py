@@ -11,7 +11,7 @@ import standardwebhooks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.network import signatures
 from stepkeep.network.signatures import SignatureRefused, sign, verify, verify_github
 

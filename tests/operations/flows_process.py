@@ -1,6 +1,9 @@
-"""A worker in a process of its own that is killed after a commit: `python flows_process.py URL RUN COMMITS LEDGER`.
+"""A worker in a process of its own that is killed after a commit.
 
-It holds the flow of the tests, so that the tests and their processes have the same one.
+`python flows_process.py URL RUN COMMITS LEDGER AHEAD`
+
+It holds the flow of the tests, so that the tests and their processes have the same one. Its clock is `AHEAD`
+microseconds ahead: past the leases of a worker that was killed before, which need no wait then.
 """
 
 import asyncio
@@ -85,11 +88,12 @@ class Mortal(Transactor):
             os.kill(os.getpid(), 9)
 
 
-async def main(url: str, run_id: str, commits: int) -> None:
+async def main(url: str, run_id: str, commits: int, ahead: int) -> None:
     store = connect(url)
     await store.open()
+    store.clock_offset = ahead
     try:
-        settings = Settings(sweep_seconds=0.05, idle_poll_seconds=0.05, rare_poll_seconds=0.1, lease_us=400_000)
+        settings = Settings(sweep_seconds=0.05, idle_poll_seconds=0.05, rare_poll_seconds=0.1)
         transactor = Mortal(store)
         transactor.left = commits
 
@@ -104,4 +108,4 @@ async def main(url: str, run_id: str, commits: int) -> None:
 
 if __name__ == "__main__":
     ledger = Path(sys.argv[4])
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[5])))

@@ -41,7 +41,6 @@ async def main(url: str, commits: int, file: Path) -> None:
             resources_seconds=0.02,
             idle_poll_seconds=0.05,
             rare_poll_seconds=0.1,
-            lease_us=1_500_000,
         )
         transactor = Mortal(store)
         transactor.left = commits

@@ -23,9 +23,7 @@ async def main(url: str, commits: int) -> None:
     store = connect(url)
     await store.open()
     try:
-        quick = Settings(
-            sweep_seconds=0.05, slots_seconds=0.05, idle_poll_seconds=0.05, rare_poll_seconds=0.1, lease_us=1_500_000
-        )
+        quick = Settings(sweep_seconds=0.05, slots_seconds=0.05, idle_poll_seconds=0.05, rare_poll_seconds=0.1)
         transactor = Mortal(store)
         transactor.left = commits
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,18 +13,18 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.edges.secret_values import KNOWN
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound
-from stepkeep.execution_slots import AsyncSlots
-from stepkeep.interventions import AsyncInterventions
-from stepkeep.jobs import AsyncJobs
+from stepkeep.engine.interventions import AsyncInterventions
+from stepkeep.engine.jobs import AsyncJobs
+from stepkeep.engine.pauses import AsyncPauses
+from stepkeep.engine.resources import AsyncResources
+from stepkeep.engine.slots import AsyncSlots
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from stepkeep.operations import access
 from stepkeep.operations.access import OPERATIONS, SCOPES, Scope, guarded, parse_key
 from stepkeep.operations.remote_work import RemoteWork
 from stepkeep.operations.work_state import WorkState
-from stepkeep.pauses import AsyncPauses
-from stepkeep.secret_values import KNOWN
-from stepkeep.step_resources import AsyncResources
 from tests.operations.test_principals import later
 from tests.suites import some
 
@@ -40,12 +40,10 @@ def handlers() -> Registry:
     return registry
 
 
-def on(url: str, act: Callable[[AsyncEngine], Awaitable[None]]) -> None:
-    async def go() -> None:
-        async with AsyncEngine(url, tenant="acme", actor="root", registry=handlers()) as engine:
-            await act(engine)
-
-    asyncio.run(go())
+@asynccontextmanager
+async def on(url: str) -> AsyncIterator[AsyncEngine]:
+    async with AsyncEngine(url, tenant="acme", actor="root", registry=handlers()) as engine:
+        yield engine
 
 
 def opened(url: str, key: str, **options: Any) -> AsyncEngine:
@@ -68,8 +66,8 @@ async def refused_by(rule: str, work: Awaitable[Any]) -> NotAllowed:
 
 
 # -- the key is the caller -------------------------------------------------------------------------------------------
-def test_with_a_key_the_actor_is_its_owner_and_the_tenant_is_its_tenant(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_with_a_key_the_actor_is_its_owner_and_the_tenant_is_its_tenant(database_url: str) -> None:
+    async with on(database_url) as engine:
         key = await key_of(engine, "ann", "start", "decide", "read", "operate")
         async with opened(database_url, key) as ann:
             assert (ann.tenant, ann.actor) == ("acme", "ann")
@@ -81,11 +79,9 @@ def test_with_a_key_the_actor_is_its_owner_and_the_tenant_is_its_tenant(database
         assert all(f'"key":"{parse_key(key).id}"'.encode() in line for line in causes)
         assert (await engine.certify(run)).ok
 
-    on(database_url, act)
 
-
-def test_a_key_may_name_its_owner_alone_unless_it_may_vouch(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_key_may_name_its_owner_alone_unless_it_may_vouch(database_url: str) -> None:
+    async with on(database_url) as engine:
         run = (await engine.start(ORDER)).run_id
         plain, vouching = await key_of(engine, "ann", "decide"), await key_of(engine, "portal", "decide", "vouch")
         async with opened(database_url, plain) as ann:
@@ -96,11 +92,9 @@ def test_a_key_may_name_its_owner_alone_unless_it_may_vouch(database_url: str) -
         [said] = [line for line in await engine.log(run) if b'"gate_decided"' in line and b'"vouched_by"' in line]
         assert b'"vouched_by":"portal"' in said
 
-    on(database_url, act)
 
-
-def test_a_wrong_key_is_refused_in_one_way_and_is_never_quoted(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_wrong_key_is_refused_in_one_way_and_is_never_quoted(database_url: str) -> None:
+    async with on(database_url) as engine:
         key = await key_of(engine, "ann", "read")
         credential = parse_key(key)
         wrong = key[:-1] + ("A" if key[-1] != "A" else "B")
@@ -117,11 +111,9 @@ def test_a_wrong_key_is_refused_in_one_way_and_is_never_quoted(database_url: str
         with pytest.raises(InvalidInput, match="not both"):
             opened(database_url, key, actor="bea")
 
-    on(database_url, act)
 
-
-def test_no_part_of_a_secret_shows_up_in_reprs_logs_rows_or_the_record(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_no_part_of_a_secret_shows_up_in_reprs_logs_rows_or_the_record(database_url: str) -> None:
+    async with on(database_url) as engine:
         key = await key_of(engine, "ann", "read")
         credential = parse_key(key)
         assert credential.secret not in f"{credential!r} {credential}"
@@ -134,14 +126,12 @@ def test_no_part_of_a_secret_shows_up_in_reprs_logs_rows_or_the_record(database_
         async with opened(database_url, key) as ann:
             assert credential.secret not in f"{ann!r} {ann.access.__dict__}"
 
-    on(database_url, act)
-
 
 # -- the end of a key ------------------------------------------------------------------------------------------------
-def test_a_key_that_was_revoked_is_refused_by_an_engine_that_is_open(database_url: str) -> None:
+async def test_a_key_that_was_revoked_is_refused_by_an_engine_that_is_open(database_url: str) -> None:
     """The engine has just read the key; the decision reads it again, in its own transaction."""
 
-    async def act(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         run = (await engine.start(ORDER)).run_id
         key = await key_of(engine, "ann")
         async with opened(database_url, key) as ann:
@@ -154,11 +144,9 @@ def test_a_key_that_was_revoked_is_refused_by_an_engine_that_is_open(database_ur
         with pytest.raises(Conflict, match="revoked already"):
             await engine.keys.revoke(parse_key(key).id)
 
-    on(database_url, act)
 
-
-def test_a_disabled_person_is_refused_with_and_without_a_key(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_disabled_person_is_refused_with_and_without_a_key(database_url: str) -> None:
+    async with on(database_url) as engine:
         run = (await engine.start(ORDER)).run_id
         key = await key_of(engine, "ann")
         async with opened(database_url, key) as ann:
@@ -168,11 +156,9 @@ def test_a_disabled_person_is_refused_with_and_without_a_key(database_url: str) 
         with pytest.raises(Conflict, match="gets no key"):
             await engine.keys.create("ann", scopes=["read"])
 
-    on(database_url, act)
 
-
-def test_a_key_expires_by_the_clock_of_the_database(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_key_expires_by_the_clock_of_the_database(database_url: str) -> None:
+    async with on(database_url) as engine:
         run = (await engine.start(ORDER)).run_id
         key = await key_of(engine, "ann", expires_in="1h")
         async with opened(database_url, key) as ann:
@@ -189,11 +175,9 @@ def test_a_key_expires_by_the_clock_of_the_database(database_url: str) -> None:
             with pytest.raises(InvalidInput):
                 await engine.keys.create("ann", scopes=["read"], **bad)
 
-    on(database_url, act)
 
-
-def test_a_rotated_key_overlaps_with_its_successor_and_then_ends(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_rotated_key_overlaps_with_its_successor_and_then_ends(database_url: str) -> None:
+    async with on(database_url) as engine:
         old = await key_of(engine, "ann", "read", expires_in="90d")
         made = await engine.keys.rotate(parse_key(old).id, overlap="1h")
         new = made["secret"]
@@ -222,11 +206,9 @@ def test_a_rotated_key_overlaps_with_its_successor_and_then_ends(database_url: s
             "key_revoked",
         ]
 
-    on(database_url, act)
 
-
-def test_a_person_rotates_and_revokes_their_own_keys_and_no_others(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_person_rotates_and_revokes_their_own_keys_and_no_others(database_url: str) -> None:
+    async with on(database_url) as engine:
         mine, theirs = await key_of(engine, "ann", "read"), await key_of(engine, "bea", "read")
         async with opened(database_url, mine) as ann:
             await refused_by("scope", ann.keys.revoke(parse_key(theirs).id))
@@ -234,8 +216,6 @@ def test_a_person_rotates_and_revokes_their_own_keys_and_no_others(database_url:
             new = (await ann.keys.rotate(parse_key(mine).id))["key"]["id"]
             await ann.keys.revoke(new)
         assert [one["state"] for one in (await engine.keys.list(owner="bea"))["keys"]] == ["live"]
-
-    on(database_url, act)
 
 
 # -- scopes ----------------------------------------------------------------------------------------------------------
@@ -314,12 +294,12 @@ NAMED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     "operation", some(sorted(set(OPERATIONS) - {"keys.rotate", "keys.revoke", "users.undelegate"}), 3)
 )
-def test_a_key_without_the_scope_of_an_operation_is_refused_before_anything_happens(
+async def test_a_key_without_the_scope_of_an_operation_is_refused_before_anything_happens(
     tmp_path: Any, operation: str
 ) -> None:
     url = f"sqlite:///{tmp_path}/s.db"
 
-    async def act(engine: AsyncEngine) -> None:
+    async with on(url) as engine:
         run = (await engine.start(ORDER)).run_id
         await key_of(engine, "bea", "read")
         needed = OPERATIONS[operation] or {Scope.ADMIN}
@@ -341,11 +321,9 @@ def test_a_key_without_the_scope_of_an_operation_is_refused_before_anything_happ
         assert await engine.users.history() == before
         assert len((await engine.runs())["runs"]) == 1
 
-    on(url, act)
 
-
-def test_a_key_that_may_start_starts_what_is_published_and_publishes_nothing(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_key_that_may_start_starts_what_is_published_and_publishes_nothing(database_url: str) -> None:
+    async with on(database_url) as engine:
         key = await key_of(engine, "ann", "start")
         async with opened(database_url, key) as ann:
             with pytest.raises(InvalidInput, match="not published yet"):
@@ -354,11 +332,9 @@ def test_a_key_that_may_start_starts_what_is_published_and_publishes_nothing(dat
             assert (await ann.start(ORDER)).created
             assert (await ann.start("order")).created
 
-    on(database_url, act)
 
-
-def test_a_person_delegates_their_own_authority_and_nobody_elses(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_person_delegates_their_own_authority_and_nobody_elses(database_url: str) -> None:
+    async with on(database_url) as engine:
         key = await key_of(engine, "ann", "decide")
         await engine.users.create("bea")
         async with opened(database_url, key) as ann:
@@ -369,28 +345,24 @@ def test_a_person_delegates_their_own_authority_and_nobody_elses(database_url: s
         async with opened(database_url, reader) as ann:
             await refused_by("scope", ann.users.delegate("ann", "bea", open_ended=True))
 
-    on(database_url, act)
-
 
 @pytest.mark.parametrize("bad", [[], ["everything"], ["read", ""], "read", [7], None])
-def test_a_scope_outside_the_closed_list_is_refused(tmp_path: Any, bad: Any) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_scope_outside_the_closed_list_is_refused(tmp_path: Any, bad: Any) -> None:
+    async with on(f"sqlite:///{tmp_path}/s.db") as engine:
         await engine.users.create("ann")
         with pytest.raises(InvalidInput):
             await engine.keys.create("ann", scopes=bad)
         with pytest.raises(NotFound):
             await engine.keys.create("nobody", scopes=["read"])
 
-    on(f"sqlite:///{tmp_path}/s.db", act)
-
 
 # -- tenants that refuse vouching ------------------------------------------------------------------------------------
-def test_a_tenant_that_refuses_vouching_takes_requests_with_a_key_alone(
+async def test_a_tenant_that_refuses_vouching_takes_requests_with_a_key_alone(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access, "FRESH_SECONDS", 0.0)
 
-    async def act(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         run = (await engine.start(ORDER)).run_id
         key = await key_of(engine, "ann")
         await engine.tenants.create("acme", vouching="refused")
@@ -417,25 +389,21 @@ def test_a_tenant_that_refuses_vouching_takes_requests_with_a_key_alone(
             await ann.tenants.set_vouching("acme", "allowed")
         await engine.users.create("eve")
 
-    on(database_url, act)
 
-
-def test_a_decision_reads_the_setting_of_its_tenant_anew(database_url: str) -> None:
+async def test_a_decision_reads_the_setting_of_its_tenant_anew(database_url: str) -> None:
     """An engine that has just looked still cannot decide without a key once vouching is refused."""
 
-    async def act(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         run = (await engine.start(ORDER)).run_id
         key = await key_of(engine, "ann")
         async with opened(database_url, key) as ann:
             await ann.tenants.create("acme", vouching="refused")
         await refused_by("vouching_refused", engine.approve(run, "sign"))
 
-    on(database_url, act)
-
 
 # -- workers ---------------------------------------------------------------------------------------------------------
-def test_a_worker_of_a_key_has_its_owner_on_record(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_worker_of_a_key_has_its_owner_on_record(database_url: str) -> None:
+    async with on(database_url) as engine:
         key = await key_of(engine, "builder", "work")
         async with opened(database_url, key) as builder:
             hosted = await builder.start_worker()
@@ -444,5 +412,3 @@ def test_a_worker_of_a_key_has_its_owner_on_record(database_url: str) -> None:
         await hosted.stop()
         owners = [row.owner for row in await engine.store.list_workers("acme")]
         assert owners == ["builder", None]
-
-    on(database_url, act)

@@ -18,19 +18,13 @@ def endless_rest() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("endless_rest")
-def test_a_tenant_rests_from_its_work_and_no_other_tenant_waits_for_it() -> None:
-    async def go() -> None:
-        assert await aside("wild", sum, [1, 2]) == 3
-        second = asyncio.create_task(aside("wild", sum, [3, 4]))
-        assert await aside("calm", sum, [5, 6]) == 11
-        assert not second.done()
-        second.cancel()
-
-    asyncio.run(go())
+async def test_a_tenant_rests_from_its_work_and_no_other_tenant_waits_for_it() -> None:
+    assert await aside("wild", sum, [1, 2]) == 3
+    second = asyncio.create_task(aside("wild", sum, [3, 4]))
+    assert await aside("calm", sum, [5, 6]) == 11
+    assert not second.done()
+    second.cancel()
 
 
-def test_without_a_service_nothing_rests() -> None:
-    async def go() -> None:
-        assert [await aside("wild", sum, [number]) for number in range(100)] == list(range(100))
-
-    asyncio.run(go())
+async def test_without_a_service_nothing_rests() -> None:
+    assert [await aside("wild", sum, [number]) for number in range(100)] == list(range(100))

@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from stepkeep.errors import Conflict, InvalidInput, KeyReused, NotFound
 from stepkeep.kernel.definition import Definition, Wait
+from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import by_key, mailbox
 from stepkeep.operations.by_key import Sent
 from stepkeep.operations.correlation import correlated_run
 from stepkeep.store.records import RunFilter
-from tests.workbench import SECOND, TENANT, Bench, chain, gate, on, on_several, task
+from tests.workbench import SECOND, TENANT, Bench, benches, chain, gate, on, task
 
 PAID = Definition(name="paid", version=1, steps=(gate("wait", wait=Wait(event="paid")), task("ship", 1, ["wait"])))
 JUST = Definition(name="just", version=1, steps=(gate("wait", wait=Wait(event="paid")),))
@@ -34,8 +34,8 @@ async def causes(bench: Bench, run_id: str) -> list[str]:
     return found
 
 
-def test_a_message_reaches_the_live_run_that_has_the_key(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_message_reaches_the_live_run_that_has_the_key(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(PAID, business_key="order-1")
         sent = await bench.send_by_key("order-1", "paid", b"7", message_id="m-1")
         assert sent == Sent(id="m-1", key="order-1", run_id=run_id, consumed_by=0)
@@ -44,11 +44,9 @@ def test_a_message_reaches_the_live_run_that_has_the_key(database_url: str) -> N
         assert await consumers(bench, run_id) == [("m-1", 0)]
         assert await bench.store.list_mailbox(TENANT) == []
 
-    on(database_url, act)
 
-
-def test_messages_before_the_run_are_kept_in_order_and_delivered_when_it_starts(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_messages_before_the_run_are_kept_in_order_and_delivered_when_it_starts(database_url: str) -> None:
+    async with on(database_url) as bench:
         for number in range(3):
             sent = await bench.send_by_key("order-1", "paid", str(number).encode(), message_id=f"m-{number}")
             assert sent.run_id is None
@@ -61,11 +59,11 @@ def test_messages_before_the_run_are_kept_in_order_and_delivered_when_it_starts(
         await bench.work_off()
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_a_kept_message_may_end_the_run_that_it_waited_for_and_the_rest_waits_for_the_next(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_kept_message_may_end_the_run_that_it_waited_for_and_the_rest_waits_for_the_next(
+    database_url: str,
+) -> None:
+    async with on(database_url) as bench:
         for number in range(2):
             await bench.send_by_key("order-1", "paid", str(number).encode(), message_id=f"m-{number}")
         first = await bench.start(JUST, business_key="order-1")
@@ -74,11 +72,9 @@ def test_a_kept_message_may_end_the_run_that_it_waited_for_and_the_rest_waits_fo
         second = await bench.start(JUST, business_key="order-1")
         assert await consumers(bench, second) == [("m-1", 0)]
 
-    on(database_url, act)
 
-
-def test_a_duplicate_of_a_delivered_message_does_not_reach_the_next_run(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_duplicate_of_a_delivered_message_does_not_reach_the_next_run(database_url: str) -> None:
+    async with on(database_url) as bench:
         first = await bench.start(JUST, business_key="order-1")
         await bench.send_by_key("order-1", "paid", message_id="m-1", ttl=SECOND)
         assert await bench.state(first) is RunState.SUCCEEDED
@@ -93,11 +89,9 @@ def test_a_duplicate_of_a_delivered_message_does_not_reach_the_next_run(database
         assert await mailbox.forget(bench.store) == 1, "7 days after the delivery its id is forgotten"
         assert not (await bench.send_by_key("order-1", "paid", message_id="m-1")).repeated
 
-    on(database_url, act)
 
-
-def test_an_expired_message_is_not_delivered_and_its_duplicate_is_not_kept(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_an_expired_message_is_not_delivered_and_its_duplicate_is_not_kept(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.send_by_key("order-1", "paid", message_id="m-1", ttl=60 * SECOND)
         bench.store.clock_offset = 61 * SECOND
         again = await bench.send_by_key("order-1", "paid", message_id="m-1")
@@ -106,11 +100,9 @@ def test_an_expired_message_is_not_delivered_and_its_duplicate_is_not_kept(datab
         assert await consumers(bench, run_id) == []
         assert await bench.state(run_id) is RunState.BLOCKED
 
-    on(database_url, act)
 
-
-def test_a_dropped_message_is_not_delivered(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_dropped_message_is_not_delivered(database_url: str) -> None:
+    async with on(database_url) as bench:
         for number in range(3):
             await bench.send_by_key("order-1", "paid", message_id=f"m-{number}")
         assert (await mailbox.drop(bench.store, "order-1", "m-1", tenant=TENANT))["dropped"] == ["m-1"]
@@ -122,11 +114,9 @@ def test_a_dropped_message_is_not_delivered(database_url: str) -> None:
         run_id = await bench.start(PAID, business_key="order-1")
         assert [one for one, _ in await consumers(bench, run_id)] == ["m-0", "m-2"]
 
-    on(database_url, act)
 
-
-def test_fifty_parallel_sends_with_a_start_make_one_run_and_deliver_the_message_once(database_url: str) -> None:
-    async def act(opened: list[Bench]) -> None:
+async def test_fifty_parallel_sends_with_a_start_make_one_run_and_deliver_the_message_once(database_url: str) -> None:
+    async with benches(database_url, 3) as opened:
         plan = await opened[0].publish(PAID)
         replies = await asyncio.gather(
             *(
@@ -141,11 +131,9 @@ def test_fifty_parallel_sends_with_a_start_make_one_run_and_deliver_the_message_
         assert await consumers(opened[0], run_id) == [("m-1", 0)]
         assert sum((await opened[0].store.count_runs(TENANT)).values()) == 1
 
-    on_several(database_url, 3, act)
 
-
-def test_a_send_with_a_start_also_delivers_what_was_kept_and_finds_a_live_run(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_send_with_a_start_also_delivers_what_was_kept_and_finds_a_live_run(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(PAID)
         await bench.send_by_key("order-1", "noted", message_id="m-1")
         await bench.send_by_key("order-1", "paid", message_id="m-2")
@@ -159,11 +147,9 @@ def test_a_send_with_a_start_also_delivers_what_was_kept_and_finds_a_live_run(da
         with pytest.raises(Conflict, match="of paid is live under the business key"):
             await bench.send_by_key("order-1", "paid", message_id="m-5", plan=other)
 
-    on(database_url, act)
 
-
-def test_a_kept_message_that_is_sent_again_with_a_start_is_delivered_once(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_kept_message_that_is_sent_again_with_a_start_is_delivered_once(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(PAID)
         await bench.send_by_key("order-1", "paid", message_id="m-1")
         sent = await bench.send_by_key("order-1", "paid", message_id="m-1", plan=plan)
@@ -171,11 +157,9 @@ def test_a_kept_message_that_is_sent_again_with_a_start_is_delivered_once(databa
         assert sent.run_id is not None
         assert await consumers(bench, sent.run_id) == [("m-1", 0)]
 
-    on(database_url, act)
 
-
-def test_a_send_whose_run_is_ended_by_a_kept_message_starts_another(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_send_whose_run_is_ended_by_a_kept_message_starts_another(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(JUST)
         for number in range(2):
             await bench.send_by_key("order-1", "paid", message_id=f"m-{number}")
@@ -184,23 +168,19 @@ def test_a_send_whose_run_is_ended_by_a_kept_message_starts_another(database_url
         assert await bench.store.count_runs(TENANT) == {RunState.SUCCEEDED: 3}, "one run for each message, in order"
         assert await bench.store.list_mailbox(TENANT) == []
 
-    on(database_url, act)
 
-
-def test_a_run_that_ends_at_once_takes_no_message_and_the_sender_is_told(database_url: str) -> None:
+async def test_a_run_that_ends_at_once_takes_no_message_and_the_sender_is_told(database_url: str) -> None:
     never = Definition(name="never", version=1, steps=(task("not", condition="false"),))
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(never)
         with pytest.raises(Conflict, match="ended at once"):
             await bench.send_by_key("order-1", "paid", plan=plan)
         assert sum((await bench.store.count_runs(TENANT)).values()) == 1
 
-    on(database_url, act)
 
-
-def test_a_send_with_a_start_follows_the_rules_of_idempotency_keys(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_send_with_a_start_follows_the_rules_of_idempotency_keys(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(JUST)
         request = {"idempotency_key": "i-1"}
         first = await bench.send_by_key("order-1", "paid", message_id="m-1", plan=plan, request=request)
@@ -211,11 +191,9 @@ def test_a_send_with_a_start_follows_the_rules_of_idempotency_keys(database_url:
             await bench.send_by_key("order-2", "paid", message_id="m-3", plan=plan, request=request)
         assert (await bench.send_by_key("order-1", "paid", message_id="m-1", plan=plan, request=request)).repeated
 
-    on(database_url, act)
 
-
-def test_starts_race_sends_and_no_message_is_lost(database_url: str) -> None:
-    async def act(opened: list[Bench]) -> None:
+async def test_starts_race_sends_and_no_message_is_lost(database_url: str) -> None:
+    async with benches(database_url, 3) as opened:
         plan = await opened[0].publish(PAID)
         for turn in range(12):
             key = f"order-{turn}"
@@ -226,13 +204,11 @@ def test_starts_race_sends_and_no_message_is_lost(database_url: str) -> None:
             assert sorted(one for one, _ in await consumers(opened[0], run.run_id)) == ["m-0", "m-1", "m-2", "m-3"]
             assert sum(no is not None for _, no in await consumers(opened[0], run.run_id)) == 1
 
-    on_several(database_url, 3, act)
 
-
-def test_messages_that_end_runs_race_and_each_starts_or_ends_exactly_one(database_url: str) -> None:
+async def test_messages_that_end_runs_race_and_each_starts_or_ends_exactly_one(database_url: str) -> None:
     """Every message is consumed by the run that it started, or by the live one: one run for each message."""
 
-    async def act(opened: list[Bench]) -> None:
+    async with benches(database_url, 3) as opened:
         plan = await opened[0].publish(JUST)
         replies = await asyncio.gather(
             *(opened[n % 3].send_by_key("k", "paid", message_id=f"m-{n}", plan=plan) for n in range(30))
@@ -241,13 +217,11 @@ def test_messages_that_end_runs_race_and_each_starts_or_ends_exactly_one(databas
         assert all(reply.consumed_by == 0 for reply in replies)
         assert await opened[0].store.count_runs(TENANT) == {RunState.SUCCEEDED: 30}
 
-    on_several(database_url, 3, act)
 
-
-def test_a_message_for_a_run_whose_timeout_has_passed_is_kept_for_the_next(database_url: str) -> None:
+async def test_a_message_for_a_run_whose_timeout_has_passed_is_kept_for_the_next(database_url: str) -> None:
     slow = Definition(name="slow", version=1, timeout=60 * SECOND, steps=(gate("wait", wait=Wait(event="paid")),))
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         first = await bench.start(slow, business_key="order-1")
         bench.store.clock_offset = 61 * SECOND
         sent = await bench.send_by_key("order-1", "paid", message_id="m-1")
@@ -256,14 +230,12 @@ def test_a_message_for_a_run_whose_timeout_has_passed_is_kept_for_the_next(datab
         second = await bench.start(slow, business_key="order-1")
         assert await consumers(bench, second) == [("m-1", 0)]
 
-    on(database_url, act)
 
-
-def test_what_is_kept_for_one_key_is_bounded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_kept_for_one_key_is_bounded(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_key, "MAX_KEPT", 2)
     monkeypatch.setattr(by_key, "MAX_KEPT_BYTES", 10)
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await bench.send_by_key("order-1", "paid", b'"aaaa"')
         with pytest.raises(Conflict, match="no run has it"):
             await bench.send_by_key("order-1", "paid", b'"aaaa"')
@@ -271,8 +243,6 @@ def test_what_is_kept_for_one_key_is_bounded(database_url: str, monkeypatch: pyt
         with pytest.raises(Conflict, match="mailbox drop"):
             await bench.send_by_key("order-1", "paid", b"1")
         assert (await bench.send_by_key("order-2", "paid", b"1")).kept_until is not None
-
-    on(database_url, act)
 
 
 @pytest.mark.parametrize(
@@ -283,10 +253,10 @@ def test_what_is_kept_for_one_key_is_bounded(database_url: str, monkeypatch: pyt
         ({"ttl": 366 * DAY}, "time to live"),
     ],
 )
-def test_bad_arguments_are_refused_before_anything_is_written(
+async def test_bad_arguments_are_refused_before_anything_is_written(
     database_url: str, options: dict[str, object], said: str
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         with pytest.raises(InvalidInput, match=said):
             await bench.send_by_key("order-1", "paid", **options)
         for key, name, payload in (("", "paid", b"1"), ("k", "", b"1"), ("k", "paid", b"1e999"), ("k\n", "paid", b"1")):
@@ -294,22 +264,18 @@ def test_bad_arguments_are_refused_before_anything_is_written(
                 await bench.send_by_key(key, name, payload)
         assert await bench.store.list_mailbox(TENANT) == []
 
-    on(database_url, act)
 
-
-def test_a_quarantined_run_takes_no_message_by_key_and_the_sender_is_told(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_quarantined_run_takes_no_message_by_key_and_the_sender_is_told(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(PAID, business_key="order-1")
         await bench.store.quarantine(TENANT, run_id, "ann", "odd")
         with pytest.raises(Exception, match="quarantined"):
             await bench.send_by_key("order-1", "paid")
         assert await bench.store.list_mailbox(TENANT) == []
 
-    on(database_url, act)
 
-
-def test_a_correlation_id_must_name_exactly_one_live_run(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_correlation_id_must_name_exactly_one_live_run(database_url: str) -> None:
+    async with on(database_url) as bench:
         first = await bench.start(PAID, correlation_id="case-7")
         assert await correlated_run(bench.store, "case-7", tenant=TENANT) == first
         second = await bench.start(PAID, correlation_id="case-7")
@@ -323,5 +289,3 @@ def test_a_correlation_id_must_name_exactly_one_live_run(database_url: str) -> N
         with pytest.raises(NotFound, match="no live run"):
             await correlated_run(bench.store, "case-7", tenant=TENANT)
         assert len(await bench.store.list_runs(RunFilter(tenant=TENANT, correlation_id="case-7"))) == 2
-
-    on(database_url, act)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 import stepkeep as sk
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from tests.operations.codecs import KeyringCodec
 
 
@@ -139,7 +138,7 @@ def test_the_run_and_the_writes_of_the_program_are_one(
 @pytest.mark.postgres
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("through", ["asyncpg", "psycopg", "sqlalchemy"])
-def test_an_async_program_starts_a_run_in_its_transaction(postgres_dsn: str, keep: bool, through: str) -> None:
+async def test_an_async_program_starts_a_run_in_its_transaction(postgres_dsn: str, keep: bool, through: str) -> None:
     flow, registry = greeting()
 
     async def program() -> list[str]:
@@ -151,7 +150,7 @@ def test_an_async_program_starts_a_run_in_its_transaction(postgres_dsn: str, kee
                     return [run["id"] for run in (await engine.runs())["runs"]]
                 return [str((await engine.wait(run_id, seconds=60)).output)]
 
-    assert asyncio.run(program()) == (["hello you"] if keep else [])
+    assert await program() == (["hello you"] if keep else [])
 
 
 async def start_by_asyncpg(engine: sk.AsyncEngine, flow: sk.Workflow, dsn: str, keep: bool) -> str:
@@ -251,23 +250,20 @@ def test_a_connection_that_cannot_be_used_is_refused_in_words(tmp_path: Path) ->
 
 
 @pytest.mark.postgres
-def test_a_connection_of_another_database_or_loop_is_refused(postgres_dsn: str, tmp_path: Path) -> None:
+async def test_a_connection_of_another_database_or_loop_is_refused(postgres_dsn: str, tmp_path: Path) -> None:
     flow, registry = greeting()
 
-    async def program() -> None:
-        connection = await asyncpg.connect(postgres_dsn)
-        with sk.open(postgres_dsn, registry=registry) as engine:
-            engine.publish(flow)
-            with pytest.raises(InvalidInput, match="belongs to an event loop"):
-                engine.start(flow, connection=connection)
-        async with sk.AsyncEngine(postgres_dsn, registry=registry) as there:
-            with pytest.raises(InvalidInput, match="has no transaction"):
-                await there.start(flow, connection=connection)
-            with pytest.raises(InvalidInput, match="takes an open connection of asyncpg or psycopg"):
-                await there.start(flow, connection=object())
-        await connection.close()
-
-    asyncio.run(program())
+    connection = await asyncpg.connect(postgres_dsn)
+    with sk.open(postgres_dsn, registry=registry) as engine:
+        engine.publish(flow)
+        with pytest.raises(InvalidInput, match="belongs to an event loop"):
+            engine.start(flow, connection=connection)
+    async with sk.AsyncEngine(postgres_dsn, registry=registry) as there:
+        with pytest.raises(InvalidInput, match="has no transaction"):
+            await there.start(flow, connection=connection)
+        with pytest.raises(InvalidInput, match="takes an open connection of asyncpg or psycopg"):
+            await there.start(flow, connection=object())
+    await connection.close()
 
 
 def test_no_driver_is_imported_that_the_program_does_not_use(tmp_path: Path) -> None:

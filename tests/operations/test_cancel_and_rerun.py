@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from stepkeep.errors import Conflict, Fenced, NotFound
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Definition, Handler, Undo
+from stepkeep.kernel.errors import Conflict, Fenced, NotFound
 from stepkeep.kernel.states import AttemptState, Rollback, RunState, StepState
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started
-from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, Bench, chain, on, on_several, task
+from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, Bench, benches, chain, on, task
 
 UNDONE = Definition(
     name="undone",
@@ -31,8 +31,8 @@ async def again(bench: Bench, run_id: str, **options: object) -> Started:
 
 
 # -- cancel ----------------------------------------------------------------------------------------------------------
-def test_a_cancelled_run_ends_at_once_and_its_worker_is_fenced(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_cancelled_run_ends_at_once_and_its_worker_is_fenced(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("three", 3))
         [claim] = await bench.claim()
         reply = await bench.cancel(run_id, reason="changed our minds")
@@ -45,11 +45,9 @@ def test_a_cancelled_run_ends_at_once_and_its_worker_is_fenced(database_url: str
         assert found is not None
         assert found.run.error == f"cancelled by {ACTOR}: changed our minds"
 
-    on(database_url, act)
 
-
-def test_cancelling_again_changes_nothing_and_a_finished_run_cannot_be_cancelled(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_cancelling_again_changes_nothing_and_a_finished_run_cannot_be_cancelled(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("one", 1))
         await bench.cancel(run_id)
         assert (await bench.cancel(run_id)).repeated
@@ -60,21 +58,17 @@ def test_cancelling_again_changes_nothing_and_a_finished_run_cannot_be_cancelled
         assert refused.value.winner is not None
         assert refused.value.winner["state"] is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_an_idle_run_can_be_cancelled_also_with_compensation(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_an_idle_run_can_be_cancelled_also_with_compensation(database_url: str) -> None:
+    async with on(database_url) as bench:
         for compensate in (False, True):
             run_id = await bench.start(UNDONE, start_now=False)
             await bench.cancel(run_id, compensate=compensate)
             assert await bench.state(run_id) is RunState.CANCELLED
 
-    on(database_url, act)
 
-
-def test_cancel_with_compensation_undoes_what_was_done_last_things_first(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_cancel_with_compensation_undoes_what_was_done_last_things_first(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(UNDONE)
         for _ in range(2):
             [claim] = await bench.claim()
@@ -91,11 +85,9 @@ def test_cancel_with_compensation_undoes_what_was_done_last_things_first(databas
         assert found is not None
         assert (found.run.state, found.run.rollback) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
 
-    on(database_url, act)
 
-
-def test_what_is_in_flight_settles_first_and_a_late_success_is_undone_too(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_what_is_in_flight_settles_first_and_a_late_success_is_undone_too(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(UNDONE)
         [claim] = await bench.claim()
         await bench.cancel(run_id, compensate=True)
@@ -105,11 +97,9 @@ def test_what_is_in_flight_settles_first_and_a_late_success_is_undone_too(databa
         assert await bench.work_off() == 1
         assert await bench.state(run_id) is RunState.ROLLED_BACK
 
-    on(database_url, act)
 
-
-def test_a_second_cancel_ends_the_grace_period_and_so_does_its_clock(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_second_cancel_ends_the_grace_period_and_so_does_its_clock(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(UNDONE)
         for impatient in (True, False):
             run_id = await bench.start(plan)
@@ -123,11 +113,9 @@ def test_a_second_cancel_ends_the_grace_period_and_so_does_its_clock(database_ur
             assert await bench.state(run_id) is RunState.CANCELLED
             assert isinstance(await bench.report(claim), Fenced)
 
-    on(database_url, act)
 
-
-def test_a_cancel_races_the_last_report_and_one_of_them_wins_whole(database_url: str) -> None:
-    async def act(opened: list[Bench]) -> None:
+async def test_a_cancel_races_the_last_report_and_one_of_them_wins_whole(database_url: str) -> None:
+    async with benches(database_url, 2) as opened:
         plan = await opened[0].publish(chain("one", 1))
         for number in range(20):
             run_id = await opened[0].start(plan)
@@ -142,23 +130,19 @@ def test_a_cancel_races_the_last_report_and_one_of_them_wins_whole(database_url:
             }
         assert await opened[0].store.stuck_runs() == []
 
-    on_several(database_url, 2, act)
 
-
-def test_a_run_that_does_not_exist_cannot_be_cancelled_or_run_again(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_that_does_not_exist_cannot_be_cancelled_or_run_again(database_url: str) -> None:
+    async with on(database_url) as bench:
         for run_id in (NOBODYS, "nothing-like-an-id"):
             with pytest.raises(NotFound):
                 await bench.cancel(run_id)
             with pytest.raises(NotFound):
                 await again(bench, run_id)
 
-    on(database_url, act)
-
 
 # -- rerun -----------------------------------------------------------------------------------------------------------
-def test_a_rerun_is_a_new_run_that_names_the_old_one_and_keeps_what_it_was_given(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_rerun_is_a_new_run_that_names_the_old_one_and_keeps_what_it_was_given(database_url: str) -> None:
+    async with on(database_url) as bench:
         old = await bench.start(
             chain("one", 1),
             b'{"n":1}',
@@ -181,11 +165,9 @@ def test_a_rerun_is_a_new_run_that_names_the_old_one_and_keeps_what_it_was_given
         await bench.work_off()
         assert await bench.state(new) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_a_rerun_may_be_given_another_input(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_rerun_may_be_given_another_input(database_url: str) -> None:
+    async with on(database_url) as bench:
         old = await bench.start(chain("one", 1), b'{"n":1}')
         await bench.work_off()
         new = (await again(bench, old, given=b'{"n":2}')).run_id
@@ -193,24 +175,18 @@ def test_a_rerun_may_be_given_another_input(database_url: str) -> None:
         assert found is not None
         assert found.details.input == b'{"n":2}'
 
-    on(database_url, act)
 
-
-def test_only_a_finished_run_is_run_again(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_only_a_finished_run_is_run_again(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("one", 1))
         with pytest.raises(Conflict, match="still queued"):
             await again(bench, run_id)
 
-    on(database_url, act)
 
-
-def test_twenty_reruns_with_one_key_make_one_run(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_twenty_reruns_with_one_key_make_one_run(database_url: str) -> None:
+    async with on(database_url) as bench:
         old = await bench.start(chain("one", 1))
         await bench.work_off()
         replies = await asyncio.gather(*(again(bench, old, idempotency_key="k") for _ in range(20)))
         assert len({reply.run_id for reply in replies}) == 1
         assert sum(reply.created for reply in replies) == 1
-
-    on(database_url, act)

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 import stepkeep as sk
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import Case, Definition, StepDefinition, Switch
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import OnFailure, Rollback, RunState, StepState
 from stepkeep.kernel.versions import compare, obstacles
@@ -56,7 +56,7 @@ async def begun(bench: Bench, definition: Definition, n: int = 1) -> str:
 
 
 @pytest.mark.parametrize(("n", "case", "workflow"), [(1, "small", "leaf"), (50, "rest", "other"), (100, "large", None)])
-def test_the_case_that_is_taken_is_a_child_and_its_output_is_that_of_the_step(
+async def test_the_case_that_is_taken_is_a_child_and_its_output_is_that_of_the_step(
     database_url: str, n: int, case: str, workflow: str | None
 ) -> None:
     async def body(bench: Bench) -> list[str]:
@@ -86,14 +86,15 @@ def test_the_case_that_is_taken_is_a_child_and_its_output_is_that_of_the_step(
         assert outputs[TENANT, run, 0] == b'{"n":%d}' % n
         return await tree(bench, run)
 
-    runs = on(database_url, body)
+    async with on(database_url) as bench:
+        runs = await body(bench)
     certified(database_url, *runs)
     with sk.open(database_url) as engine:
         shown = [child["step"] for child in engine.show(runs[0])["run"].get("children", [])]
         assert shown == ([] if workflow is None else ["pick[0]" if n == 1 else "pick[2]"])
 
 
-def test_a_child_that_fails_fails_the_choice(database_url: str) -> None:
+async def test_a_child_that_fails_fails_the_choice(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         run = await begun(bench, parent(choice(on_failure=OnFailure.ABORT), on_failure=OnFailure.ABORT))
         [claim] = await bench.claim(5)
@@ -105,10 +106,11 @@ def test_a_child_that_fails_fails_the_choice(database_url: str) -> None:
         assert "pick[0] failed: child run" in (record.run.error or "")
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_a_tolerated_choice_is_skipped_with_its_child(database_url: str) -> None:
+async def test_a_tolerated_choice_is_skipped_with_its_child(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         tolerant = parent(choice(on_failure=OnFailure.SKIP), on_failure=OnFailure.ABORT)
         run = await begun(bench, tolerant)
@@ -119,11 +121,12 @@ def test_a_tolerated_choice_is_skipped_with_its_child(database_url: str) -> None
         assert (await names(bench, run))["pick"] is S.SKIPPED
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
 @pytest.mark.parametrize("n", [1, 50])
-def test_a_rollback_undoes_the_child_of_the_case_that_was_taken(database_url: str, n: int) -> None:
+async def test_a_rollback_undoes_the_child_of_the_case_that_was_taken(database_url: str, n: int) -> None:
     async def body(bench: Bench) -> list[str]:
         last = task("last", 1, ["pick"], on_failure=OnFailure.COMPENSATE)
         run = await begun(bench, parent(choice(), last), n)
@@ -144,19 +147,17 @@ def test_a_rollback_undoes_the_child_of_the_case_that_was_taken(database_url: st
         assert await ended(bench, back.child_id) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_a_preview_of_the_rollback_names_the_undo_steps_of_the_child(database_url: str) -> None:
-    async def body(bench: Bench) -> str:
+async def test_a_preview_of_the_rollback_names_the_undo_steps_of_the_child(database_url: str) -> None:
+    async with on(database_url) as bench:
         run = await begun(bench, parent(choice(), task("after", 1, ["pick"])), 50)
         for _ in range(2):
             [claim] = await bench.claim(5)
             await bench.report(claim)
             await look_after(bench)
-        return run
-
-    run = on(database_url, body)
     with sk.open(database_url) as engine:
         found = engine.rollback_preview(run)
     undone = [(one["undo"], one["level"]) for one in found["undo"]]
@@ -165,7 +166,7 @@ def test_a_preview_of_the_rollback_names_the_undo_steps_of_the_child(database_ur
 
 @pytest.mark.parametrize("compensate", [False, True])
 @pytest.mark.parametrize("has_ended", [False, True])
-def test_a_cancel_reaches_the_child(database_url: str, compensate: bool, has_ended: bool) -> None:
+async def test_a_cancel_reaches_the_child(database_url: str, compensate: bool, has_ended: bool) -> None:
     async def body(bench: Bench) -> list[str]:
         run = await begun(bench, parent(choice(), task("after", 1, ["pick"])))
         if has_ended:
@@ -181,10 +182,11 @@ def test_a_cancel_reaches_the_child(database_url: str, compensate: bool, has_end
         assert await bench.state(child.child_id) is (RunState.SUCCEEDED if has_ended else RunState.CANCELLED)
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_the_timeout_of_the_run_and_the_end_of_its_grace_leave_the_child_in_doubt(database_url: str) -> None:
+async def test_the_timeout_of_the_run_and_the_end_of_its_grace_leave_the_child_in_doubt(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         run = await begun(bench, parent(choice(), timeout=30 * SECOND))
         [held] = await bench.claim(5)
@@ -198,10 +200,11 @@ def test_the_timeout_of_the_run_and_the_end_of_its_grace_leave_the_child_in_doub
         await finish(bench)
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_the_deadline_of_the_child_fails_the_choice(database_url: str) -> None:
+async def test_the_deadline_of_the_child_fails_the_choice(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         run = await begun(bench, parent(choice(deadline=10 * SECOND)))
         [held] = await bench.claim(5)
@@ -217,7 +220,8 @@ def test_the_deadline_of_the_child_fails_the_choice(database_url: str) -> None:
         assert await ended(bench, run) == (RunState.FAILED, Rollback.PARTIAL), "the child had not ended"
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
 # -- versions ----------------------------------------------------------------------------------------------------------
@@ -236,8 +240,8 @@ def unpinned() -> Definition:
     return parent(StepDefinition(name="pick", order=0, growth=Switch(max=2, cases=cases)))
 
 
-def test_each_case_is_pinned_by_itself_and_publishing_again_changes_nothing(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_each_case_is_pinned_by_itself_and_publishing_again_changes_nothing(database_url: str) -> None:
+    async with on(database_url) as bench:
         with pytest.raises(NotFound, match="step pick starts the workflow"):
             await bench.publish(unpinned())
         for version in (1, 2):
@@ -253,8 +257,6 @@ def test_each_case_is_pinned_by_itself_and_publishing_again_changes_nothing(data
         assert [(one.field, one.kind) for one in change.differences] == [("growth", "setting")]
         assert list(obstacles(first.definition, later.definition, ["pick"])) == []
 
-    on(database_url, body)
-
 
 def test_another_workflow_of_a_case_is_another_meaning() -> None:
     growth = unpinned().steps[0].growth
@@ -267,8 +269,8 @@ def test_another_workflow_of_a_case_is_another_meaning() -> None:
     assert obstacle == "step pick began, and its growth differs"
 
 
-def test_a_choice_counts_with_its_largest_case_and_cannot_start_itself(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_a_choice_counts_with_its_largest_case_and_cannot_start_itself(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         wide = [call(f"c{n}", n, "leaf", tuple(() if n == 0 else [f"c{n - 1}"])) for n in range(30)]
         await bench.publish(flow("wide", *wide))
@@ -284,15 +286,13 @@ def test_a_choice_counts_with_its_largest_case_and_cannot_start_itself(database_
         with pytest.raises(InvalidInput, match="starts parent itself"):
             await bench.publish(parent(replace(one, growth=Switch(max=2, cases=self))))
 
-    on(database_url, body)
-
 
 # -- dialects ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_choice_of_children_is_right_in_every_dialect(tmp_path: Path, dialect: str) -> None:
+async def test_a_choice_of_children_is_right_in_every_dialect(tmp_path: Path, dialect: str) -> None:
     lines: list[dict[str, Any]] = []
 
-    async def body(bench: Bench) -> None:
+    async with on(f"sqlite:///{tmp_path / 'log.db'}") as bench:
         last = task("last", 1, ["pick"], on_failure=OnFailure.COMPENSATE)
         definition = parent(choice(), last)
         run = await begun(bench, definition)
@@ -303,6 +303,4 @@ def test_a_choice_of_children_is_right_in_every_dialect(tmp_path: Path, dialect:
         assert await bench.state(run) is RunState.ROLLED_BACK
         [whole] = await bench.store.read_whole(TENANT, [run])
         lines.extend(lines_of(whole, await bench.publish(definition), dialect))
-
-    on(f"sqlite:///{tmp_path / 'log.db'}", body)
     assert replay_lines([encode_line(line) for line in lines], judged(dialect)).findings == ()

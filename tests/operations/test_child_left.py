@@ -50,8 +50,8 @@ async def error_of(bench: Bench, run: str, no: int = 1) -> str | None:
     return next(row.error for row in await bench.store.read_steps(TENANT, run) if row.no == no)
 
 
-def test_a_child_that_is_late_is_in_doubt_and_a_rollback_is_partial(database_url: str) -> None:
-    async def body(bench: Bench) -> list[str]:
+async def test_a_child_that_is_late_is_in_doubt_and_a_rollback_is_partial(database_url: str) -> None:
+    async with on(database_url) as bench:
         run = await begun(bench, leaf(OnFailure.COMPENSATE), parent(deadline=10 * SECOND))
         [held] = await bench.claim(1)
         bench.store.clock_offset += 11 * SECOND
@@ -62,16 +62,14 @@ def test_a_child_that_is_late_is_in_doubt_and_a_rollback_is_partial(database_url
         await bench.report(held)
         await finish(bench)
         assert await ended(bench, run) == (RunState.FAILED, Rollback.PARTIAL)
-        return await tree(bench, run)
-
-    runs = on(database_url, body)
+        runs = await tree(bench, run)
     certified(database_url, *runs)
     with sk.open(database_url) as engine:
         [sub] = [step for step in engine.show(runs[0])["steps"] if step["name"] == "sub"]
         assert sub["in_doubt"] is True
 
 
-def test_a_late_child_that_only_reads_leaves_nothing_in_doubt(database_url: str) -> None:
+async def test_a_late_child_that_only_reads_leaves_nothing_in_doubt(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         above = parent(deadline=10 * SECOND, undo=None, effect=Effect.READ)
         run = await begun(bench, leaf(OnFailure.COMPENSATE), above)
@@ -81,7 +79,8 @@ def test_a_late_child_that_only_reads_leaves_nothing_in_doubt(database_url: str)
         assert await ended(bench, run) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +93,7 @@ def test_a_late_child_that_only_reads_leaves_nothing_in_doubt(database_url: str)
     ],
     ids=["not undone", "undone", "cannot be undone", "only reads"],
 )
-def test_a_rollback_is_complete_only_if_a_failed_child_left_nothing(
+async def test_a_rollback_is_complete_only_if_a_failed_child_left_nothing(
     database_url: str, below: Definition, remains: bool
 ) -> None:
     async def body(bench: Bench) -> list[str]:
@@ -108,11 +107,12 @@ def test_a_rollback_is_complete_only_if_a_failed_child_left_nothing(
         assert error.startswith("EFFECTS_LEFT: child run " if remains else "child run "), error
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
 @pytest.mark.parametrize("can_undo", [True, False])
-def test_a_child_that_is_called_back_says_what_it_could_not_undo(database_url: str, can_undo: bool) -> None:
+async def test_a_child_that_is_called_back_says_what_it_could_not_undo(database_url: str, can_undo: bool) -> None:
     async def body(bench: Bench) -> list[str]:
         first = {} if can_undo else {"undo": None, "effect": Effect.IRREVERSIBLE}
         run = await begun(bench, leaf(OnFailure.COMPENSATE, **first), parent())
@@ -125,10 +125,11 @@ def test_a_child_that_is_called_back_says_what_it_could_not_undo(database_url: s
         assert error is None if can_undo else (error or "").startswith("EFFECTS_LEFT: child run ")
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_what_a_grandchild_left_is_told_up_to_the_top(database_url: str) -> None:
+async def test_what_a_grandchild_left_is_told_up_to_the_top(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         await bench.publish(leaf(OnFailure.ABORT))
         await bench.publish(flow("middle", call("inner", 0, "leaf", undo=BACK)))
@@ -146,20 +147,18 @@ def test_what_a_grandchild_left_is_told_up_to_the_top(database_url: str) -> None
             assert (await error_of(bench, one, no) or "").startswith("EFFECTS_LEFT: child run ")
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_the_preview_of_a_rollback_names_the_child_that_left_something(database_url: str) -> None:
-    async def body(bench: Bench) -> str:
+async def test_the_preview_of_a_rollback_names_the_child_that_left_something(database_url: str) -> None:
+    async with on(database_url) as bench:
         above = parent(on_failure=OnFailure.SKIP)
         after = replace(task("after", 2), depends_on=(Dependency(step="sub", allow=(S.SUCCEEDED, S.SKIPPED)),))
         run = await begun(bench, leaf(OnFailure.ABORT), replace(above, steps=(*above.steps, after)))
         [claim] = await bench.claim(1)
         await bench.report(claim, BAD)
         await look_after(bench)
-        return run
-
-    run = on(database_url, body)
     with sk.open(database_url) as engine:
         found = engine.rollback_preview(run)
     assert [(one["step"], one["reason"]) for one in found["cannot_undo"]] == [("sub", "child")]

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Definition, Loop, Map, Retry, StepDefinition
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Failed, Released
 from stepkeep.kernel.rows import Child
 from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
@@ -72,7 +72,7 @@ async def tree(bench: Bench, run: str) -> list[str]:
     return runs
 
 
-def test_each_element_is_a_child_with_its_item_and_the_results_are_joined_in_order(database_url: str) -> None:
+async def test_each_element_is_a_child_with_its_item_and_the_results_are_joined_in_order(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         run = await begun(bench, parent(each(), task("after", 1, ["each"])), b"[7,8,9]")
         assert len(await live(bench, run)) == 2, "no more than are in flight"
@@ -88,10 +88,11 @@ def test_each_element_is_a_child_with_its_item_and_the_results_are_joined_in_ord
         assert outputs[TENANT, run, 0] == b"[%s]" % wanted
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_a_loop_starts_one_child_after_the_other_and_hands_the_last_output_on(database_url: str) -> None:
+async def test_a_loop_starts_one_child_after_the_other_and_hands_the_last_output_on(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         loop = Loop(max=5, until="last >= 2", pause=SECOND)
         one = replace(call("turn", 0, "leaf", undo=BACK), growth=loop, inputs={"before": "${{ last }}"})
@@ -112,10 +113,11 @@ def test_a_loop_starts_one_child_after_the_other_and_hands_the_last_output_on(da
         assert (await bench.store.read_outputs([(TENANT, run, 0)]))[TENANT, run, 0] == b"2"
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_a_tolerated_child_leaves_null_and_one_more_stops_the_map(database_url: str) -> None:
+async def test_a_tolerated_child_leaves_null_and_one_more_stops_the_map(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         calm = await begun(bench, parent(each(tolerate=1, in_flight=3)))
         await settle(bench, (await live(bench, calm))[1], BAD)
@@ -143,10 +145,11 @@ def test_a_tolerated_child_leaves_null_and_one_more_stops_the_map(database_url: 
         assert "each[2] failed: child run" in (record.run.error or "")
         return [*await tree(bench, calm), *await tree(bench, strict)]
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_a_map_that_does_not_stop_early_lets_every_child_run(database_url: str) -> None:
+async def test_a_map_that_does_not_stop_early_lets_every_child_run(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         run = await begun(bench, parent(each(in_flight=1, early_stop=False, on_failure=OnFailure.ABORT)))
         await settle(bench, (await live(bench, run))[0], BAD)
@@ -155,11 +158,12 @@ def test_a_map_that_does_not_stop_early_lets_every_child_run(database_url: str) 
         assert (await names(bench, run))["each[2]"] is S.SUCCEEDED
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
 @pytest.mark.parametrize("in_time", [True, False])
-def test_a_map_that_stops_waits_within_its_grace_for_the_children_it_called_back(
+async def test_a_map_that_stops_waits_within_its_grace_for_the_children_it_called_back(
     database_url: str, in_time: bool
 ) -> None:
     async def body(bench: Bench) -> list[str]:
@@ -186,10 +190,11 @@ def test_a_map_that_stops_waits_within_its_grace_for_the_children_it_called_back
         await finish(bench)
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_the_deadline_of_a_map_leaves_its_children_in_doubt(database_url: str) -> None:
+async def test_the_deadline_of_a_map_leaves_its_children_in_doubt(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         run = await begun(bench, parent(each(deadline=10 * SECOND)))
         held = await bench.claim(20)
@@ -208,10 +213,11 @@ def test_the_deadline_of_a_map_leaves_its_children_in_doubt(database_url: str) -
             assert await bench.state(child.child_id) in (RunState.ROLLED_BACK, RunState.CANCELLED)
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_the_deadline_of_one_child_fails_its_element_alone(database_url: str) -> None:
+async def test_the_deadline_of_one_child_fails_its_element_alone(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         run = await begun(bench, parent(each(in_flight=1, tolerate=1, child_deadline=10 * SECOND)), b"[1,2]")
         [held] = await bench.claim(20)
@@ -225,11 +231,12 @@ def test_the_deadline_of_one_child_fails_its_element_alone(database_url: str) ->
         assert (states["each[0]"], states["each[1]"]) == (S.SKIPPED, S.SUCCEEDED)
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
 @pytest.mark.parametrize("compensate", [False, True])
-def test_a_cancel_reaches_every_child_and_undoes_those_that_ended(database_url: str, compensate: bool) -> None:
+async def test_a_cancel_reaches_every_child_and_undoes_those_that_ended(database_url: str, compensate: bool) -> None:
     async def body(bench: Bench) -> list[str]:
         run = await begun(bench, parent(each()))
         await settle(bench, (await live(bench, run))[0], Completed(output=b"1"))
@@ -243,10 +250,11 @@ def test_a_cancel_reaches_every_child_and_undoes_those_that_ended(database_url: 
         assert len(backs) == compensate
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_the_timeout_of_the_run_and_the_end_of_its_grace_leave_children_in_doubt(database_url: str) -> None:
+async def test_the_timeout_of_the_run_and_the_end_of_its_grace_leave_children_in_doubt(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         run = await begun(bench, parent(each(), timeout=30 * SECOND))
         bench.store.clock_offset += 31 * SECOND
@@ -258,11 +266,12 @@ def test_the_timeout_of_the_run_and_the_end_of_its_grace_leave_children_in_doubt
         await finish(bench)
         return await tree(bench, run)
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_a_tree_of_three_levels_of_maps_is_rolled_back_from_the_top_down(database_url: str) -> None:
-    async def body(bench: Bench) -> list[str]:
+async def test_a_tree_of_three_levels_of_maps_is_rolled_back_from_the_top_down(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         inner = replace(each(), inputs=None)
         middle = replace(inner.growth, over="${{ [1, 2] }}")  # type: ignore[arg-type]
@@ -280,9 +289,6 @@ def test_a_tree_of_three_levels_of_maps_is_rolled_back_from_the_top_down(databas
         assert await ended(bench, run) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
         runs = await tree(bench, run)
         assert len(runs) == 1 + 2 * 2 + 4 * 2
-        return runs
-
-    runs = on(database_url, body)
     certified(database_url, *runs[:3])
     with sk.open(database_url) as engine:
         shown = engine.show(runs[0])
@@ -290,13 +296,10 @@ def test_a_tree_of_three_levels_of_maps_is_rolled_back_from_the_top_down(databas
         assert engine.certify(runs[0]).tree is not None
 
 
-def test_a_preview_names_the_children_of_every_element(database_url: str) -> None:
-    async def body(bench: Bench) -> str:
+async def test_a_preview_names_the_children_of_every_element(database_url: str) -> None:
+    async with on(database_url) as bench:
         run = await begun(bench, parent(each()))
         await settle(bench, (await live(bench, run))[0], Completed(output=b"1"))
-        return run
-
-    run = on(database_url, body)
     with sk.open(database_url) as engine:
         found = engine.rollback_preview(run)
     undone = [(one["undo"], one["level"]) for one in found["undo"]]
@@ -304,20 +307,18 @@ def test_a_preview_names_the_children_of_every_element(database_url: str) -> Non
     assert {one["step"] for one in found["running"]} >= {"each[1]", "each[2]"}
 
 
-def test_the_size_of_a_tree_counts_every_element(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_the_size_of_a_tree_counts_every_element(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         await bench.publish(flow("wide", each(max=40)))
         with pytest.raises(InvalidInput, match=r"would come to 1026 runs.*smaller one"):
             await bench.publish(parent(each("wide", max=25)))
         await bench.publish(parent(each("wide", max=24)))
 
-    on(database_url, body)
-
 
 @first_on("sqlite")
 @pytest.mark.parametrize(("items", "step"), [(4, 9), in_proof(20, 1)])
-def test_a_map_of_children_survives_workers_that_are_killed_after_their_commits(
+async def test_a_map_of_children_survives_workers_that_are_killed_after_their_commits(
     database_url: str, items: int, step: int
 ) -> None:
     async def begin(bench: Bench) -> str:
@@ -330,7 +331,8 @@ def test_a_map_of_children_survives_workers_that_are_killed_after_their_commits(
         runs = await tree(bench, run)
         return runs, [await bench.state(one) for one in runs]
 
-    run, killed = on(database_url, begin), 0
+    async with on(database_url) as bench:
+        run, killed = await begin(bench), 0
     for commits in range(1, 400, step):
         command = [sys.executable, str(PROCESS), database_url, run, str(commits), str(killed * PAST_THE_LEASE_US)]
         died = subprocess.run(command, check=False, timeout=120, capture_output=True, text=True)
@@ -339,6 +341,7 @@ def test_a_map_of_children_survives_workers_that_are_killed_after_their_commits(
         if died.returncode == 0:
             break
     assert killed > 0
-    runs, states = on(database_url, look)
+    async with on(database_url) as bench:
+        runs, states = await look(bench)
     assert states == [RunState.SUCCEEDED] * (items + 1)
     certified(database_url, run, *runs[1:3])

@@ -10,7 +10,6 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep
-from stepkeep.errors import Conflict
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.definition import (
     CompensateWhen,
@@ -24,6 +23,7 @@ from stepkeep.kernel.definition import (
     Undo,
     UndoChild,
 )
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.rows import Child
 from stepkeep.kernel.states import Category, OnFailure, Rollback, RunState, StepState
@@ -93,7 +93,7 @@ async def rolled_back(bench: Bench, *definitions: Definition, given: bytes = b"{
     return run
 
 
-def test_a_finished_child_is_rolled_back_by_its_own_hooks(database_url: str) -> None:
+async def test_a_finished_child_is_rolled_back_by_its_own_hooks(database_url: str) -> None:
     async def body(bench: Bench) -> list[str]:
         run = await rolled_back(bench, LEAF, PARENT)
         assert await ended(bench, run) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
@@ -113,10 +113,11 @@ def test_a_finished_child_is_rolled_back_by_its_own_hooks(database_url: str) -> 
         }
         return [run, first.child_id, back.child_id]
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_three_levels_are_undone_from_the_top_down(database_url: str) -> None:
+async def test_three_levels_are_undone_from_the_top_down(database_url: str) -> None:
     middle = flow("middle", sub(name="inner"), task("own", 1, ["inner"], undo=HOOK))
     top = parent(
         task("before", 0, undo=HOOK),
@@ -146,11 +147,12 @@ def test_three_levels_are_undone_from_the_top_down(database_url: str) -> None:
         assert inner.undoes in runs
         return runs
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
 @pytest.mark.parametrize("hook_failure", HookFailure)
-def test_a_failed_undo_in_the_child_is_a_failed_undo_of_the_parent(
+async def test_a_failed_undo_in_the_child_is_a_failed_undo_of_the_parent(
     database_url: str, hook_failure: HookFailure
 ) -> None:
     first = task("before", 0, undo=HOOK)
@@ -179,7 +181,8 @@ def test_a_failed_undo_in_the_child_is_a_failed_undo_of_the_parent(
         assert states["undo:before"] is after
         return [run, found["first"].child_id, found["back"].child_id]
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +194,7 @@ def test_a_failed_undo_in_the_child_is_a_failed_undo_of_the_parent(
     ],
     ids=["it only read", "it wrote and has no undo", "a part has no undo"],
 )
-def test_what_a_child_cannot_undo_makes_the_rollback_of_its_parent_partial(
+async def test_what_a_child_cannot_undo_makes_the_rollback_of_its_parent_partial(
     database_url: str, leaf: Definition, child: RunState, whole: bool
 ) -> None:
     async def body(bench: Bench) -> list[str]:
@@ -202,10 +205,11 @@ def test_what_a_child_cannot_undo_makes_the_rollback_of_its_parent_partial(
         assert await bench.state(found["back"].child_id) is child
         return [run, found["first"].child_id, found["back"].child_id]
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_elements_and_tried_steps_of_a_child_are_undone_too(database_url: str) -> None:
+async def test_elements_and_tried_steps_of_a_child_are_undone_too(database_url: str) -> None:
     each = replace(task("each", 0, undo=HOOK), growth=Map(over="${{ input.list }}", max=5, in_flight=2, tolerate=1))
     tried = task("tried", 1, ["each"], undo=HOOK, on_failure=OnFailure.SKIP, compensate_when=CompensateWhen.ATTEMPTED)
     leaf = flow("leaf", each, tried, task("end", 2))
@@ -228,10 +232,11 @@ def test_elements_and_tried_steps_of_a_child_are_undone_too(database_url: str) -
         assert await ended(bench, run) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
         return [run, found["first"].child_id, found["back"].child_id]
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
-def test_a_retry_rolls_back_the_child_of_the_earlier_run_once(database_url: str) -> None:
+async def test_a_retry_rolls_back_the_child_of_the_earlier_run_once(database_url: str) -> None:
     """The first run fails and keeps its child; its retry adopts the child's step and owns its undo."""
     plain = parent(sub(), task("last", 1, ["sub"], on_failure=OnFailure.ABORT), on_failure=OnFailure.ABORT)
 
@@ -250,15 +255,16 @@ def test_a_retry_rolls_back_the_child_of_the_earlier_run_once(database_url: str)
         assert {step["step"]: step["reason"] for step in told["steps"]}["sub"] == "undone"
         return [run, first, again.run_id, back.child_id]
 
-    certified(database_url, *on(database_url, body))
+    async with on(database_url) as bench:
+        certified(database_url, *await body(bench))
 
 
 @pytest.mark.parametrize("how", GoingOn)
-def test_nobody_goes_on_with_a_run_that_only_rolled_another_back(database_url: str, how: GoingOn) -> None:
+async def test_nobody_goes_on_with_a_run_that_only_rolled_another_back(database_url: str, how: GoingOn) -> None:
     if how is GoingOn.ROLLBACK:
         return
 
-    async def body(bench: Bench) -> None:
+    async with on(database_url) as bench:
         top = parent(sub(), task("last", 1, ["sub"], on_failure=OnFailure.COMPENSATE), hook_failure=HookFailure.STOP)
         run = await rolled_back(bench, LEAF, top)
         back = (await links(bench, run))["back"].child_id
@@ -266,10 +272,8 @@ def test_nobody_goes_on_with_a_run_that_only_rolled_another_back(database_url: s
         with pytest.raises(Conflict, match="nothing of it can be repeated"):
             await go_on(bench.transactor, Starter(bench.transactor), back, wanted, tenant=TENANT, actor="eva")
 
-    on(database_url, body)
 
-
-def test_what_a_withdrawn_version_did_is_still_undone(database_url: str) -> None:
+async def test_what_a_withdrawn_version_did_is_still_undone(database_url: str) -> None:
     async def body(bench: Bench) -> tuple[str, str]:
         await bench.publish(LEAF)
         run = await bench.start(PARENT)
@@ -280,20 +284,19 @@ def test_what_a_withdrawn_version_did_is_still_undone(database_url: str) -> None
         await look_after(bench)
         return run, (await links(bench, run))["first"].child_id
 
-    async def after(bench: Bench) -> None:
+    async with on(database_url) as bench:
+        run, _ = await body(bench)
+    with stepkeep.open(database_url) as engine:
+        engine.versions.withdraw("leaf", 1, reason="it books twice")
+    async with on(database_url) as bench:
         await bench.cancel(run, compensate=True)
         await finish(bench)
         assert await ended(bench, run) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
 
-    run, _ = on(database_url, body)
-    with stepkeep.open(database_url) as engine:
-        engine.versions.withdraw("leaf", 1, reason="it books twice")
-    on(database_url, after)
-
 
 @pytest.mark.parametrize("step", [5, in_proof(1)])
 @pytest.mark.proof
-def test_the_rollback_of_a_tree_survives_workers_that_are_killed(database_url: str, step: int) -> None:
+async def test_the_rollback_of_a_tree_survives_workers_that_are_killed(database_url: str, step: int) -> None:
     """kill -9 of a worker after the first commit, then after a later one, until one comes through."""
     hook = Undo(executor=Handler(name="noop"), retry=Retry(max_attempts=100, max_losses=100))
     leaf = flow("leaf", task("first", 0, undo=hook), task("second", 1, ["first"], undo=hook))
@@ -317,7 +320,8 @@ def test_the_rollback_of_a_tree_survives_workers_that_are_killed(database_url: s
         assert sorted(found[1:]) == ["rolled_back", "rolled_back", "succeeded", "succeeded"]
         return runs
 
-    run, killed = on(database_url, begin), 0
+    async with on(database_url) as bench:
+        run, killed = await begin(bench), 0
     for commits in range(1, 60, step):
         command = [sys.executable, str(PROCESS), database_url, run, str(commits)]
         done = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)
@@ -326,4 +330,5 @@ def test_the_rollback_of_a_tree_survives_workers_that_are_killed(database_url: s
         if done.returncode == 0:
             break
     assert killed > 0
-    certified(database_url, *on(database_url, look))
+    async with on(database_url) as bench:
+        certified(database_url, *await look(bench))

@@ -14,8 +14,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 import stepkeep
-from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition, SubWorkflow, Undo
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Child, ChildState
@@ -74,8 +74,8 @@ async def finish(bench: Bench) -> None:
             return
 
 
-def test_a_child_runs_for_its_step_and_brings_its_output(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_a_child_runs_for_its_step_and_brings_its_output(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         run = await bench.start(flow("parent", call("sub", 0, "leaf"), task("after", 1, ["sub"])))
         assert await bench.step_states(run) == [StepState.AWAITING_CHILDREN, StepState.PENDING]
@@ -95,11 +95,9 @@ def test_a_child_runs_for_its_step_and_brings_its_output(database_url: str) -> N
         await finish(bench)
         assert await bench.state(run) is RunState.SUCCEEDED
 
-    on(database_url, body)
 
-
-def test_a_tree_of_three_levels_ends_with_its_leaf(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_a_tree_of_three_levels_ends_with_its_leaf(database_url: str) -> None:
+    async with on(database_url) as bench:
         for one in (LEAF, MIDDLE):
             await bench.publish(one)
         run = await bench.start(flow("top", call("sub", 0, "middle")), correlation_id="order-7")
@@ -117,11 +115,9 @@ def test_a_tree_of_three_levels_ends_with_its_leaf(database_url: str) -> None:
         assert await bench.store.children.read_link(TENANT, leaf.child_id) == leaf
         assert await bench.store.children.read_link(TENANT, run) is None
 
-    on(database_url, body)
 
-
-def test_the_failure_of_a_child_fails_its_step_with_the_childs_words(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_the_failure_of_a_child_fails_its_step_with_the_childs_words(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         run = await bench.start(flow("parent", call("sub", 0, "leaf"), task("after", 1, ["sub"])))
         await look_after(bench)
@@ -135,11 +131,9 @@ def test_the_failure_of_a_child_fails_its_step_with_the_childs_words(database_ur
         assert (step.error or "").endswith("has ended failed: no such address")
         assert after.state is StepState.CANCELLED
 
-    on(database_url, body)
 
-
-def test_a_tolerated_child_is_skipped_and_its_run_goes_on(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_a_tolerated_child_is_skipped_and_its_run_goes_on(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         run = await bench.start(flow("parent", call("sub", 0, "leaf", on_failure=OnFailure.SKIP), task("other", 1)))
         await look_after(bench)
@@ -150,11 +144,9 @@ def test_a_tolerated_child_is_skipped_and_its_run_goes_on(database_url: str) -> 
         assert await bench.state(run) is RunState.SUCCEEDED
         assert await bench.step_states(run) == [StepState.SKIPPED, StepState.SUCCEEDED]
 
-    on(database_url, body)
 
-
-def test_a_cancel_before_the_start_keeps_the_child_from_ever_starting(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_a_cancel_before_the_start_keeps_the_child_from_ever_starting(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         run = await bench.start(flow("parent", call("sub", 0, "leaf")))
         await bench.cancel(run)
@@ -165,11 +157,9 @@ def test_a_cancel_before_the_start_keeps_the_child_from_ever_starting(database_u
         assert await bench.store.read_run(TENANT, child.child_id) is None
         assert child.todo is None
 
-    on(database_url, body)
 
-
-def test_a_cancel_flows_down_the_tree(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_a_cancel_flows_down_the_tree(database_url: str) -> None:
+    async with on(database_url) as bench:
         for one in (LEAF, MIDDLE):
             await bench.publish(one)
         run = await bench.start(flow("top", call("sub", 0, "middle")))
@@ -181,11 +171,9 @@ def test_a_cancel_flows_down_the_tree(database_url: str) -> None:
         states = [await bench.state(one) for one in (run, middle.child_id, leaf.child_id)]
         assert states == [RunState.CANCELLED] * 3
 
-    on(database_url, body)
 
-
-def test_a_parent_that_rolls_back_waits_for_its_live_child_to_undo_itself(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_a_parent_that_rolls_back_waits_for_its_live_child_to_undo_itself(database_url: str) -> None:
+    async with on(database_url) as bench:
         undo = Undo(executor=Handler(name="noop"))
         await bench.publish(flow("leaf", task("first", 0, undo=undo), task("second", 1, ["first"])))
         steps = (call("sub", 0, "leaf"), task("beside", 1, on_failure=OnFailure.COMPENSATE))
@@ -202,11 +190,9 @@ def test_a_parent_that_rolls_back_waits_for_its_live_child_to_undo_itself(databa
         assert await bench.state(run) is RunState.FAILED
         assert (await bench.step_states(run))[0] is StepState.CANCELLED
 
-    on(database_url, body)
 
-
-def test_when_the_grace_period_ends_before_the_child_its_effect_is_in_doubt(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_when_the_grace_period_ends_before_the_child_its_effect_is_in_doubt(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         undo = Undo(executor=Handler(name="noop"))
         steps = (
@@ -229,11 +215,9 @@ def test_when_the_grace_period_ends_before_the_child_its_effect_is_in_doubt(data
         assert record is not None
         assert (record.run.state, record.run.rollback) == (RunState.FAILED, "partial")
 
-    on(database_url, body)
 
-
-def test_a_child_that_misses_its_deadline_is_called_back_and_its_step_fails(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_a_child_that_misses_its_deadline_is_called_back_and_its_step_fails(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         run = await bench.start(flow("parent", call("sub", 0, "leaf", deadline=SECOND)))
         await look_after(bench)
@@ -244,11 +228,9 @@ def test_a_child_that_misses_its_deadline_is_called_back_and_its_step_fails(data
         await look_after(bench)
         assert await bench.state((await only_child(bench, run)).child_id) is RunState.CANCELLED
 
-    on(database_url, body)
 
-
-def test_a_detached_child_is_not_waited_for_and_outlives_its_parent(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_a_detached_child_is_not_waited_for_and_outlives_its_parent(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         run = await bench.start(flow("parent", call("sub", 0, "leaf", detached=True)))
         assert await bench.state(run) is RunState.SUCCEEDED
@@ -260,11 +242,9 @@ def test_a_detached_child_is_not_waited_for_and_outlives_its_parent(database_url
         assert await bench.state(child.child_id) is RunState.SUCCEEDED
         assert (await only_child(bench, run)).state is ChildState.ENDED
 
-    on(database_url, body)
 
-
-def test_two_sweeps_at_once_start_one_child_and_tell_its_end_once(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_two_sweeps_at_once_start_one_child_and_tell_its_end_once(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         run = await bench.start(flow("parent", call("sub", 0, "leaf")))
         sweeps = [ChildSweep(bench.transactor) for _ in range(3)]
@@ -275,11 +255,9 @@ def test_two_sweeps_at_once_start_one_child_and_tell_its_end_once(database_url: 
         causes = [entry.body.count(b'"child_ended"') for entry in await bench.store.read_journal(TENANT, run)]
         assert sum(causes) == 1
 
-    on(database_url, body)
 
-
-def test_inputs_that_the_child_refuses_fail_the_step_before_any_run_exists(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_inputs_that_the_child_refuses_fail_the_step_before_any_run_exists(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(replace(LEAF, input_fields=("address",)))
         run = await bench.start(flow("parent", call("sub", 0, "leaf", inputs={"other": 1})))
         await look_after(bench)
@@ -290,11 +268,9 @@ def test_inputs_that_the_child_refuses_fail_the_step_before_any_run_exists(datab
         assert "was not started" in (step.error or "")
         assert await bench.store.read_run(TENANT, child.child_id) is None
 
-    on(database_url, body)
 
-
-def test_the_version_of_a_child_is_pinned_when_its_parent_is_published(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_the_version_of_a_child_is_pinned_when_its_parent_is_published(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         parent = flow("parent", call("sub", 0, "leaf"))
         plan = await bench.publish(parent)
@@ -302,8 +278,6 @@ def test_the_version_of_a_child_is_pinned_when_its_parent_is_published(database_
         assert (await bench.publish(parent)).digest == plan.digest, "a published version keeps its pins"
         later = await bench.publish(replace(parent, version=2))
         assert [one.steps[0].definition.child.version for one in (plan, later)] == [1, 2]  # type: ignore[union-attr]
-
-    on(database_url, body)
 
 
 @pytest.mark.parametrize(
@@ -314,19 +288,17 @@ def test_the_version_of_a_child_is_pinned_when_its_parent_is_published(database_
         (call("sub", 0, "parent"), InvalidInput, "starts parent itself"),
     ],
 )
-def test_a_workflow_that_is_unknown_or_contains_itself_is_refused(
+async def test_a_workflow_that_is_unknown_or_contains_itself_is_refused(
     database_url: str, step: StepDefinition, problem: type[Exception], words: str
 ) -> None:
-    async def body(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await bench.publish(LEAF)
         with pytest.raises(problem, match=words):
             await bench.publish(flow("parent", step))
 
-    on(database_url, body)
 
-
-def test_a_tree_that_is_too_deep_or_too_large_is_refused(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_a_tree_that_is_too_deep_or_too_large_is_refused(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(flow("g0", task("work", 0)))
         for depth in range(1, 8):
             await bench.publish(flow(f"g{depth}", call("sub", 0, f"g{depth - 1}")))
@@ -336,11 +308,9 @@ def test_a_tree_that_is_too_deep_or_too_large_is_refused(database_url: str) -> N
         with pytest.raises(InvalidInput, match="1001 runs; at most 1000"):
             await bench.publish(flow("wider", *(call(f"c{no}", no, "wide") for no in range(10))))
 
-    on(database_url, body)
 
-
-def test_a_child_is_kept_while_its_parent_lives(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_a_child_is_kept_while_its_parent_lives(database_url: str) -> None:
+    async with on(database_url) as bench:
         from stepkeep.store.records import FinishedFilter
 
         await bench.publish(LEAF)
@@ -353,13 +323,11 @@ def test_a_child_is_kept_while_its_parent_lives(database_url: str) -> None:
         child = await only_child(bench, run)
         assert sorted(await bench.store.find_finished(everything)) == sorted([run, child.child_id])
 
-    on(database_url, body)
 
-
-def test_what_is_below_an_adopted_step_is_kept_while_the_adopting_run_lives(database_url: str) -> None:
+async def test_what_is_below_an_adopted_step_is_kept_while_the_adopting_run_lives(database_url: str) -> None:
     """A retry that rolls back past an adopted child rolls that child back, and the children of that child."""
 
-    async def body(bench: Bench) -> None:
+    async with on(database_url) as bench:
         from stepkeep.kernel.adoption import GoingOn
         from stepkeep.operations.going_on import Wanted, go_on
         from stepkeep.operations.start import Starter
@@ -387,8 +355,6 @@ def test_what_is_below_an_adopted_step_is_kept_while_the_adopting_run_lives(data
         assert await bench.state(started.run_id) is RunState.SUCCEEDED
         assert sorted(await bench.store.delete_runs(TENANT, three)) == sorted(three)
 
-    on(database_url, body)
-
 
 DIALECTS = ("native", "ioa", "run", "linear", "action", "workstream")
 
@@ -401,10 +367,10 @@ def certified(database_url: str, *runs: str) -> None:
             assert certificate.ok, certificate.page()
 
 
-def test_parents_and_children_are_certified_however_they_end(database_url: str) -> None:
+async def test_parents_and_children_are_certified_however_they_end(database_url: str) -> None:
     undo = Undo(executor=Handler(name="noop"))
 
-    async def body(bench: Bench) -> list[str]:
+    async with on(database_url) as bench:
         await bench.publish(flow("leaf", task("first", 0, undo=undo), task("second", 1, ["first"])))
         steps = (call("sub", 0, "leaf", deadline=60 * SECOND), task("beside", 1), task("after", 2, ["sub", "beside"]))
         parent = await bench.publish(flow("parent", *steps, on_failure=OnFailure.COMPENSATE, grace=SECOND))
@@ -446,9 +412,6 @@ def test_parents_and_children_are_certified_however_they_end(database_url: str) 
             bench.store.clock_offset = offset * SECOND
             await sweep_timers(bench.transactor)
             await finish(bench)
-        return runs
-
-    runs = on(database_url, body)
     assert len(runs) == 20
     certified(database_url, *runs)
 
@@ -457,7 +420,7 @@ PROCESS = Path(__file__).with_name("children_process.py")
 
 
 @pytest.mark.parametrize("step", [4, in_proof(1)])
-def test_a_tree_survives_workers_that_are_killed_after_their_commits(database_url: str, step: int) -> None:
+async def test_a_tree_survives_workers_that_are_killed_after_their_commits(database_url: str, step: int) -> None:
     """kill -9 after the first commit of a worker, then after a later one, until one comes through."""
 
     async def begin(bench: Bench) -> str:
@@ -471,7 +434,8 @@ def test_a_tree_survives_workers_that_are_killed_after_their_commits(database_ur
             runs.extend(child.child_id for child in await children(bench, one))
         return runs, [await bench.state(one) for one in runs]
 
-    run, killed = on(database_url, begin), 0
+    async with on(database_url) as bench:
+        run, killed = await begin(bench), 0
     for commits in range(1, 60, step):
         ahead = killed * PAST_THE_LEASE_US
         command = [sys.executable, str(PROCESS), database_url, run, str(commits), str(ahead)]
@@ -481,6 +445,7 @@ def test_a_tree_survives_workers_that_are_killed_after_their_commits(database_ur
         if ended.returncode == 0:
             break
     assert killed > 0
-    runs, states = on(database_url, look)
+    async with on(database_url) as bench:
+        runs, states = await look(bench)
     assert states == [RunState.SUCCEEDED] * 3
     certified(database_url, *runs)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import Refused, StoreUnavailable
 from stepkeep.kernel.definition import Handler, Undo
+from stepkeep.kernel.errors import Refused, StoreUnavailable
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.rows import Child
 from stepkeep.kernel.states import RUN_TERMINAL, Category, OnFailure, RunState, StepState
@@ -120,8 +120,8 @@ async def judge(bench: Bench, run: str) -> None:
                 assert await bench.state(link.child_id) is link.outcome
 
 
-def lives(url: str, seeds: range) -> None:
-    async def body(bench: Bench) -> None:
+async def lives(url: str, seeds: range) -> None:
+    async with on(url) as bench:
         for one in (LEAF, MIDDLE, TOP):
             await bench.publish(one)
         plain = bench.store.children
@@ -129,12 +129,10 @@ def lives(url: str, seeds: range) -> None:
             bench.store.children, bench.store.clock_offset = plain, 0  # type: ignore[misc]
             await life(bench, seed)
 
-    on(url, body)
-
 
 @pytest.mark.parametrize("seeds", [8, in_proof(300)])
-def test_no_order_of_events_and_faults_loses_a_child(database_url: str, seeds: int) -> None:
-    lives(database_url, range(seeds))
+async def test_no_order_of_events_and_faults_loses_a_child(database_url: str, seeds: int) -> None:
+    await lives(database_url, range(seeds))
 
 
 def _ends_are_not_noted(patch: pytest.MonkeyPatch) -> None:
@@ -161,7 +159,7 @@ BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_planted_bug_is_found(bug: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_planted_bug_is_found(bug: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     BUGS[bug](monkeypatch)
     with pytest.raises(AssertionError):
-        lives(f"sqlite:///{tmp_path}/bug.db", range(20))
+        await lives(f"sqlite:///{tmp_path}/bug.db", range(20))

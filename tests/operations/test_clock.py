@@ -11,13 +11,13 @@ from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.operations.expire import sweep
 from stepkeep.store.change import Lease
 from tests.operations.test_log import exported, verdict
-from tests.workbench import SECOND, TENANT, Bench, chain, on
+from tests.workbench import SECOND, TENANT, chain, on
 
 HOUR = 3600 * SECOND
 
 
-def test_work_goes_on_and_the_record_verifies_when_the_clock_is_set_back(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_work_goes_on_and_the_record_verifies_when_the_clock_is_set_back(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("four", 4))
         [first] = await bench.claim()
         bench.store.clock_offset = -HOUR
@@ -30,11 +30,9 @@ def test_work_goes_on_and_the_record_verifies_when_the_clock_is_set_back(databas
         assert await bench.state(run_id) is RunState.SUCCEEDED
         assert verdict(await exported(bench, run_id)) == set()
 
-    on(database_url, act)
 
-
-def test_a_renewal_never_shortens_a_lease(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_renewal_never_shortens_a_lease(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.start(chain("one", 1))
         [claim] = await bench.claim()
         bench.store.clock_offset = -HOUR
@@ -45,11 +43,9 @@ def test_a_renewal_never_shortens_a_lease(database_url: str) -> None:
         assert row.due_at == claim.step.due_at
         assert isinstance(await bench.report(claim), Accepted)
 
-    on(database_url, act)
 
-
-def test_timers_of_a_run_wait_for_the_clock_to_catch_up(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_timers_of_a_run_wait_for_the_clock_to_catch_up(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("one", 1))
         [claim] = await bench.claim()
         bench.store.clock_offset = -HOUR
@@ -63,12 +59,10 @@ def test_timers_of_a_run_wait_for_the_clock_to_catch_up(database_url: str) -> No
         assert await bench.work_off() == 1
         assert verdict(await exported(bench, run_id)) == set()
 
-    on(database_url, act)
-
 
 @pytest.mark.parametrize("back", [1, SECOND, HOUR])
-def test_a_run_never_ends_before_it_began(database_url: str, back: int) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_never_ends_before_it_began(database_url: str, back: int) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("one", 1))
         bench.store.clock_offset = -back
         await bench.cancel(run_id)
@@ -78,5 +72,3 @@ def test_a_run_never_ends_before_it_began(database_url: str, back: int) -> None:
         assert found.run.ended_at is not None
         assert found.run.ended_at >= found.run.started_at
         assert verdict(await exported(bench, run_id)) == set()
-
-    on(database_url, act)

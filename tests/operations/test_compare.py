@@ -10,7 +10,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.cli.main import main
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 
 OLD = {
     "workflow": "order",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.conformance.adoption import check_originals
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.operations.continued import continues_of
 from stepkeep.operations.retention import Policy, prune
@@ -95,12 +96,10 @@ def clean() -> Iterator[None]:
     BROKEN.clear()
 
 
-def on(url: str, do: Any) -> None:
-    async def go() -> None:
-        async with AsyncEngine(url, actor="ann") as engine:
-            await do(engine)
-
-    asyncio.run(go())
+@asynccontextmanager
+async def on(url: str) -> AsyncIterator[AsyncEngine]:
+    async with AsyncEngine(url, actor="ann") as engine:
+        yield engine
 
 
 def did() -> list[str]:
@@ -124,8 +123,8 @@ async def certified(engine: AsyncEngine, *runs: str) -> None:
 
 
 # -- retry -----------------------------------------------------------------------------------------------------------
-def test_a_retry_adopts_what_was_finished_and_runs_the_rest(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_retry_adopts_what_was_finished_and_runs_the_rest(database_url: str) -> None:
+    async with on(database_url) as engine:
         first = await failed(engine, "ship")
         looked = await engine.continuations.preview(first, "retry")
         assert (looked["adopted"], looked["runs_again"]) == (["book", "pay"], ["ship"])
@@ -148,11 +147,9 @@ def test_a_retry_adopts_what_was_finished_and_runs_the_rest(database_url: str) -
         assert certificate.adopted is not None
         assert (certificate.adopted.compared, certificate.adopted.missing) == (2, ())
 
-    on(database_url, do)
 
-
-def test_a_retry_undoes_what_it_adopted_once_and_under_the_key_of_the_first_run(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_retry_undoes_what_it_adopted_once_and_under_the_key_of_the_first_run(database_url: str) -> None:
+    async with on(database_url) as engine:
         first = await failed(engine, "ship")
         second = (await engine.continuations.retry(first)).run_id
         await engine.cancel(second, compensate=True)
@@ -167,17 +164,15 @@ def test_a_retry_undoes_what_it_adopted_once_and_under_the_key_of_the_first_run(
         assert (looked["adopted"], looked["steps"][0]["reason"]) == ([], "undone")
         await certified(engine, first, second)
 
-    on(database_url, do)
-
 
 @first_on("sqlite")
-def test_a_step_whose_elements_were_undone_runs_again(database_url: str) -> None:
+async def test_a_step_whose_elements_were_undone_runs_again(database_url: str) -> None:
     flow = sk.Workflow("many", input=["items"], on_failure="compensate")
     each = flow.step("each", book, map={"over": flow.input.items}, inputs={}, undo=unbook)
     one = flow.switch("one", flow.case("only", book, undo=refund))
     flow.step("ship", ship, after=[each, one], inputs={"said": "so", "amount": 1}, retry=sk.Retry(max_attempts=1))
 
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         BROKEN.add("ship")
         first = (await engine.run(flow, {"items": [1, 2]})).run_id
         assert (await engine.show(first))["run"]["state"] == "rolled_back"
@@ -202,11 +197,9 @@ def test_a_step_whose_elements_were_undone_runs_again(database_url: str) -> None
             with pytest.raises(NotFound, match="Its steps: each, one, ship"):
                 await engine.continuations.fork(first, nothing)
 
-    on(database_url, do)
 
-
-def test_a_run_has_one_retry_and_the_next_one_continues_that(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_run_has_one_retry_and_the_next_one_continues_that(database_url: str) -> None:
+    async with on(database_url) as engine:
         first = await failed(engine, "ship")
         BROKEN.add("ship")
         second = (await engine.continuations.retry(first)).run_id
@@ -222,11 +215,9 @@ def test_a_run_has_one_retry_and_the_next_one_continues_that(database_url: str) 
         assert (await engine.work_on(third)).state == "succeeded"
         await certified(engine, second, third)
 
-    on(database_url, do)
 
-
-def test_show_and_explain_name_how_a_run_goes_on_and_with_which(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_show_and_explain_name_how_a_run_goes_on_and_with_which(database_url: str) -> None:
+    async with on(database_url) as engine:
         first = await failed(engine, "ship")
         fork = (await engine.continuations.fork(first, "pay", input={"amount": 9})).run_id
         plain = (await engine.rerun(first)).run_id
@@ -245,8 +236,6 @@ def test_show_and_explain_name_how_a_run_goes_on_and_with_which(database_url: st
         [book, *_] = (await engine.show(fork))["steps"]
         assert book["adopted"] == {"run": first, "step": "book", "undo": False}
 
-    on(database_url, do)
-
 
 @pytest.mark.parametrize(
     "body", [b"", b"\xff", b"[1]", SAID % b'"x"', SAID % b'{"as":"theft"}', SAID % b'{"adopted":[1]}']
@@ -256,8 +245,8 @@ def test_a_first_entry_that_cannot_be_read_names_the_earlier_run_all_the_same(bo
     assert told == {"run": "old", "as": "rerun", "from": None, "adopted": []}
 
 
-def test_two_retries_at_once_make_one_run(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_two_retries_at_once_make_one_run(database_url: str) -> None:
+    async with on(database_url) as engine:
         first = await failed(engine, "ship")
         tries = [engine.continuations.retry(first) for _ in range(5)]
         found = await asyncio.gather(*tries, return_exceptions=True)
@@ -268,11 +257,9 @@ def test_two_retries_at_once_make_one_run(database_url: str) -> None:
         same = [engine.continuations.fork(first, "ship", idempotency_key="k") for _ in range(3)]
         assert len({one.run_id for one in await asyncio.gather(*same)}) == 1
 
-    on(database_url, do)
 
-
-def test_a_run_that_succeeded_or_goes_on_has_no_retry(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_run_that_succeeded_or_goes_on_has_no_retry(database_url: str) -> None:
+    async with on(database_url) as engine:
         done = await failed(engine)
         with pytest.raises(sk.Conflict, match="has succeeded"):
             await engine.continuations.retry(done)
@@ -282,11 +269,9 @@ def test_a_run_that_succeeded_or_goes_on_has_no_retry(database_url: str) -> None
         with pytest.raises(sk.NotFound, match="has no step boat"):
             await engine.continuations.fork(done, "boat")
 
-    on(database_url, do)
 
-
-def test_a_run_whose_steps_are_all_finished_ends_at_once(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_run_whose_steps_are_all_finished_ends_at_once(database_url: str) -> None:
+    async with on(database_url) as engine:
         flow = sk.Workflow("signed")
         flow.step("book", book, effect="write", undo=unbook)
         flow.approval("sign", after="book")
@@ -303,11 +288,9 @@ def test_a_run_whose_steps_are_all_finished_ends_at_once(database_url: str) -> N
         assert (await engine.show(again.run_id))["run"]["state"] == "blocked"
         await certified(engine, fork.run_id, again.run_id)
 
-    on(database_url, do)
 
-
-def test_a_newer_version_takes_over_where_every_finished_step_means_the_same(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_newer_version_takes_over_where_every_finished_step_means_the_same(database_url: str) -> None:
+    async with on(database_url) as engine:
         first = await failed(engine, "ship")
         await engine.publish(shop(version=2))
         other = sk.Workflow("shop", version=3)
@@ -321,12 +304,10 @@ def test_a_newer_version_takes_over_where_every_finished_step_means_the_same(dat
         assert did() == ["ship"]
         await certified(engine, again.run_id)
 
-    on(database_url, do)
-
 
 # -- rerun and fork --------------------------------------------------------------------------------------------------
-def test_a_rerun_from_a_step_repeats_it_and_what_follows(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_rerun_from_a_step_repeats_it_and_what_follows(database_url: str) -> None:
+    async with on(database_url) as engine:
         done = await failed(engine)
         looked = await engine.continuations.preview(done, "rerun", start="pay")
         assert (looked["adopted"], looked["may_repeat"]) == (["book"], ["pay", "ship"])
@@ -335,11 +316,9 @@ def test_a_rerun_from_a_step_repeats_it_and_what_follows(database_url: str) -> N
         assert did() == ["pay", "ship"]
         await certified(engine, again.run_id)
 
-    on(database_url, do)
 
-
-def test_a_fork_has_another_input_and_undoes_nothing_of_the_first_run(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_fork_has_another_input_and_undoes_nothing_of_the_first_run(database_url: str) -> None:
+    async with on(database_url) as engine:
         done = await failed(engine)
         fork = (await engine.continuations.fork(done, "ship", input={"amount": 9})).run_id
         assert (await engine.work_on(fork)).output == "ship done: pay done after book done 9"
@@ -351,15 +330,15 @@ def test_a_fork_has_another_input_and_undoes_nothing_of_the_first_run(database_u
         assert did() == []
         await certified(engine, fork, other)
 
-    on(database_url, do)
 
-
-def test_a_gate_is_adopted_only_where_it_was_decided_on_the_same_input_by_another_person(database_url: str) -> None:
+async def test_a_gate_is_adopted_only_where_it_was_decided_on_the_same_input_by_another_person(
+    database_url: str,
+) -> None:
     flow = sk.Workflow("gated", on_failure="abort")
     flow.approval("sign")
     flow.step("book", book, after="sign", effect="write")
 
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         BROKEN.add("book")
         run = (await engine.start(flow, {"n": 1})).run_id
         await engine.approve(run, by="bea")
@@ -377,19 +356,17 @@ def test_a_gate_is_adopted_only_where_it_was_decided_on_the_same_input_by_anothe
         assert (await engine.work_on(again)).state == "succeeded"
         await certified(engine, again)
 
-    on(database_url, do)
-
 
 @pytest.mark.parametrize("covers", ["plan", "shown"])
 @pytest.mark.parametrize("kind", ["gate", "hold", "policy", "flow", "added", "child"])
-def test_an_approval_of_the_plan_does_not_outlive_a_change_of_the_steps_behind_it(
+async def test_an_approval_of_the_plan_does_not_outlive_a_change_of_the_steps_behind_it(
     database_url: str, kind: str, covers: Any
 ) -> None:
     """Retry and fork under another version, also after a retry under the same one; with `shown` it is kept."""
     below = sk.Workflow("covered-child")
     below.approval("sign", covers=covers)
 
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         await engine.publish(below)
         BROKEN.add("book")
         run = (await engine.start(covered(kind, covers, 1, book))).run_id
@@ -411,8 +388,6 @@ def test_an_approval_of_the_plan_does_not_outlive_a_change_of_the_steps_behind_i
         result = await engine.work_on(again)
         assert result.state == ("succeeded" if keeps else "blocked"), result.error
         await certified(engine, same, again)
-
-    on(database_url, do)
 
 
 def covered(kind: str, covers: Any, version: int, handler: Any) -> sk.Workflow:
@@ -436,12 +411,12 @@ def covered(kind: str, covers: Any, version: int, handler: Any) -> sk.Workflow:
     return made
 
 
-def test_a_large_output_is_there_for_the_new_run_also_when_the_old_one_is_gone(database_url: str) -> None:
+async def test_a_large_output_is_there_for_the_new_run_also_when_the_old_one_is_gone(database_url: str) -> None:
     flow = sk.Workflow("heavy")
     flow.step("large", large)
     flow.step("ship", ship, after="large", inputs={"amount": "${{ size(steps.large.output) }}"})
 
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         BROKEN.add("ship")
         run = (await engine.run(flow)).run_id
         again = (await engine.continuations.retry(run)).run_id
@@ -458,5 +433,3 @@ def test_a_large_output_is_there_for_the_new_run_also_when_the_old_one_is_gone(d
         assert certificate.adopted.missing == (run,)
         fork = await engine.continuations.fork(again, "ship")
         assert (await engine.work_on(fork.run_id)).output == "ship done:  400000"
-
-    on(database_url, do)

@@ -26,36 +26,33 @@ def killed(url: str, run_id: str) -> None:
 
 
 @pytest.mark.proof
-def test_a_retry_ends_although_its_workers_are_killed_and_undoes_what_it_adopted_once(
+async def test_a_retry_ends_although_its_workers_are_killed_and_undoes_what_it_adopted_once(
     database_url: str, tmp_path: Path
 ) -> None:
     def done() -> list[str]:
         return (tmp_path / "ledger").read_text().splitlines()
 
-    async def go() -> None:
-        async with AsyncEngine(database_url, actor="ann") as engine:
-            (tmp_path / "broken").touch()
-            first = (await engine.run(shop(), {"folder": str(tmp_path)})).run_id
-            assert done() == [f"book {first}:book"]
-            (tmp_path / "broken").unlink()
-            second = (await engine.continuations.retry(first)).run_id
-            (tmp_path / "kill-ship").touch()
-            await asyncio.to_thread(killed, database_url, second)
-            assert (await engine.work_on(second)).state == "blocked"
-            assert done() == [f"book {first}:book", f"ship {second}:ship"]
-            await engine.cancel(second, compensate=True)
-            (tmp_path / "kill-unbook").touch()
-            await asyncio.to_thread(killed, database_url, second)
-            assert (await engine.work_on(second)).state == "rolled_back"
-            assert done()[2:] == [f"unship {second}:ship:compensate", f"unbook {first}:book:compensate"]
-            steps = (await engine.show(second))["steps"]
-            tried = {step["name"]: [one["state"] for one in step["history"]] for step in steps}
-            assert (tried["book"], tried["undo:ship"]) == ([], ["succeeded"])
-            assert tried["ship"] == tried["undo:book"] == ["lost", "succeeded"]
-            [row] = await engine.store.read_adoptions("default", [first])
-            assert (row.run_id, row.source_step, row.owned) == (second, "book", 1)
-            for run in (first, second):
-                certificate = await engine.certify(run)
-                assert certificate.ok, certificate.page()
-
-    asyncio.run(go())
+    async with AsyncEngine(database_url, actor="ann") as engine:
+        (tmp_path / "broken").touch()
+        first = (await engine.run(shop(), {"folder": str(tmp_path)})).run_id
+        assert done() == [f"book {first}:book"]
+        (tmp_path / "broken").unlink()
+        second = (await engine.continuations.retry(first)).run_id
+        (tmp_path / "kill-ship").touch()
+        await asyncio.to_thread(killed, database_url, second)
+        assert (await engine.work_on(second)).state == "blocked"
+        assert done() == [f"book {first}:book", f"ship {second}:ship"]
+        await engine.cancel(second, compensate=True)
+        (tmp_path / "kill-unbook").touch()
+        await asyncio.to_thread(killed, database_url, second)
+        assert (await engine.work_on(second)).state == "rolled_back"
+        assert done()[2:] == [f"unship {second}:ship:compensate", f"unbook {first}:book:compensate"]
+        steps = (await engine.show(second))["steps"]
+        tried = {step["name"]: [one["state"] for one in step["history"]] for step in steps}
+        assert (tried["book"], tried["undo:ship"]) == ([], ["succeeded"])
+        assert tried["ship"] == tried["undo:book"] == ["lost", "succeeded"]
+        [row] = await engine.store.read_adoptions("default", [first])
+        assert (row.run_id, row.source_step, row.owned) == (second, "book", 1)
+        for run in (first, second):
+            certificate = await engine.certify(run)
+            assert certificate.ok, certificate.page()

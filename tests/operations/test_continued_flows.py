@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.worker.flows import keeper
-from tests.api.stage import Stage, on
+from tests.api.stage import on
 from tests.operations.continued_process import count
 from tests.operations.test_flow_children import accepted
 from tests.suites import first_on, short_and_all
@@ -204,7 +203,7 @@ def test_a_flow_continues_once_whenever_its_worker_dies(database_url: str, commi
             accepted(engine, run_id)
 
 
-def test_the_loop_is_free_while_a_successor_is_awaited(database_url: str) -> None:
+async def test_the_loop_is_free_while_a_successor_is_awaited(database_url: str) -> None:
     """A worker elsewhere starts it: `wait` only looks."""
 
     @sk.flow("continued.elsewhere")
@@ -213,18 +212,16 @@ def test_the_loop_is_free_while_a_successor_is_awaited(database_url: str) -> Non
             ctx.continue_as_new({"again": False})
         return "done"
 
-    async def main() -> sk.Result:
-        async with sk.AsyncEngine(database_url) as engine:
-            started = await engine.start(elsewhere, {})
-            await engine.start_worker()
-            return await engine.wait(started.run_id, seconds=30)
-
-    assert asyncio.run(main()).output == "done"
+    async with sk.AsyncEngine(database_url) as engine:
+        started = await engine.start(elsewhere, {})
+        await engine.start_worker()
+        assert (await engine.wait(started.run_id, seconds=30)).output == "done"
 
 
 @first_on("sqlite")
-def test_the_service_answers_with_the_last_run(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_the_service_answers_with_the_last_run(database_url: str) -> None:
+    async with on(database_url) as stage:
+
         @sk.flow("continued.served", registry=stage.engine.registry)
         async def served(ctx: Any, again: bool = True) -> str:
             if again:
@@ -238,5 +235,3 @@ def test_the_service_answers_with_the_last_run(database_url: str) -> None:
             shown = (await client.get(f"/runs/{started.run_id}")).json()["run"]
         assert (told["state"], told["output"]) == ("succeeded", "done")
         assert told["run_id"] == shown["continued_as"]["run_id"] != started.run_id
-
-    on(database_url, act)

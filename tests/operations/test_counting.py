@@ -23,24 +23,22 @@ async def many(bench: Bench) -> None:
         await bench.start(plan)
 
 
-def test_counts_within_the_bound_are_exact(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_counts_within_the_bound_are_exact(database_url: str) -> None:
+    async with on(database_url) as bench:
         await many(bench)
         counts = await count_runs(bench.store, TENANT, after=FIRST_ID, late_by=0)
         assert counts.live == exactly({"queued": 8})
         assert counts.recent == exactly({"queued": 8, "succeeded": 4})
         assert counts.failures == exactly({})
 
-    on(database_url, act)
 
-
-def test_beyond_the_bound_the_total_stays_exact_and_the_parts_are_called_an_estimate(
+async def test_beyond_the_bound_the_total_stays_exact_and_the_parts_are_called_an_estimate(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The newest five are all queued: a count that ended there would say that nothing succeeded.
     monkeypatch.setattr(counting, "EXACT", 5)
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await many(bench)
         told = (await read_status(bench.transactor, tenant=TENANT))["status"]["runs"]
         assert told["live"] == {"total": 8, "is_complete": True, "is_estimate": True, "by_state": {"queued": 8}}
@@ -51,16 +49,16 @@ def test_beyond_the_bound_the_total_stays_exact_and_the_parts_are_called_an_esti
         told = (await read_status(bench.transactor, tenant=TENANT))["status"]["runs"]
         assert (told["live"]["total"], told["live"]["is_complete"]) == (6, False)
 
-    on(database_url, act)
 
-
-def test_a_gauge_beyond_the_bound_says_that_it_is_rough(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gauge_beyond_the_bound_says_that_it_is_rough(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def rough(bench: Bench) -> dict[str, float]:
         families = await StoreGauges(bench.transactor, TENANT).families()
         samples = [one for family in families for one in family.samples if one.name == "stepkeep_count_is_rough"]
         return {one.labels["gauge"]: one.value for one in samples}
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await many(bench)
         assert set((await rough(bench)).values()) == {0.0}
         monkeypatch.setattr(counting, "EXACT", 5)
@@ -68,15 +66,13 @@ def test_a_gauge_beyond_the_bound_says_that_it_is_rough(database_url: str, monke
         told = await rough(bench)
         assert (told["stepkeep_runs"], told["stepkeep_queue_depth"], told["stepkeep_late_timers"]) == (1.0, 1.0, 0.0)
 
-    on(database_url, act)
 
-
-def test_statistics_of_many_runs_come_from_all_of_their_window(
+async def test_statistics_of_many_runs_come_from_all_of_their_window(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(statistics, "MOST_RUNS", 5)
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await many(bench)
         told = (await read_statistics(bench.transactor, tenant=TENANT, window=3_600_000_000))["statistics"]
         assert (told["runs"]["total"], told["runs"]["is_estimate"], told["runs"]["looked_at"]) == (12, True, 12)
@@ -84,8 +80,6 @@ def test_statistics_of_many_runs_come_from_all_of_their_window(
         assert sum(span["succeeded"] for span in told["throughput"]) == 4
         assert (told["durations"]["runs"], len(told["newest_ends"])) == (4, 4)
         assert told["slowest_steps"][0]["attempts"] == 4
-
-    on(database_url, act)
 
 
 def test_a_sample_is_scaled_to_the_whole() -> None:

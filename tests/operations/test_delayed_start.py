@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import stepkeep as sk
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Approval, Definition
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.diagnosis import explain
 from stepkeep.operations.expire import sweep
@@ -25,8 +25,8 @@ async def delayed(bench: Bench, definition: Definition = LATER, **given: object)
     return (await Starter(bench.transactor).start(request)).run_id
 
 
-def test_nothing_of_a_delayed_run_is_claimed_before_its_moment(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_nothing_of_a_delayed_run_is_claimed_before_its_moment(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await delayed(bench)
         bench.store.clock_offset = HOUR - 10 * SECOND
         await sweep(bench.transactor)
@@ -37,22 +37,18 @@ def test_nothing_of_a_delayed_run_is_claimed_before_its_moment(database_url: str
         assert await bench.work_off() == 1
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_no_gate_opens_before_the_moment(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_no_gate_opens_before_the_moment(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await delayed(bench, GATED)
         assert await bench.step_states(run_id) == [StepState.PENDING]
         bench.store.clock_offset = HOUR + SECOND
         await sweep(bench.transactor)
         assert await bench.step_states(run_id) == [StepState.AWAITING_APPROVAL]
 
-    on(database_url, act)
 
-
-def test_the_timeout_counts_from_the_real_start(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_timeout_counts_from_the_real_start(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await delayed(bench)
         bench.store.clock_offset = HOUR + 50 * SECOND
         await sweep(bench.transactor)
@@ -63,11 +59,9 @@ def test_the_timeout_counts_from_the_real_start(database_url: str) -> None:
         await sweep(bench.transactor)
         assert await bench.state(run_id) is RunState.FAILED
 
-    on(database_url, act)
 
-
-def test_a_delayed_run_can_be_cancelled_and_can_be_started_early(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_delayed_run_can_be_cancelled_and_can_be_started_early(database_url: str) -> None:
+    async with on(database_url) as bench:
         cancelled, early = await delayed(bench), await delayed(bench)
         await bench.cancel(cancelled)
         await start_idle(bench.transactor, early, tenant=TENANT, actor="bea")
@@ -76,11 +70,9 @@ def test_a_delayed_run_can_be_cancelled_and_can_be_started_early(database_url: s
         await sweep(bench.transactor)
         assert await bench.state(cancelled) is RunState.CANCELLED
 
-    on(database_url, act)
 
-
-def test_the_view_and_the_explanation_name_the_moment(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_view_and_the_explanation_name_the_moment(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await delayed(bench)
         view = await describe_run(bench.transactor, run_id, tenant=TENANT)
         assert view["run"]["starts_at"] is not None
@@ -88,25 +80,19 @@ def test_the_view_and_the_explanation_name_the_moment(database_url: str) -> None
         assert (cause.code, cause.command) == ("scheduled", ("start", "--run", run_id))
         assert "starts in 59m" in cause.sentence or "starts in 1h" in cause.sentence
 
-    on(database_url, act)
 
-
-def test_a_moment_that_has_passed_starts_the_run_at_once(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_moment_that_has_passed_starts_the_run_at_once(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await delayed(bench, start_delay=None, start_at=1)
         assert await bench.state(run_id) is RunState.QUEUED
 
-    on(database_url, act)
 
-
-def test_a_start_with_two_moments_or_none_to_come_is_refused(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_start_with_two_moments_or_none_to_come_is_refused(database_url: str) -> None:
+    async with on(database_url) as bench:
         with pytest.raises(InvalidInput, match="not both"):
             await delayed(bench, start_at=1)
         with pytest.raises(InvalidInput, match="has no moment to start at"):
             await delayed(bench, start_now=False)
-
-    on(database_url, act)
 
 
 def test_a_delayed_run_conforms_in_every_dialect(database_url: str) -> None:

@@ -37,23 +37,21 @@ class OneSlot:
             await self.report()
 
 
-def test_one_slot_runs_a_fan_before_the_chains_that_follow_it(database_url: str) -> None:
+async def test_one_slot_runs_a_fan_before_the_chains_that_follow_it(database_url: str) -> None:
     fan = [task("p", 1), task("q", 2), task("r", 3)]
     chains = [task("s", 4, ["p"]), task("t", 5, ["q"]), task("u", 6, ["r"])]
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await bench.start(Definition(name="w", version=1, steps=(*fan, *chains)))
         slot = OneSlot(bench)
         await slot.work_off(6)
         assert slot.dispatched == ["p", "q", "r", "s", "t", "u"]
 
-    on(database_url, act)
 
-
-def test_a_lower_order_that_becomes_ready_later_goes_first(database_url: str) -> None:
+async def test_a_lower_order_that_becomes_ready_later_goes_first(database_url: str) -> None:
     steps = (task("a", 1), task("b", 2, ["a"]), task("d", 4), task("e", 5))
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await bench.start(Definition(name="w", version=1, steps=steps))
         slot = OneSlot(bench)
         assert await slot.take() == "a"
@@ -62,14 +60,12 @@ def test_a_lower_order_that_becomes_ready_later_goes_first(database_url: str) ->
         await slot.work_off(3)
         assert slot.dispatched == ["a", "b", "d", "e"]
 
-    on(database_url, act)
 
-
-def test_a_due_retry_takes_its_place_by_order(database_url: str) -> None:
+async def test_a_due_retry_takes_its_place_by_order(database_url: str) -> None:
     retry = Retry(max_attempts=2, initial=SECOND)
     steps = (task("x", 1, retry=retry), task("y", 2), task("z", 3))
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await bench.start(Definition(name="w", version=1, steps=steps))
         slot = OneSlot(bench)
         assert await slot.take() == "x"
@@ -81,14 +77,12 @@ def test_a_due_retry_takes_its_place_by_order(database_url: str) -> None:
         await slot.work_off(2)
         assert slot.dispatched == ["x", "y", "x", "z"]
 
-    on(database_url, act)
 
-
-def test_between_runs_the_step_that_has_waited_longest_decides(database_url: str) -> None:
+async def test_between_runs_the_step_that_has_waited_longest_decides(database_url: str) -> None:
     wide = Definition(name="wide", version=1, steps=(task("a", 1), task("b", 2, ["a"]), task("c", 3)))
     other = replace(wide, name="other", steps=(task("o", 1),))
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await bench.start(wide)
         bench.store.clock_offset += SECOND
         await bench.start(other)
@@ -98,14 +92,10 @@ def test_between_runs_the_step_that_has_waited_longest_decides(database_url: str
         # b became ready last and goes before c; that c has waited longest is what puts its run before the other one.
         assert slot.dispatched == ["a", "b", "c", "o"]
 
-    on(database_url, act)
 
-
-def test_a_sequence_keeps_its_chained_claims(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_sequence_keeps_its_chained_claims(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.start(Definition(name="w", version=1, steps=(task("a", 1), task("b", 2, ["a"]))))
         [claim] = await bench.claim(1)
         _, chained = await bench.transactor.report([report_of(claim, Completed())], await bench.claimer(slots=1))
         assert [one.planned.name for one in chained] == ["b"]
-
-    on(database_url, act)

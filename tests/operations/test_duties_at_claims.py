@@ -71,8 +71,8 @@ async def causes(bench: Bench, run: str) -> list[tuple[str, str]]:
     return [(cause.code.value, cause.sentence) for cause in found.causes]
 
 
-def test_one_owner_does_not_execute_two_incompatible_steps(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_one_owner_does_not_execute_two_incompatible_steps(database_url: str) -> None:
+    async with on(database_url) as bench:
         [run] = await prepared(bench)
         assert await claimed(bench, "bea") == []
         assert await claimed(bench, "Bea") == [], "names that look the same are one person"
@@ -84,11 +84,9 @@ def test_one_owner_does_not_execute_two_incompatible_steps(database_url: str) ->
         told = [cause.detail for entry in journal for cause in entry.causes if cause.event == "step_claimed"]
         assert told == [{"owner": "bea"}, {"owner": "cyd"}]
 
-    on(database_url, act)
 
-
-def test_a_worker_without_a_key_is_no_person_and_has_no_duties(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_worker_without_a_key_is_no_person_and_has_no_duties(database_url: str) -> None:
+    async with on(database_url) as bench:
         [run] = await prepared(bench)
         [claim] = await claimed(bench, None)
         assert claim.run_id == run
@@ -98,11 +96,9 @@ def test_a_worker_without_a_key_is_no_person_and_has_no_duties(database_url: str
         [second] = await claimed(bench, None)
         assert (second.run_id, second.planned.name) == (other, "pay")
 
-    on(database_url, act)
 
-
-def test_a_step_that_is_passed_over_holds_up_nothing_behind_it(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_step_that_is_passed_over_holds_up_nothing_behind_it(database_url: str) -> None:
+    async with on(database_url) as bench:
         await prepared(bench, runs=3)
         behind = await bench.start(PLAIN)
         free = await bench.start(PAYOUT)
@@ -110,13 +106,11 @@ def test_a_step_that_is_passed_over_holds_up_nothing_behind_it(database_url: str
         assert {claim.run_id for claims in found for claim in claims} == {behind, free}
         assert await claimed(bench, "bea", 1) == []
 
-    on(database_url, act)
 
-
-def test_what_was_ruled_out_is_not_asked_again_at_each_claim(database_url: str) -> None:
+async def test_what_was_ruled_out_is_not_asked_again_at_each_claim(database_url: str) -> None:
     """A worker that polls does not claim and meet the refusal in a loop."""
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await prepared(bench, runs=3)
         assert await claimed(bench, "bea", 1) == []
         changes = count_calls(bench, "change")
@@ -127,13 +121,11 @@ def test_what_was_ruled_out_is_not_asked_again_at_each_claim(database_url: str) 
         assert [claim.run_id for claim in await claimed(bench, "bea", 1)] == [free], "it looks again at once"
         assert len(await claimed(bench, "cyd")) == 3, "it is passed over for one owner alone"
 
-    on(database_url, act)
 
-
-def test_more_steps_than_a_page_are_passed_over_and_the_next_one_is_claimed(
+async def test_more_steps_than_a_page_are_passed_over_and_the_next_one_is_claimed(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         monkeypatch.setattr(resource_claims, "PAGE", 3)
         monkeypatch.setattr(resource_claims, "MOST_ASKED", 2)
         await prepared(bench, runs=7)
@@ -141,11 +133,9 @@ def test_more_steps_than_a_page_are_passed_over_and_the_next_one_is_claimed(
         [claim] = await claimed(bench, "bea", 1)
         assert (claim.run_id, claim.planned.name) == (free, "pay")
 
-    on(database_url, act)
 
-
-def test_a_report_chains_no_step_that_duties_limit(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_report_chains_no_step_that_duties_limit(database_url: str) -> None:
+    async with on(database_url) as bench:
         run = await bench.start(PAYOUT)
         [claim] = await claimed(bench, "bea")
         answers, chained = await bench.transactor.report([report_of(claim)], await claimer(bench, "bea", slots=4))
@@ -153,11 +143,9 @@ def test_a_report_chains_no_step_that_duties_limit(database_url: str) -> None:
         [pay] = await claimed(bench, "cyd")
         assert (pay.run_id, pay.planned.name) == (run, "pay")
 
-    on(database_url, act)
 
-
-def test_one_transaction_claims_one_of_two_incompatible_steps(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_one_transaction_claims_one_of_two_incompatible_steps(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.start(BESIDE)
         claims = await claimed(bench, "bea") + await claimed(bench, "bea")
         assert sorted(claim.planned.name for claim in claims) == ["a", "c"]
@@ -166,13 +154,11 @@ def test_one_transaction_claims_one_of_two_incompatible_steps(database_url: str)
         [other] = await claimed(bench, "cyd")
         assert other.planned.name == "b"
 
-    on(database_url, act)
 
-
-def test_the_owner_of_a_worker_that_handed_a_step_back_counts_as_its_executor(
+async def test_the_owner_of_a_worker_that_handed_a_step_back_counts_as_its_executor(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         monkeypatch.setattr(resource_claims, "PASSED_OVER_SECONDS", -1.0)
         await bench.start(BESIDE)
         claims = {claim.planned.name: claim for claim in await claimed(bench, "bea") + await claimed(bench, "bea")}
@@ -182,11 +168,9 @@ def test_the_owner_of_a_worker_that_handed_a_step_back_counts_as_its_executor(
         await bench.report(again, Released())
         assert [claim.planned.name for claim in await claimed(bench, "cyd", 1)] == ["b"]
 
-    on(database_url, act)
 
-
-def test_the_person_who_decided_does_not_execute_what_is_incompatible(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_person_who_decided_does_not_execute_what_is_incompatible(database_url: str) -> None:
+    async with on(database_url) as bench:
         signed = Definition(
             name="signed",
             version=1,
@@ -199,13 +183,11 @@ def test_the_person_who_decided_does_not_execute_what_is_incompatible(database_u
         [claim] = await claimed(bench, "cyd")
         assert claim.run_id == run
 
-    on(database_url, act)
 
-
-def test_the_person_who_signed_does_not_execute_a_step_whose_executor_may_not_sign(database_url: str) -> None:
+async def test_the_person_who_signed_does_not_execute_a_step_whose_executor_may_not_sign(database_url: str) -> None:
     """`not: [executed:pay]` names the pair; which of the two comes first makes no difference."""
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         signed = Definition(
             name="signed",
             version=1,
@@ -224,11 +206,9 @@ def test_the_person_who_signed_does_not_execute_a_step_whose_executor_may_not_si
         assert "workers of bea are passed over: bea decided sign (maker_checker); it needs a worker of another" in said
         assert len(await claimed(bench, "cyd")) == 1
 
-    on(database_url, act)
 
-
-def test_explain_names_the_owners_that_are_ruled_out_and_what_is_needed(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_explain_names_the_owners_that_are_ruled_out_and_what_is_needed(database_url: str) -> None:
+    async with on(database_url) as bench:
         [run] = await prepared(bench)
         found = await explain(bench.transactor, run, "pay", tenant=TENANT)
         [cause] = found.causes
@@ -240,11 +220,9 @@ def test_explain_names_the_owners_that_are_ruled_out_and_what_is_needed(database
         [(code, said)] = await causes(bench, run)
         assert (code, "workers of bea are passed over" in said) == ("soon", True), said
 
-    on(database_url, act)
 
-
-def test_elements_of_a_map_count_for_their_step(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_elements_of_a_map_count_for_their_step(database_url: str) -> None:
+    async with on(database_url) as bench:
         mapped = Definition(
             name="mapped",
             version=1,
@@ -260,11 +238,9 @@ def test_elements_of_a_map_count_for_their_step(database_url: str) -> None:
         assert [claim.planned.name for claim in claims] == ["m[0]", "m[1]"]
         assert {claim.run_id for claim in claims} == {run}
 
-    on(database_url, act)
 
-
-def test_a_step_with_resources_and_duties_takes_nothing_for_an_owner_that_is_ruled_out(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_step_with_resources_and_duties_takes_nothing_for_an_owner_that_is_ruled_out(database_url: str) -> None:
+    async with on(database_url) as bench:
         needing = replace(
             PAYOUT,
             name="needing",
@@ -280,13 +256,11 @@ def test_a_step_with_resources_and_duties_takes_nothing_for_an_owner_that_is_rul
         [pay] = await claimed(bench, "cyd")
         assert pay.planned.name == "pay"
 
-    on(database_url, act)
 
-
-def test_steps_that_were_ready_before_duties_were_asked_at_claims_are_passed_over_too(database_url: str) -> None:
+async def test_steps_that_were_ready_before_duties_were_asked_at_claims_are_passed_over_too(database_url: str) -> None:
     """Their rows are not set aside. Neither an optimistic claim nor one with locks gets stuck at them."""
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await prepared(bench, runs=3)
         raw = (SqliteRaw if database_url.startswith("sqlite") else PostgresRaw)(database_url)
         aside = AWAITS_RESOURCES
@@ -299,5 +273,3 @@ def test_steps_that_were_ready_before_duties_were_asked_at_claims_are_passed_ove
         assert [claim.run_id for claim in found] == [behind]
         assert await claimed(bench, "bea", 1) == []
         assert len(await claimed(bench, "cyd")) == 3
-
-    on(database_url, act)

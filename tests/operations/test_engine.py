@@ -19,11 +19,10 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
+from stepkeep.engine import AsyncEngine, Engine
+from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.payloads import INLINE_INPUT_BYTES
-from stepkeep.sync_engine import Engine
 
 ODD_IDS = ["nope", "a\x00b", "\ud800", "x" * 5000, "", 5, None, "01A1E12C-57D6-75BF-ABBA-E99E88C4E41F"]
 
@@ -210,9 +209,9 @@ def test_a_program_that_leaves_its_engine_open_ends_and_its_worker_hands_back(tm
 LEFT_OPEN = """
 import asyncio, sys, threading
 import stepkeep as sk
-import stepkeep.sync_engine
+import stepkeep.engine.engine
 
-stepkeep.sync_engine.GRACE_AT_EXIT_SECONDS = 0.1
+stepkeep.engine.engine.GRACE_AT_EXIT_SECONDS = 0.1
 begun = threading.Event()
 
 @sk.step
@@ -252,17 +251,14 @@ def test_an_engine_may_be_opened_again_but_not_twice(tmp_path: object) -> None:
         assert engine.runs()["runs"] == []
 
 
-def test_an_engine_opens_works_and_closes_inside_a_running_loop(database_url: str) -> None:
+async def test_an_engine_opens_works_and_closes_inside_a_running_loop(database_url: str) -> None:
     made, registry = workflow()
     before = set(threading.enumerate())
 
-    async def in_a_notebook() -> Any:
-        with sk.open(database_url, registry=registry) as engine:
-            return engine.run(made).output
-
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # an event loop that is not closed says so when it is collected
-        assert asyncio.run(in_a_notebook()) == "hello"
+        with sk.open(database_url, registry=registry) as engine:
+            assert (engine.run(made).output) == "hello"
         gc.collect()
     assert set(threading.enumerate()) == before
 
@@ -491,7 +487,7 @@ def test_a_program_may_ask_for_success(database_url: str) -> None:
             engine.run(flow).raise_for_state()
 
 
-def test_a_run_executes_its_own_steps_and_those_of_no_other_run(database_url: str) -> None:
+async def test_a_run_executes_its_own_steps_and_those_of_no_other_run(database_url: str) -> None:
     """A program that runs one workflow must not execute, with its own code, what production has started."""
     registry, seen = Registry(), list[str]()
 
@@ -503,21 +499,18 @@ def test_a_run_executes_its_own_steps_and_those_of_no_other_run(database_url: st
     flow.step("first", "own.note", inputs={})
     flow.step("second", "own.note", inputs={})
 
-    async def go() -> None:
-        async with AsyncEngine(database_url, registry=registry, auto_migrate=True) as engine:
-            other = (await engine.start(flow)).run_id
-            mine = await engine.run(flow)
-            assert mine.state is RunState.SUCCEEDED
-            assert seen == [mine.run_id] * 2
-            assert (await engine.show(other))["run"]["state"] == RunState.QUEUED
-            third = (await engine.start(flow)).run_id
-            assert (await engine.work_on(third, serve_all=True)).state is RunState.SUCCEEDED
-            assert other in seen
-
-    asyncio.run(go())
+    async with AsyncEngine(database_url, registry=registry, auto_migrate=True) as engine:
+        other = (await engine.start(flow)).run_id
+        mine = await engine.run(flow)
+        assert mine.state is RunState.SUCCEEDED
+        assert seen == [mine.run_id] * 2
+        assert (await engine.show(other))["run"]["state"] == RunState.QUEUED
+        third = (await engine.start(flow)).run_id
+        assert (await engine.work_on(third, serve_all=True)).state is RunState.SUCCEEDED
+        assert other in seen
 
 
-def test_a_run_grants_itself_no_capability_and_says_which_one_it_lacks(
+async def test_a_run_grants_itself_no_capability_and_says_which_one_it_lacks(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A definition that asks for a capability does not make this machine one that has it."""
@@ -537,21 +530,18 @@ def test_a_run_grants_itself_no_capability_and_says_which_one_it_lacks(
     flow.approval("sign-off", after=[])
     said = "train needs the capability gpu, which this program was not given"
 
-    async def go() -> None:
-        async with AsyncEngine(database_url, registry=registry, auto_migrate=True) as engine:
-            with pytest.raises(sk.InvalidInput, match="capabilities"):
-                await engine.run(flow, capabilities="gpu")
-            assert (await engine.runs())["runs"] == []
-            left = await engine.run(flow)
-            assert (left.state, left.lacking) == (RunState.RUNNING, (said,))
-            assert [step["state"] for step in left.view["steps"]] == ["succeeded", "ready", "awaiting_approval"]
-            assert f"run {left.run_id} running: {said}; sign-off waits for approval" in str(left)
-            assert f"run {left.run_id}: {said}. Pass capabilities=, or start a worker that has it" in caplog.text
-            done = await engine.work_on(left.run_id, capabilities=["gpu"])
-            assert (done.state, done.lacking) == (RunState.BLOCKED, ())
-            assert [step["state"] for step in done.view["steps"]] == ["succeeded", "succeeded", "awaiting_approval"]
-            async with await engine.start_worker(capabilities=["gpu"]):
-                served = await engine.run(flow)
-                assert served.view["steps"][1]["state"] == "succeeded", "a live worker has the capability"
-
-    asyncio.run(go())
+    async with AsyncEngine(database_url, registry=registry, auto_migrate=True) as engine:
+        with pytest.raises(sk.InvalidInput, match="capabilities"):
+            await engine.run(flow, capabilities="gpu")
+        assert (await engine.runs())["runs"] == []
+        left = await engine.run(flow)
+        assert (left.state, left.lacking) == (RunState.RUNNING, (said,))
+        assert [step["state"] for step in left.view["steps"]] == ["succeeded", "ready", "awaiting_approval"]
+        assert f"run {left.run_id} running: {said}; sign-off waits for approval" in str(left)
+        assert f"run {left.run_id}: {said}. Pass capabilities=, or start a worker that has it" in caplog.text
+        done = await engine.work_on(left.run_id, capabilities=["gpu"])
+        assert (done.state, done.lacking) == (RunState.BLOCKED, ())
+        assert [step["state"] for step in done.view["steps"]] == ["succeeded", "succeeded", "awaiting_approval"]
+        async with await engine.start_worker(capabilities=["gpu"]):
+            served = await engine.run(flow)
+            assert served.view["steps"][1]["state"] == "succeeded", "a live worker has the capability"

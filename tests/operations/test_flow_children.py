@@ -121,7 +121,7 @@ def test_a_rollback_rolls_the_children_of_a_flow_back_last_completed_first(datab
         assert undone == [("undo:trip[0]", "rolled_back")]
 
 
-def test_a_deadline_and_a_cancel_call_the_child_of_a_flow_back(database_url: str) -> None:
+async def test_a_deadline_and_a_cancel_call_the_child_of_a_flow_back(database_url: str) -> None:
     """The second child cancels its parent, and is called back before it goes on."""
 
     def cancel(parent: str) -> None:
@@ -148,7 +148,7 @@ def test_a_deadline_and_a_cancel_call_the_child_of_a_flow_back(database_url: str
         engine.start_worker()
         result = engine.wait(engine.start(parent, {}).run_id)
         assert result.state == "cancelled"
-        asyncio.run(look_after_children(database_url))
+        await look_after_children(database_url)
         assert [one["state"] for one in engine.show(result.id)["run"]["children"]] == ["cancelled", "cancelled"]
         accepted(engine, result.id)
 

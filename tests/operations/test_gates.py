@@ -11,17 +11,17 @@ import pytest
 from msgspec.structs import replace
 
 import stepkeep as sk
-from stepkeep.errors import Conflict, NotAllowed, StepkeepError
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Approval, Definition, Level, OnDeadline
+from stepkeep.kernel.errors import Conflict, NotAllowed, StepkeepError
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import people
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.log import export_run
 from stepkeep.operations.rerun import rerun
 from tests.store import people as rows
-from tests.workbench import TENANT, Bench, gate, on, on_several, task
+from tests.workbench import TENANT, Bench, benches, gate, on, task
 
 FINANCE = ("bea", "cyd", "dan", "eve", "fay")
 SIGNED = Definition(
@@ -73,8 +73,8 @@ async def answer(bench: Bench, run_id: str, by: str, approve: bool = True) -> Ac
         return problem
 
 
-def test_a_gate_counts_people_with_the_role_and_refuses_all_others(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_gate_counts_people_with_the_role_and_refuses_all_others(database_url: str) -> None:
+    async with on(database_url) as bench:
         await register(bench, *FINANCE, "ann")
         run_id = await waiting(bench, actor="ann")
         for name, rule in (("zoe", "approvers"), ("ann", "maker_checker")):
@@ -94,11 +94,9 @@ def test_a_gate_counts_people_with_the_role_and_refuses_all_others(database_url:
             (name, ("role:finance",), b'["doc:1"]') for name in FINANCE[:3]
         ]
 
-    on(database_url, act)
 
-
-def test_what_was_shown_is_on_record_with_its_digest(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_what_was_shown_is_on_record_with_its_digest(database_url: str) -> None:
+    async with on(database_url) as bench:
         await register(bench, *FINANCE)
         run_id = await waiting(bench)
         [opened] = await bench.store.read_gates(TENANT, run_id)
@@ -116,11 +114,9 @@ def test_what_was_shown_is_on_record_with_its_digest(database_url: str) -> None:
         digests = [line["metadata"].get("digest") for line in lines if line.get("trigger") == "gate_opened"]
         assert digests == [opened.shown_digest]
 
-    on(database_url, act)
 
-
-def test_a_role_that_was_granted_after_the_opening_does_not_count(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_role_that_was_granted_after_the_opening_does_not_count(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await waiting(bench)
         now = await bench.store.now()
         await rows.change(
@@ -138,11 +134,9 @@ def test_a_role_that_was_granted_after_the_opening_does_not_count(database_url: 
         assert isinstance(refused, NotAllowed)
         assert "did not have that when the gate opened" in str(refused)
 
-    on(database_url, act)
 
-
-def test_the_person_who_asked_for_a_run_may_not_decide_its_rerun(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_person_who_asked_for_a_run_may_not_decide_its_rerun(database_url: str) -> None:
+    async with on(database_url) as bench:
         await register(bench, *FINANCE)
         first = await waiting(bench, actor="bea")
         await bench.cancel(first)
@@ -154,11 +148,9 @@ def test_the_person_who_asked_for_a_run_may_not_decide_its_rerun(database_url: s
             assert refused.rule == "maker_checker"
         assert isinstance(await answer(bench, again.run_id, "dan"), Accepted)
 
-    on(database_url, act)
 
-
-def test_an_escalated_gate_keeps_its_votes_and_takes_the_next_people(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_an_escalated_gate_keeps_its_votes_and_takes_the_next_people(database_url: str) -> None:
+    async with on(database_url) as bench:
         await register(bench, *FINANCE)
         run_id = await waiting(bench)
         for name in ("bea", "cyd"):
@@ -173,25 +165,21 @@ def test_an_escalated_gate_keeps_its_votes_and_takes_the_next_people(database_ur
         [told] = [one for one in await bench.store.read_outbox(TENANT, run_id) if one.name == "gate.escalated"]
         assert json.loads(told.payload)["approvers"] == ["hal"]
 
-    on(database_url, act)
-
 
 @pytest.mark.parametrize("processes", [1, 3])
-def test_of_many_decisions_at_once_exactly_the_quorum_counts(database_url: str, processes: int) -> None:
-    async def act(benches: list[Bench]) -> None:
-        await register(benches[0], *FINANCE)
+async def test_of_many_decisions_at_once_exactly_the_quorum_counts(database_url: str, processes: int) -> None:
+    async with benches(database_url, processes) as opened:
+        await register(opened[0], *FINANCE)
         for _ in range(3):
-            run_id = await waiting(benches[0], actor="ann")
-            asked = [answer(benches[place % processes], run_id, FINANCE[place % 5]) for place in range(25)]
+            run_id = await waiting(opened[0], actor="ann")
+            asked = [answer(opened[place % processes], run_id, FINANCE[place % 5]) for place in range(25)]
             told = await asyncio.gather(*asked)
-            votes = await benches[0].store.read_votes(TENANT, run_id)
+            votes = await opened[0].store.read_votes(TENANT, run_id)
             assert len(votes) == len({vote.person for vote in votes}) == 3
             counted = {one.record["by"] for one in told if isinstance(one, Accepted)}
             assert counted == {vote.person for vote in votes}
             assert {type(one) for one in told} <= {Accepted, Conflict}
-            assert (await benches[0].step_states(run_id))[1] is StepState.SUCCEEDED
-
-    on_several(database_url, processes, act)
+            assert (await opened[0].step_states(run_id))[1] is StepState.SUCCEEDED
 
 
 def test_the_time_of_a_decision_is_a_number_in_the_output_and_a_text_for_people(database_url: str) -> None:

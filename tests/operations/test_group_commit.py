@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import Broken, Conflict, InvalidInput, InvariantBroken, NotFound, Unreadable
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, digest_of, encode_definition
+from stepkeep.kernel.errors import Broken, Conflict, InvalidInput, InvariantBroken, NotFound, Unreadable
 from stepkeep.kernel.events import CancelRequested, Event, GateDecided, MessageArrived, StepReported, TimeCame
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.plan import queue_specs
@@ -20,7 +20,7 @@ from stepkeep.operations.expire import sweep
 from stepkeep.operations.group_commit import LARGE_BYTES, Submissions
 from stepkeep.operations.start import StartRequest, input_bytes
 from stepkeep.store.change import Payload
-from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, Bench, chain, gate, on, task
+from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, chain, gate, on, task
 from tests.worker.making import a_plan
 
 SIGNED = Definition(name="signed", version=1, steps=(gate("sign", approval=Approval(deadline=60 * SECOND)),))
@@ -53,8 +53,8 @@ def a_clock_beyond_all_clocks(run_id: str) -> Event:
 
 
 @pytest.mark.parametrize("bad", [half_a_character, a_name_too_long, a_nul, a_clock_beyond_all_clocks])
-def test_one_bad_event_harms_none_of_its_neighbours(database_url: str, bad: Any) -> None:
-    async def act(bench: Bench) -> None:
+async def test_one_bad_event_harms_none_of_its_neighbours(database_url: str, bad: Any) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(SIGNED)
         runs = [await bench.start(plan) for _ in range(20)]
         events = [approval(run_id) for run_id in runs]
@@ -67,11 +67,9 @@ def test_one_bad_event_harms_none_of_its_neighbours(database_url: str, bad: Any)
         if isinstance(replies[7], Exception):
             assert states[7] is RunState.BLOCKED, "what was refused left no trace"
 
-    on(database_url, act)
 
-
-def test_callers_who_share_a_transaction_hear_only_of_their_own_events(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_callers_who_share_a_transaction_hear_only_of_their_own_events(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(SIGNED)
         runs = [await bench.start(plan) for _ in range(12)]
         events: list[Event] = [approval(run_id) for run_id in runs]
@@ -81,11 +79,9 @@ def test_callers_who_share_a_transaction_hear_only_of_their_own_events(database_
         assert isinstance(replies[8], NotFound)
         assert sum(isinstance(reply, Accepted) for reply in replies) == 10
 
-    on(database_url, act)
 
-
-def test_a_bad_event_harms_no_other_event_of_its_own_run(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_bad_event_harms_no_other_event_of_its_own_run(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(SIGNED)
         replies = await bench.transactor.submit_all(
             [
@@ -98,13 +94,11 @@ def test_a_bad_event_harms_no_other_event_of_its_own_run(database_url: str) -> N
         assert [type(reply) for reply in replies] == [Accepted, InvalidInput, Accepted, Conflict]
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_an_event_whose_decision_breaks_an_invariant_is_answered_alone(
+async def test_an_event_whose_decision_breaks_an_invariant_is_answered_alone(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(SIGNED)
         runs = [await bench.start(plan) for _ in range(8)]
         real = batch.decide
@@ -121,13 +115,13 @@ def test_an_event_whose_decision_breaks_an_invariant_is_answered_alone(
         assert isinstance(replies[5], InvariantBroken)
         assert sum(isinstance(reply, Accepted) for reply in replies) == 7
 
-    on(database_url, act)
 
-
-def test_rows_that_the_schema_refuses_are_refused_alone(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rows_that_the_schema_refuses_are_refused_alone(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kernel is made to lie about one run; the schema is the second to say no, and only to that run."""
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(SIGNED)
         runs = [await bench.start(plan) for _ in range(8)]
         real = batch.decide
@@ -145,13 +139,11 @@ def test_rows_that_the_schema_refuses_are_refused_alone(database_url: str, monke
         assert sum(isinstance(reply, Accepted) for reply in replies) == 7
         assert await bench.state(runs[2]) is RunState.BLOCKED
 
-    on(database_url, act)
 
-
-def test_a_sweep_moves_everything_that_is_due_past_what_cannot_be_moved(
+async def test_a_sweep_moves_everything_that_is_due_past_what_cannot_be_moved(
     database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(SIGNED)
         runs = [await bench.start(plan) for _ in range(6)]
         real = batch.decide
@@ -166,17 +158,15 @@ def test_a_sweep_moves_everything_that_is_due_past_what_cannot_be_moved(
         await sweep(bench.transactor)
         states = [await bench.state(run_id) for run_id in runs]
         assert states == [RunState.BLOCKED] + [RunState.FAILED] * 5
-
-    on(database_url, act)
     assert "cannot be moved" in caplog.text
 
 
-def test_a_definition_that_cannot_be_read_stops_no_claim_of_the_others(
+async def test_a_definition_that_cannot_be_read_stops_no_claim_of_the_others(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A newer program published it, or it was damaged; a worker that cannot read it still works on everything else."""
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         good = [await bench.start(chain("good", 1)) for _ in range(3)]
         odd = Definition(name="odd", version=1, steps=(task("s"),))
         future = b'{"from":"the future"}'
@@ -191,13 +181,11 @@ def test_a_definition_that_cannot_be_read_stops_no_claim_of_the_others(
         assert sorted(claim.run_id for claim in claims) == sorted(good)
         with pytest.raises(Unreadable, match="its definition is unreadable"):
             await bench.transactor.submit(CancelRequested(tenant=TENANT, run_id=bad, actor=ACTOR))
-
-    on(database_url, act)
     assert "cannot be read by this program" in caplog.text
 
 
-def test_an_event_for_a_run_that_has_ended_leaves_the_lane_alive(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_an_event_for_a_run_that_has_ended_leaves_the_lane_alive(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("one", 1))
         ended = await bench.start(plan)
         [claim] = await bench.claim()
@@ -223,73 +211,62 @@ def test_an_event_for_a_run_that_has_ended_leaves_the_lane_alive(database_url: s
         reply = await bench.transactor.submit(CancelRequested(tenant=TENANT, run_id=live, actor=ACTOR))
         assert reply.record["state"] is RunState.CANCELLED
 
-    on(database_url, act)
+
+async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
+    flushed: list[list[int]] = []
+    gate_open = asyncio.Event()
+
+    async def flush(items: list[int]) -> list[int]:
+        await gate_open.wait()
+        flushed.append(items)
+        return items
+
+    lane: Submissions[int, int] = Submissions(flush)
+    first = asyncio.create_task(lane.put(1))
+    await asyncio.wait([first], timeout=0)
+    left, stays = asyncio.create_task(lane.put(2)), asyncio.create_task(lane.put(3))
+    await asyncio.wait([left], timeout=0)
+    left.cancel()
+    await asyncio.wait([left])
+    gate_open.set()
+    assert [await first, await stays] == [1, 3]
+    assert flushed == [[1], [3]]
 
 
-def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
-    async def go() -> None:
-        flushed: list[list[int]] = []
-        gate_open = asyncio.Event()
+async def test_a_batch_is_bounded_by_the_bytes_of_its_payloads_too() -> None:
+    flushed: list[list[int]] = []
+    gate_open = asyncio.Event()
 
-        async def flush(items: list[int]) -> list[int]:
-            await gate_open.wait()
-            flushed.append(items)
-            return items
+    async def flush(items: list[int]) -> list[int]:
+        await gate_open.wait()
+        flushed.append(items)
+        return items
 
-        lane: Submissions[int, int] = Submissions(flush)
-        first = asyncio.create_task(lane.put(1))
-        await asyncio.wait([first], timeout=0)
-        left, stays = asyncio.create_task(lane.put(2)), asyncio.create_task(lane.put(3))
-        await asyncio.wait([left], timeout=0)
-        left.cancel()
-        await asyncio.wait([left])
-        gate_open.set()
-        assert [await first, await stays] == [1, 3]
-        assert flushed == [[1], [3]]
-
-    asyncio.run(go())
+    lane: Submissions[int, int] = Submissions(flush, limit=4, size_bytes=lambda item: item * 1024 * 1024)
+    asked = [asyncio.create_task(lane.put(item)) for item in (1, 9, 8, 7, 1, 40, 2, 1, 1, 1, 1)]
+    await asyncio.wait(asked[:1], timeout=0)
+    gate_open.set()
+    await asyncio.gather(*asked)
+    assert [item for batch in flushed for item in batch] == [1, 9, 8, 7, 1, 40, 2, 1, 1, 1, 1]
+    assert all(len(batch) <= 4 and (sum(batch) <= 16 or len(batch) == 1) for batch in flushed), flushed
+    assert len(flushed) < 8, flushed
 
 
-def test_a_batch_is_bounded_by_the_bytes_of_its_payloads_too() -> None:
-    async def go() -> None:
-        flushed: list[list[int]] = []
-        gate_open = asyncio.Event()
+async def test_a_small_item_does_not_wait_for_a_large_one() -> None:
+    written = asyncio.Event()
 
-        async def flush(items: list[int]) -> list[int]:
-            await gate_open.wait()
-            flushed.append(items)
-            return items
+    async def flush(items: list[int]) -> list[int]:
+        if max(items) >= LARGE_BYTES:
+            await written.wait()
+        return items
 
-        lane: Submissions[int, int] = Submissions(flush, limit=4, size_bytes=lambda item: item * 1024 * 1024)
-        asked = [asyncio.create_task(lane.put(item)) for item in (1, 9, 8, 7, 1, 40, 2, 1, 1, 1, 1)]
-        await asyncio.wait(asked[:1], timeout=0)
-        gate_open.set()
-        await asyncio.gather(*asked)
-        assert [item for batch in flushed for item in batch] == [1, 9, 8, 7, 1, 40, 2, 1, 1, 1, 1]
-        assert all(len(batch) <= 4 and (sum(batch) <= 16 or len(batch) == 1) for batch in flushed), flushed
-        assert len(flushed) < 8, flushed
-
-    asyncio.run(go())
-
-
-def test_a_small_item_does_not_wait_for_a_large_one() -> None:
-    async def go() -> None:
-        written = asyncio.Event()
-
-        async def flush(items: list[int]) -> list[int]:
-            if max(items) >= LARGE_BYTES:
-                await written.wait()
-            return items
-
-        lane: Submissions[int, int] = Submissions(flush, size_bytes=lambda item: item)
-        large = asyncio.create_task(lane.put(LARGE_BYTES))
-        await asyncio.wait([large], timeout=0)
-        assert await lane.put(LARGE_BYTES - 1) == LARGE_BYTES - 1
-        assert not large.done()
-        written.set()
-        assert await large == LARGE_BYTES
-
-    asyncio.run(go())
+    lane: Submissions[int, int] = Submissions(flush, size_bytes=lambda item: item)
+    large = asyncio.create_task(lane.put(LARGE_BYTES))
+    await asyncio.wait([large], timeout=0)
+    assert await lane.put(LARGE_BYTES - 1) == LARGE_BYTES - 1
+    assert not large.done()
+    written.set()
+    assert await large == LARGE_BYTES
 
 
 def test_an_input_counts_wherever_it_is_kept() -> None:
@@ -300,8 +277,8 @@ def test_an_input_counts_wherever_it_is_kept() -> None:
     assert input_bytes(replace(request, input=b"reference", payload=apart)) == len(body)
 
 
-def test_reports_that_are_large_together_are_recorded_in_several_transactions(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_reports_that_are_large_together_are_recorded_in_several_transactions(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("large", 1))
         runs = [await bench.start(plan) for _ in range(8)]
         payload = b'"' + b"x" * (3 * 1024 * 1024) + b'"'
@@ -321,5 +298,3 @@ def test_reports_that_are_large_together_are_recorded_in_several_transactions(da
         assert all(isinstance(reply, Accepted) for reply in replies)
         assert sum(sizes) == 8
         assert max(sizes) <= 5, sizes
-
-    on(database_url, act)

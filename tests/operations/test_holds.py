@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.errors import Conflict, InvalidInput
 from stepkeep.kernel.definition import (
     UNDO_RETRY,
     Definition,
@@ -20,6 +19,7 @@ from stepkeep.kernel.definition import (
     Retry,
     Undo,
 )
+from stepkeep.kernel.errors import Conflict, InvalidInput
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.operations import people
@@ -53,8 +53,8 @@ async def decide(bench: Bench, run_id: str, choice: str, by: str = "ann", reason
     return people.record_of(await done)
 
 
-def test_a_step_without_attempts_holds_and_says_what_moves_it(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_step_without_attempts_holds_and_says_what_moves_it(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await exhausted(bench)
         assert await bench.state(run_id) is RunState.BLOCKED
         view = await describe_run(bench.transactor, run_id, tenant=TENANT)
@@ -68,11 +68,9 @@ def test_a_step_without_attempts_holds_and_says_what_moves_it(database_url: str)
         assert cause.command == ("decide", run_id, "call", "retry")
         assert await bench.claim(5) == []
 
-    on(database_url, act)
 
-
-def test_a_retry_gives_new_attempts_and_the_record_names_person_and_reason(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_retry_gives_new_attempts_and_the_record_names_person_and_reason(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await exhausted(bench)
         record = await decide(bench, run_id, "retry", reason="the network is back")
         assert (record["decision"], record["by"], record["reason"]) == ("retried", "ann", "the network is back")
@@ -81,11 +79,9 @@ def test_a_retry_gives_new_attempts_and_the_record_names_person_and_reason(datab
         assert view["run"]["state"] == "succeeded"
         assert [attempt["number"] for attempt in view["steps"][0]["history"]] == [1, 2, 3]
 
-    on(database_url, act)
 
-
-def test_of_two_people_the_first_decides_and_the_other_hears_who(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_of_two_people_the_first_decides_and_the_other_hears_who(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await exhausted(bench)
         await decide(bench, run_id, "skip")
         assert (await decide(bench, run_id, "skip"))["repeated"]
@@ -93,18 +89,14 @@ def test_of_two_people_the_first_decides_and_the_other_hears_who(database_url: s
             await decide(bench, run_id, "fail", by="bea")
         assert await bench.step_states(run_id) == [StepState.SKIPPED, StepState.READY]
 
-    on(database_url, act)
 
-
-def test_what_is_no_decision_is_refused_in_words(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_what_is_no_decision_is_refused_in_words(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await exhausted(bench)
         with pytest.raises(InvalidInput, match="Use retry, skip, fail or complete"):
             await decide(bench, run_id, "again")
         with pytest.raises(Conflict, match="Decide to retry, skip or fail it instead"):
             await bench.approve(run_id, by="ann")
-
-    on(database_url, act)
 
 
 def test_every_dialect_tells_a_held_run_and_the_judge_agrees(tmp_path: Path) -> None:
@@ -124,8 +116,8 @@ def test_every_dialect_tells_a_held_run_and_the_judge_agrees(tmp_path: Path) -> 
     assert (ended["state"], ended["error"]) == ("failed", "ConnectionError: no route (failed by bea: hopeless)")
 
 
-def test_a_step_that_waits_for_its_next_attempt_is_completed_by_a_person(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_step_that_waits_for_its_next_attempt_is_completed_by_a_person(database_url: str) -> None:
+    async with on(database_url) as bench:
         slow = replace(HELD, name="slow", steps=(task("call", retry=Retry(max_attempts=2)), *HELD.steps[1:]))
         run_id = await bench.start(slow)
         [claim] = await bench.claim(1)
@@ -142,8 +134,6 @@ def test_a_step_that_waits_for_its_next_attempt_is_completed_by_a_person(databas
         assert (call["state"], call["output"]) == ("succeeded", {"ok": True})
         [claim] = await bench.claim(1)
         assert claim.planned.name == "ship"
-
-    on(database_url, act)
 
 
 UNDONE = Definition(
@@ -165,10 +155,10 @@ UNDONE = Definition(
 
 
 @pytest.mark.parametrize(("choice", "end"), [("complete", RunState.ROLLED_BACK), ("fail", RunState.FAILED)])
-def test_an_undo_that_says_hold_keeps_its_rollback_open_for_a_person(
+async def test_an_undo_that_says_hold_keeps_its_rollback_open_for_a_person(
     database_url: str, choice: str, end: RunState
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(UNDONE)
         [claim] = await bench.claim(1)
         await bench.report(claim, Completed(output=b"{}"))
@@ -190,5 +180,3 @@ def test_an_undo_that_says_hold_keeps_its_rollback_open_for_a_person(
         assert await bench.state(run_id) is end
         lines = [encode_line(line) async for line in export_run(bench.transactor, run_id, tenant=TENANT)]
         assert verify_lines(lines, canonical_machines()).findings == ()
-
-    on(database_url, act)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import ConnectionLost
+from stepkeep.kernel.errors import ConnectionLost
 from stepkeep.operations import jobs, search
 from stepkeep.operations.jobs import JobSweep
 from stepkeep.store.job_rows import JobRun
@@ -35,16 +36,14 @@ async def carried_out(engine: AsyncEngine) -> int:
     return acted
 
 
-def on(url: str, act: Any) -> None:
-    async def go() -> None:
-        async with AsyncEngine(url, actor="ann") as engine:
-            await act(engine)
-
-    asyncio.run(go())
+@asynccontextmanager
+async def on(url: str) -> AsyncIterator[AsyncEngine]:
+    async with AsyncEngine(url, actor="ann") as engine:
+        yield engine
 
 
-def test_a_cancel_acts_on_what_the_filter_finds_and_on_nothing_else(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_cancel_acts_on_what_the_filter_finds_and_on_nothing_else(database_url: str) -> None:
+    async with on(database_url) as engine:
         mine = await started(engine, 60, labels={"team": "a"})
         others = await started(engine, 2, labels={"team": "b"})
         await engine.cancel(mine[0])
@@ -70,15 +69,13 @@ def test_a_cancel_acts_on_what_the_filter_finds_and_on_nothing_else(database_url
         assert [one["run_id"] for one in (*page["runs"], *rest["runs"])] == sorted(mine[1:])
         assert {one["result"] for one in (*page["runs"], *rest["runs"])} == {"done"}
 
-    on(database_url, act)
 
-
-def test_a_job_finds_its_runs_among_all_in_however_many_parts(
+async def test_a_job_finds_its_runs_among_all_in_however_many_parts(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "MOST_LOOKED_UP", 1)
 
-    async def act(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         [mine] = await started(engine, 1, labels={"team": "a"})
         await started(engine, 2, labels={"team": "b"})
         told = await engine.jobs.start("cancel", where={"labels": {"team": "a"}}, dry_run=True)
@@ -89,12 +86,10 @@ def test_a_job_finds_its_runs_among_all_in_however_many_parts(
         monkeypatch.setattr(jobs, "MOST_RUNS", 3)
         assert (await engine.jobs.start("cancel", where={"workflow": "bulk-gated"}, dry_run=True))["runs"] == 3
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_jobs_that_ended_long_ago_go_when_they_are_pruned(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_jobs_that_ended_long_ago_go_when_they_are_pruned(database_url: str) -> None:
+    async with on(database_url) as engine:
         old, running = [
             (await engine.jobs.start("cancel", runs=await started(engine, 1), idempotency_key=key))["job"]
             for key in ("old", "new")
@@ -110,11 +105,9 @@ def test_jobs_that_ended_long_ago_go_when_they_are_pruned(database_url: str) -> 
         again = await engine.jobs.start("cancel", runs=await started(engine, 1), idempotency_key="old")
         assert again["created"], "its key went with it"
 
-    on(database_url, act)
 
-
-def test_many_runs_are_paused_and_resumed(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_many_runs_are_paused_and_resumed(database_url: str) -> None:
+    async with on(database_url) as engine:
         mine, other = await started(engine, 3), (await started(engine, 1))[0]
         await engine.pause(mine[0], reason="by hand")
         await engine.cancel(other)
@@ -131,11 +124,9 @@ def test_many_runs_are_paused_and_resumed(database_url: str) -> None:
         assert (await engine.jobs.show(again["job"]))["done"] == 3
         assert {(await engine.show(run))["run"]["state"] for run in mine} == {"blocked"}
 
-    on(database_url, act)
 
-
-def test_named_runs_are_each_told_what_became_of_them(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_named_runs_are_each_told_what_became_of_them(database_url: str) -> None:
+    async with on(database_url) as engine:
         live, cancelled, rejected = await started(engine, 3)
         await engine.cancel(cancelled)
         await engine.reject(rejected)
@@ -151,13 +142,11 @@ def test_named_runs_are_each_told_what_became_of_them(database_url: str) -> None
         made = [one["new_run_id"] for one in (await engine.jobs.runs(rerun["job"]))["runs"]]
         assert [(await engine.show(one))["run"]["rerun_of"] for one in made] == sorted([live, rejected])
 
-    on(database_url, act)
 
-
-def test_a_batch_that_is_cut_off_is_done_again_and_each_run_once(
+async def test_a_batch_that_is_cut_off_is_done_again_and_each_run_once(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def act(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         runs = await started(engine, 30)
         ended = runs[:10]
         for run in ended:
@@ -186,12 +175,10 @@ def test_a_batch_that_is_cut_off_is_done_again_and_each_run_once(
         assert len(set(made)) == 10
         assert len((await engine.runs(limit=1000))["runs"]) == 40
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_what_is_not_a_choice_is_refused(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_what_is_not_a_choice_is_refused(database_url: str) -> None:
+    async with on(database_url) as engine:
         [run] = await started(engine, 1)
         wrong: list[tuple[str, dict[str, Any]]] = [
             ("cancel", {}),
@@ -220,12 +207,10 @@ def test_what_is_not_a_choice_is_refused(database_url: str) -> None:
         assert await carried_out(engine) == 0
         assert (await engine.show(run))["run"]["state"] == "blocked"
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_a_key_needs_the_scope_of_the_action_when_it_asks_and_when_it_is_done(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_key_needs_the_scope_of_the_action_when_it_asks_and_when_it_is_done(database_url: str) -> None:
+    async with on(database_url) as engine:
         [run] = await started(engine, 1)
         await engine.users.create("ann")
         reader = await engine.keys.create("ann", scopes=["read"])
@@ -242,12 +227,10 @@ def test_a_key_needs_the_scope_of_the_action_when_it_asks_and_when_it_is_done(da
         [found] = (await engine.jobs.runs(job["job"]))["runs"]
         assert (found["result"], (await engine.show(run))["run"]["state"]) == ("refused", "blocked")
 
-    on(database_url, act)
-
 
 @first_on("sqlite")
-def test_backfills_are_listed_among_the_jobs(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_backfills_are_listed_among_the_jobs(database_url: str) -> None:
+    async with on(database_url) as engine:
         await engine.publish(GATED)
         await engine.triggers.add("daily", "bulk-gated", schedule="@daily")
         within = {"since": sk_time("2026-01-01T00:00:00+00:00"), "until": sk_time("2026-01-03T00:00:00+00:00")}
@@ -259,8 +242,6 @@ def test_backfills_are_listed_among_the_jobs(database_url: str) -> None:
         rest = await engine.jobs.list(before=first["next"], limit=1)
         assert [one["job"] for one in rest["jobs"]] == [backfill["backfill"]]
         assert (await engine.jobs.show(backfill["backfill"]))["action"] == "backfill"
-
-    on(database_url, act)
 
 
 def sk_time(text: str) -> Any:
@@ -297,7 +278,7 @@ asyncio.run(main())
 """
 
 
-def test_workers_that_are_killed_leave_a_job_that_the_next_one_finishes(database_url: str) -> None:
+async def test_workers_that_are_killed_leave_a_job_that_the_next_one_finishes(database_url: str) -> None:
     def work(after: int, offset: int) -> int:
         command = [sys.executable, "-c", WORKER, database_url, str(after), str(offset)]
         return subprocess.run(command, env=dict(os.environ), timeout=120, check=False).returncode
@@ -309,16 +290,15 @@ def test_workers_that_are_killed_leave_a_job_that_the_next_one_finishes(database
         await engine.jobs.start("rerun", runs=runs[:15], idempotency_key="r")
         await engine.jobs.start("cancel", runs=runs[15:], idempotency_key="c")
 
-    on(database_url, prepare)
+    async with on(database_url) as engine:
+        await prepare(engine)
     for turn, after in enumerate((3, 7, 12)):
         assert work(after, turn * (jobs.LEASE_US + 1)) == -signal.SIGKILL
     assert work(0, 3 * (jobs.LEASE_US + 1)) == 0
 
-    async def judge(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         listed = (await engine.jobs.list())["jobs"]
         assert [(one["state"], one["done"], one["refused"]) for one in listed] == [("done", 15, 0)] * 2
         found = (await engine.runs(limit=1000))["runs"]
         assert len(found) == 45
         assert sum(one["state"] == "cancelled" for one in found) == 15
-
-    on(database_url, judge)

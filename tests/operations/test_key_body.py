@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 import stepkeep as sk
-from stepkeep.engine import AsyncEngine
 from stepkeep.operations.publish import Newest
 from stepkeep.operations.start import StartRequest
 from stepkeep.store.change import IdempotencyKey
@@ -23,8 +22,8 @@ def flow(version: int) -> sk.Workflow:
     return made
 
 
-def test_a_newer_version_is_no_other_request_unless_a_version_was_named(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_newer_version_is_no_other_request_unless_a_version_was_named(database_url: str) -> None:
+    async with on(database_url) as engine:
         first = await engine.publish(flow(1))
         by_name = await engine.start("keyed", {"n": 1}, idempotency_key="name")
         await engine.start(first, {"n": 1}, idempotency_key="plan")
@@ -38,8 +37,6 @@ def test_a_newer_version_is_no_other_request_unless_a_version_was_named(database
         with pytest.raises(sk.KeyReused, match=r"another body \(version 1, now 2\)"):
             await engine.start(flow(2), {"n": 1}, idempotency_key="plan")
 
-    on(database_url, do)
-
 
 @pytest.mark.parametrize(
     ("given", "options", "differs"),
@@ -49,10 +46,10 @@ def test_a_newer_version_is_no_other_request_unless_a_version_was_named(database
         ({"n": 1}, {"delay": "2h"}, ["delay of its start"]),
     ],
 )
-def test_what_differs_is_named_with_the_run(
+async def test_what_differs_is_named_with_the_run(
     database_url: str, given: Any, options: dict[str, Any], differs: list[str]
 ) -> None:
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         await engine.publish(flow(1))
         first = await engine.start("keyed", {"n": 1}, idempotency_key="k")
         with pytest.raises(sk.KeyReused) as reused:
@@ -60,11 +57,9 @@ def test_what_differs_is_named_with_the_run(
         assert reused.value.earlier == {"run_id": first.run_id, "differs": differs}
         assert all(word in str(reused.value) for word in (first.run_id, *differs))
 
-    on(database_url, do)
 
-
-def test_the_fingerprint_of_a_key_from_before_is_still_recognised(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_the_fingerprint_of_a_key_from_before_is_still_recognised(database_url: str) -> None:
+    async with on(database_url) as engine:
         plan = await engine.publish(flow(1))
         request = StartRequest(plan=plan, tenant="t", actor="a", input=b'{"n":1}', labels=b'{"a":"b"}', priority=3)
         parts = ("keyed", 1, plan.digest, {"n": 1}, None, None, 3, True, None, {"a": "b"})
@@ -72,5 +67,3 @@ def test_the_fingerprint_of_a_key_from_before_is_still_recognised(database_url: 
         key = IdempotencyKey(tenant="t", operation="start", key="k", fingerprint=old, run_id="r")
         assert request.differs_from(key) is None
         assert msgspec.structs.replace(request, input=b'{"n":2}').differs_from(key) == []
-
-    on(database_url, do)

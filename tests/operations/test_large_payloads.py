@@ -6,7 +6,8 @@ import asyncio
 import gzip
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,26 +56,25 @@ def flow(name: str = "large", **options: Any) -> sk.Workflow:
     return sk.Workflow(name, timeout="1h", registry=handlers(), **options)
 
 
-def on(url: str, body: Callable[[AsyncEngine], Any], **options: Any) -> None:
-    async def whole() -> None:
-        async with AsyncEngine(url, registry=handlers(), actor="tests", **options) as engine:
-            await body(engine)
-
-    asyncio.run(whole())
+@asynccontextmanager
+async def on(url: str, **options: Any) -> AsyncIterator[AsyncEngine]:
+    async with AsyncEngine(url, registry=handlers(), actor="tests", **options) as engine:
+        yield engine
 
 
 def chunks(url: str) -> list[dict[str, str]]:
     return [row.columns for row in every_row(url) if row.table.endswith("payload_chunks")]
 
 
-def payload_columns(url: str) -> Iterator[str]:
-    for row in every_row(url):
-        yield from (row.columns[name] for name in ("input", "output", "note") if name in row.columns)
+def payload_columns(url: str) -> list[str]:
+    return [row.columns[name] for row in every_row(url) for name in ("input", "output", "note") if name in row.columns]
 
 
 @pytest.mark.parametrize("uses", ["grow", in_proof("grow_apart"), "in_transaction"])
-def test_large_inputs_and_outputs_are_the_same_values_and_stay_out_of_the_rows(database_url: str, uses: str) -> None:
-    async def body(engine: AsyncEngine) -> None:
+async def test_large_inputs_and_outputs_are_the_same_values_and_stay_out_of_the_rows(
+    database_url: str, uses: str
+) -> None:
+    async with on(database_url) as engine:
         work = flow()
         first = work.step("grow", uses, inputs={"text": work.input.text}, transactional=uses == "in_transaction")
         work.step("measure", "measure", inputs={"value": first.output})
@@ -96,36 +96,31 @@ def test_large_inputs_and_outputs_are_the_same_values_and_stay_out_of_the_rows(d
         certificate = await engine.certify(result.run_id)
         assert certificate.payloads is not None
         assert certificate.payloads.ok
+    assert max(map(len, await asyncio.to_thread(payload_columns, database_url))) < 1000
+    kept = await asyncio.to_thread(chunks, database_url)
+    assert len(kept) == -(-len(LARGE.encode()) // CHUNK_BYTES), "the same value of a run is kept once"
 
-    on(database_url, body)
-    assert max(map(len, payload_columns(database_url))) < 1000
-    assert len(chunks(database_url)) == -(-len(LARGE.encode()) // CHUNK_BYTES)  # the same value of a run is kept once
 
-
-def test_a_result_may_be_larger_than_what_one_transaction_gathers(database_url: str) -> None:
-    async def body(engine: AsyncEngine) -> None:
+async def test_a_result_may_be_larger_than_what_one_transaction_gathers(database_url: str) -> None:
+    async with on(database_url) as engine:
         work = flow()
         work.step("grow", "grow", inputs={"text": "x" * 1000, "times": 20_000})
         result = await engine.run(work, {})
         assert len(result.output["text"]) == 20_000_000
-
-    on(database_url, body)
-    assert len(chunks(database_url)) == 20
+    assert len(await asyncio.to_thread(chunks, database_url)) == 20
 
 
-def test_a_value_that_looks_like_a_reference_is_not_taken_for_one(database_url: str) -> None:
-    async def body(engine: AsyncEngine) -> None:
+async def test_a_value_that_looks_like_a_reference_is_not_taken_for_one(database_url: str) -> None:
+    async with on(database_url) as engine:
         work = flow()
         work.step("measure", "measure", inputs={"value": "${{ input }}"})
         work.returns({"given": work.input})
         result = await engine.run(work, DISGUISED)
         assert result.output == {"given": DISGUISED}
 
-    on(database_url, body)
 
-
-def test_a_condition_that_reads_a_large_value_is_refused_with_the_reason(database_url: str) -> None:
-    async def body(engine: AsyncEngine) -> None:
+async def test_a_condition_that_reads_a_large_value_is_refused_with_the_reason(database_url: str) -> None:
+    async with on(database_url) as engine:
         work = flow()
         first = work.step("grow", "grow", inputs={"text": "x" * 300, "times": 1000})
         work.step("next", "measure", inputs={"value": 1}, if_=first.output.text.size() > 5)
@@ -134,11 +129,9 @@ def test_a_condition_that_reads_a_large_value_is_refused_with_the_reason(databas
         said = str((await engine.show(result.run_id))["steps"])
         assert "`steps.grow.output` has 300011 bytes, which are kept outside its row: no condition reads them" in said
 
-    on(database_url, body)
 
-
-def test_a_rerun_has_the_large_input_of_the_run_before(database_url: str) -> None:
-    async def body(engine: AsyncEngine) -> None:
+async def test_a_rerun_has_the_large_input_of_the_run_before(database_url: str) -> None:
+    async with on(database_url) as engine:
         work = flow()
         work.step("measure", "measure", inputs={"value": work.input.text})
         first = await engine.run(work, {"text": LARGE})
@@ -148,27 +141,23 @@ def test_a_rerun_has_the_large_input_of_the_run_before(database_url: str) -> Non
         await worker.stop(0)
         assert (second.state, second.output) == ("succeeded", first.output)
 
-    on(database_url, body)
 
-
-def test_an_archive_has_the_values_and_pruning_deletes_the_chunks(database_url: str, tmp_path: Path) -> None:
-    async def body(engine: AsyncEngine) -> None:
+async def test_an_archive_has_the_values_and_pruning_deletes_the_chunks(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as engine:
         work = flow()
         work.step("grow", "grow", inputs={"text": work.input.text})
         await engine.run(work, {"text": LARGE})
         pruned = await engine.prune(archive=tmp_path / "archive", keep=0)
         assert pruned.deleted == 1
-
-    on(database_url, body)
-    assert chunks(database_url) == []
+    assert await asyncio.to_thread(chunks, database_url) == []
     [rest] = (tmp_path / "archive").glob("*.rest.jsonl.gz")
     kept = json.loads(gzip.decompress(rest.read_bytes()))
     assert kept["run"]["input"] == {"text": LARGE}
     assert kept["attempts"][0]["output"] == {"text": LARGE}
 
 
-def test_a_damaged_or_missing_payload_is_told_with_its_digest(database_url: str) -> None:
-    async def body(engine: AsyncEngine) -> None:
+async def test_a_damaged_or_missing_payload_is_told_with_its_digest(database_url: str) -> None:
+    async with on(database_url) as engine:
         work = flow()
         work.step("grow", "grow", inputs={"text": work.input.text})
         result = await engine.run(work, {"text": LARGE})
@@ -181,16 +170,14 @@ def test_a_damaged_or_missing_payload_is_told_with_its_digest(database_url: str)
         with pytest.raises(sk.StepkeepError, match="that it refers to is missing"):
             await engine.show(result.run_id)
 
-    on(database_url, body)
 
-
-def test_a_manual_completion_may_bring_a_large_output(database_url: str) -> None:
+async def test_a_manual_completion_may_bring_a_large_output(database_url: str) -> None:
     tokens: list[str] = []
 
     def ask(ctx: sk.Context) -> None:
         tokens.append(str(ctx.completion_token))
 
-    async def body(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         engine.registry.register(HandlerSpec(name="ask", function=ask))
         work = sk.Workflow("manual", timeout="1h", registry=engine.registry)
         asked = work.step("ask", "ask", completion="manual")
@@ -202,13 +189,11 @@ def test_a_manual_completion_may_bring_a_large_output(database_url: str) -> None
         result = await engine.wait(started.run_id, seconds=60)
         await worker.stop(0)
         assert result.output == measure({"text": LARGE})
-
-    on(database_url, body)
-    assert max(map(len, payload_columns(database_url))) < 1000
+    assert max(map(len, await asyncio.to_thread(payload_columns, database_url))) < 1000
 
 
-def test_what_is_refused_leaves_no_chunk(database_url: str) -> None:
-    async def body(engine: AsyncEngine) -> None:
+async def test_what_is_refused_leaves_no_chunk(database_url: str) -> None:
+    async with on(database_url) as engine:
         work = flow()
         work.step("grow", "grow", inputs={"text": work.input.text})
         first = await engine.start(work, {"text": LARGE}, idempotency_key="one")
@@ -216,13 +201,11 @@ def test_what_is_refused_leaves_no_chunk(database_url: str) -> None:
         assert (first.run_id, again.created) == (again.run_id, False)
         with pytest.raises(sk.KeyReused):
             await engine.start(work, {"text": LARGE + "!"}, idempotency_key="one")
-
-    on(database_url, body)
-    assert {chunk["digest"] for chunk in chunks(database_url)} == {DIGEST}
+    assert {chunk["digest"] for chunk in await asyncio.to_thread(chunks, database_url)} == {DIGEST}
 
 
-def test_the_bound_is_told_for_inputs_and_for_results(database_url: str) -> None:
-    async def body(engine: AsyncEngine) -> None:
+async def test_the_bound_is_told_for_inputs_and_for_results(database_url: str) -> None:
+    async with on(database_url, max_payload_bytes=1_500_000) as engine:
         work = flow()
         work.step("grow", "grow", inputs={"text": work.input.text, "times": 10})
         with pytest.raises(sk.InvalidInput, match="the input is 2000011 bytes; at most 1500000 fit"):
@@ -230,11 +213,9 @@ def test_the_bound_is_told_for_inputs_and_for_results(database_url: str) -> None
         result = await engine.run(work, {"text": "x" * 200_000})
         assert "2000011 bytes of JSON, and 1500000 are the limit" in str(result.error)
 
-    on(database_url, body, max_payload_bytes=1_500_000)
 
-
-def test_a_message_is_bounded_and_one_that_is_too_large_is_refused_with_the_bound(database_url: str) -> None:
-    async def body(engine: AsyncEngine) -> None:
+async def test_a_message_is_bounded_and_one_that_is_too_large_is_refused_with_the_bound(database_url: str) -> None:
+    async with on(database_url) as engine:
         work = flow()
         work.wait("paid", "paid", deadline="1h")
         run_id = (await engine.start(work, {"text": ""})).run_id
@@ -245,10 +226,8 @@ def test_a_message_is_bounded_and_one_that_is_too_large_is_refused_with_the_boun
         await engine.send(run_id, "paid", "x" * (262_144 - len('""')))
         assert (await engine.show(run_id))["run"]["state"] == "succeeded"
 
-    on(database_url, body)
 
-
-def test_a_store_of_the_users_keeps_payloads_by_digest(database_url: str, tmp_path: Path) -> None:
+async def test_a_store_of_the_users_keeps_payloads_by_digest(database_url: str, tmp_path: Path) -> None:
     runs: list[str] = []
 
     async def body(engine: AsyncEngine) -> None:
@@ -260,19 +239,18 @@ def test_a_store_of_the_users_keeps_payloads_by_digest(database_url: str, tmp_pa
         assert result.output == {"text": LARGE * 2}
         runs.append(result.run_id)
 
-    on(database_url, body, payload_store=sk.DirectoryStore(tmp_path / "payloads"))
-    assert chunks(database_url) == []
+    async with on(database_url, payload_store=sk.DirectoryStore(tmp_path / "payloads")) as engine:
+        await body(engine)
+    assert await asyncio.to_thread(chunks, database_url) == []
     files = [path for path in (tmp_path / "payloads").rglob("*") if path.is_file()]
     assert sorted(path.name for path in files) == sorted(
         hashlib.sha256(path.read_bytes()).hexdigest() for path in files
     )
     assert len(files) == 2
 
-    async def without(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         with pytest.raises(sk.InvalidInput, match="open the engine with payload_store="):
             await engine.show(runs[0])
-
-    on(database_url, without)
 
 
 @pytest.mark.parametrize("wrong", [{"payload_store": 5}, {"max_payload_bytes": 0}, {"max_payload_bytes": "1 MiB"}])

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stepkeep.operations import transact
 from stepkeep.store.change import Loaded, Propose
-from tests.workbench import Bench, chain, count_calls, on, on_several
+from tests.workbench import Bench, benches, chain, count_calls, on
 
 ONE = chain("one", 1)
 
@@ -26,8 +26,8 @@ async def _acquainted(bench: Bench, runs: int) -> None:
         await bench.start(plan)
 
 
-def test_a_claim_is_recorded_without_a_transaction_where_that_costs_less(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_claim_is_recorded_without_a_transaction_where_that_costs_less(database_url: str) -> None:
+    async with on(database_url) as bench:
         await _acquainted(bench, 3)
         looks = count_calls(bench, "change")
         claims = await bench.claim(limit=2)
@@ -37,12 +37,10 @@ def test_a_claim_is_recorded_without_a_transaction_where_that_costs_less(databas
             await bench.report(claim)
         assert await bench.work_off() == 1
 
-    on(database_url, act)
 
-
-def test_of_two_who_saw_the_same_each_step_is_claimed_by_one(database_url: str) -> None:
-    async def act(benches: list[Bench]) -> None:
-        first, second = benches
+async def test_of_two_who_saw_the_same_each_step_is_claimed_by_one(database_url: str) -> None:
+    async with benches(database_url, 2) as opened:
+        first, second = opened
         await _acquainted(first, 6)
         await second.publish(ONE)
         await second.claimer()
@@ -59,11 +57,9 @@ def test_of_two_who_saw_the_same_each_step_is_claimed_by_one(database_url: str) 
         assert len(taken) == len(set(taken))
         assert (len(early), len(late)) == ((4, 2) if second.store.prefers_optimistic_claims else (0, 4))
 
-    on_several(database_url, 2, act)
 
-
-def test_who_has_met_another_takes_locks_for_a_while(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(bench: Bench) -> None:
+async def test_who_has_met_another_takes_locks_for_a_while(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with on(database_url) as bench:
         await _acquainted(bench, 4)
         monkeypatch.setattr(transact, "LOCKED_CLAIM_SECONDS", 60.0)
         find, asked = bench.store.find_claimable, 0
@@ -80,5 +76,3 @@ def test_who_has_met_another_takes_locks_for_a_while(database_url: str, monkeypa
         assert len(await bench.claim(limit=2)) == 2
         assert len(await bench.claim(limit=2)) == 2
         assert asked == (1 if bench.store.prefers_optimistic_claims else 0)
-
-    on(database_url, act)

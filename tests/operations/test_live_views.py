@@ -20,15 +20,15 @@ from stepkeep_lab.storecheck.live_views import watch
 from tests.suites import first_on
 
 
-def test_views_of_runs_that_go_on_contradict_nothing_and_their_evidence_only_grows(database_url: str) -> None:
-    watched = asyncio.run(watch(database_url, 300))
+async def test_views_of_runs_that_go_on_contradict_nothing_and_their_evidence_only_grows(database_url: str) -> None:
+    watched = await watch(database_url, 300)
     assert watched.findings == []
     assert watched.unfinished, "no run was seen while it went on: nothing was shown"
 
 
 @first_on("sqlite")
 @pytest.mark.proof
-def test_a_view_of_two_snapshots_is_found(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_view_of_two_snapshots_is_found(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: the rows of the run and of its steps are older than its journal and its attempts."""
 
     async def torn(transactor: Transactor, run_id: str, *, tenant: str) -> WholeRun:
@@ -38,7 +38,7 @@ def test_a_view_of_two_snapshots_is_found(database_url: str, monkeypatch: pytest
         return replace(after, record=before.record, steps=before.steps)
 
     monkeypatch.setattr(views, "read_snapshot", torn)
-    assert asyncio.run(watch(database_url, 150)).findings
+    assert (await watch(database_url, 150)).findings
 
 
 def test_the_command_writes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

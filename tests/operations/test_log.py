@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import InvariantBroken, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import SECOND, Approval, Definition
+from stepkeep.kernel.errors import InvariantBroken, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.journal import GENESIS, Cause, Entry, Hop, SealedEntry, seal
 from stepkeep.kernel.states import Category
 from stepkeep.operations import log, workers
@@ -45,12 +45,10 @@ SIGNED = Definition(
 )
 
 
-def on_a_bench(url: str, act: Callable[[Bench], Awaitable[Any]]) -> Any:
-    async def go() -> Any:
-        async with benches(url) as [bench]:
-            return await act(bench)
-
-    return asyncio.run(go())
+@asynccontextmanager
+async def on_a_bench(url: str) -> AsyncIterator[Bench]:
+    async with benches(url) as [bench]:
+        yield bench
 
 
 async def exported(bench: Bench, run_id: str) -> list[dict[str, Any]]:
@@ -62,8 +60,8 @@ def verdict(lines: list[dict[str, Any]]) -> set[Code]:
 
 
 # -- from a real store -----------------------------------------------------------------------------------------------
-def test_the_export_of_a_real_run_verifies_before_and_after_its_end(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_export_of_a_real_run_verifies_before_and_after_its_end(database_url: str) -> None:
+    async with on_a_bench(database_url) as bench:
         run_id = await bench.start(SIGNED, correlation_id="order-1")
         await send(bench.transactor, run_id, "early", b"{}", tenant=TENANT, actor="shop", message_id="m1")
         await bench.work_off()
@@ -90,11 +88,9 @@ def test_the_export_of_a_real_run_verifies_before_and_after_its_end(database_url
         assert {line["metadata"]["correlation_id"] for line in ended} == {"order-1"}
         assert [line["trigger"] for line in ended if line["event_type"] == "run_note"] == ["message_arrived"]
 
-    on_a_bench(database_url, act)
 
-
-def test_all_runs_of_a_tenant_are_exported_each_whole_and_a_filter_is_heeded(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_all_runs_of_a_tenant_are_exported_each_whole_and_a_filter_is_heeded(database_url: str) -> None:
+    async with on_a_bench(database_url) as bench:
         ids = [await bench.start(chain("three", 3)) for _ in range(5)]
         await bench.work_off()
         stopped = await bench.start(chain("other", 2))
@@ -107,13 +103,11 @@ def test_all_runs_of_a_tenant_are_exported_each_whole_and_a_filter_is_heeded(dat
         assert {line["metadata"]["run_id"] for line in others} == {stopped}
         assert [line async for line in export_all(bench.transactor, RunFilter(tenant="nobody"))] == []
 
-    on_a_bench(database_url, act)
 
-
-def test_a_workers_journal_never_runs_backwards(database_url: str) -> None:
+async def test_a_workers_journal_never_runs_backwards(database_url: str) -> None:
     """A claim may be later than the clock, as its run is; and the clock itself may be set back."""
 
-    async def act(bench: Bench) -> None:
+    async with on_a_bench(database_url) as bench:
         worker = await workers.register(bench.store, tenant=TENANT, app="bench", capacity=1)
         worker = await workers.mark_busy(bench.store, worker, since=await bench.store.now() + 60 * SECOND)
         worker = await workers.mark_idle(bench.store, worker)
@@ -128,11 +122,9 @@ def test_a_workers_journal_never_runs_backwards(database_url: str) -> None:
             "initializing", "idle", "busy", "idle", "unresponsive", "idle", "draining", "shutdown", "shutdown",
         ]  # fmt: skip
 
-    on_a_bench(database_url, act)
 
-
-def test_a_workers_life_is_exported_and_verifies(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_workers_life_is_exported_and_verifies(database_url: str) -> None:
+    async with on_a_bench(database_url) as bench:
         worker = await workers.register(bench.store, tenant=TENANT, app="bench", capacity=1)
         worker = await workers.mark_busy(bench.store, worker)
         bench.store.clock_offset += workers.MISSED_BEATS * workers.HEARTBEAT + 1
@@ -148,8 +140,6 @@ def test_a_workers_life_is_exported_and_verifies(database_url: str) -> None:
         assert {line["event_type"] for line in lines} == {"worker_state_transition", "journal_head"}
         for place in range(len(lines)):
             assert verdict(lines[:place] + lines[place + 1 :]), f"dropping line {place + 1} goes unseen"
-
-    on_a_bench(database_url, act)
 
 
 async def kept_until_the_error(lines: AsyncIterator[dict[str, Any]]) -> tuple[list[dict[str, Any]], Exception | None]:
@@ -171,12 +161,12 @@ async def kept_until_the_error(lines: AsyncIterator[dict[str, Any]]) -> tuple[li
     ],
     ids=["row", "journal"],
 )
-def test_an_export_goes_on_after_an_unreadable_run_and_names_it(
+async def test_an_export_goes_on_after_an_unreadable_run_and_names_it(
     database_url: str,
     statement: str,
     together: bool,
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on_a_bench(database_url) as bench:
         runs = [await bench.start(chain("three", 3)) for _ in range(3)]
         await bench.work_off()
         binary = "blob" if database_url.startswith("sqlite") else "bytea"
@@ -189,17 +179,15 @@ def test_an_export_goes_on_after_an_unreadable_run_and_names_it(
         closed = {line["entity_id"] for line in lines if line["event_type"] == "journal_head"}
         assert closed & set(runs) == {runs[0], runs[2]}
 
-    on_a_bench(database_url, act)
 
-
-def test_a_run_that_is_deleted_while_its_log_is_read_gets_no_closing_line(
+async def test_a_run_that_is_deleted_while_its_log_is_read_gets_no_closing_line(
     database_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The head of a run that is gone must not close a log that lacks its entries."""
     monkeypatch.setattr(log, "JOURNAL_PAGE", 1)
 
-    async def act(bench: Bench) -> None:
+    async with on_a_bench(database_url) as bench:
         run_id = await bench.start(chain("three", 3))
         await bench.work_off()
         exported_lines = export_run(bench.transactor, run_id, tenant=TENANT)
@@ -210,11 +198,9 @@ def test_a_run_that_is_deleted_while_its_log_is_read_gets_no_closing_line(
         assert "deleted while its log was read" in str(error)
         assert "journal_head" not in {line["event_type"] for line in lines}
 
-    on_a_bench(database_url, act)
 
-
-def test_what_does_not_exist_cannot_be_exported(tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_what_does_not_exist_cannot_be_exported(tmp_path: Path) -> None:
+    async with on_a_bench(f"sqlite:///{tmp_path}/stepkeep.db") as bench:
         run_id = await bench.start(chain("one", 1))
         with pytest.raises(NotFound, match="there is no run"):
             await exported(bench, "no-such-run")
@@ -222,8 +208,6 @@ def test_what_does_not_exist_cannot_be_exported(tmp_path: Path) -> None:
             [line async for line in export_run(bench.transactor, run_id, tenant="somebody else")]
         with pytest.raises(NotFound, match="there is no worker"):
             [line async for line in export_worker(bench.transactor, "nobody", tenant=TENANT)]
-
-    on_a_bench(f"sqlite:///{tmp_path}/stepkeep.db", act)
 
 
 @pytest.mark.parametrize(
@@ -236,8 +220,8 @@ def test_what_does_not_exist_cannot_be_exported(tmp_path: Path) -> None:
         ("update runs set head = randomblob(32)", Code.HEAD),
     ],
 )
-def test_tampering_with_the_database_shows_in_the_export(tmp_path: Path, statement: str, found: Code) -> None:
-    async def act(bench: Bench) -> None:
+async def test_tampering_with_the_database_shows_in_the_export(tmp_path: Path, statement: str, found: Code) -> None:
+    async with on_a_bench(f"sqlite:///{tmp_path}/stepkeep.db") as bench:
         run_id = await bench.start(chain("three", 3))
         await bench.work_off()
         connection = apsw.Connection(f"{tmp_path}/stepkeep.db")
@@ -247,8 +231,6 @@ def test_tampering_with_the_database_shows_in_the_export(tmp_path: Path, stateme
         assert connection.changes() > 0
         connection.close()
         assert found in verdict(await exported(bench, run_id))
-
-    on_a_bench(f"sqlite:///{tmp_path}/stepkeep.db", act)
 
 
 # -- line by line ----------------------------------------------------------------------------------------------------
@@ -398,8 +380,10 @@ def test_the_judge_rebuilds_every_entry_byte_for_byte(entry: Entry) -> None:
 
 # -- the definition --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("dialect", [None, "ioa", "run", "linear", "action", "workstream"])
-def test_a_log_begins_with_the_definition_and_its_digest_is_checked(database_url: str, dialect: str | None) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_log_begins_with_the_definition_and_its_digest_is_checked(
+    database_url: str, dialect: str | None
+) -> None:
+    async with on_a_bench(database_url) as bench:
         run_id = await bench.start(SIGNED, correlation_id="order-1")
         await bench.work_off()
         told = export_run(bench.transactor, run_id, tenant=TENANT, dialect=dialect)
@@ -416,8 +400,6 @@ def test_a_log_begins_with_the_definition_and_its_digest_is_checked(database_url
         assert Code.ORDER in judged_as(dialect, [log[0], *log[:3]])[0]
         assert Code.CONTRADICTION in judged_as(dialect, [log[0].replace(b'"native"', b'"ioa"', 1), *log[1:]])[0]
 
-    on_a_bench(database_url, act)
-
 
 def judged_as(dialect: str | None, log: list[bytes]) -> tuple[set[Code], tuple[str, ...]]:
     report = verify_lines(log, MACHINES) if dialect is None else replay_lines(log, judged(dialect))
@@ -433,48 +415,42 @@ def judged_as(dialect: str | None, log: list[bytes]) -> tuple[set[Code], tuple[s
         ("update attempts set output = ?", None, "the output of step 'pack' is not stored"),
     ],
 )
-def test_a_certificate_compares_stored_payloads_with_their_digests(
+async def test_a_certificate_compares_stored_payloads_with_their_digests(
     tmp_path: Path, statement: str, value: bytes | None, said: str
 ) -> None:
     workflow = Workflow("packing")
     workflow.step("pack", packed)
     url = f"sqlite:///{tmp_path}/stepkeep.db"
 
-    async def go() -> None:
-        async with AsyncEngine(url) as engine:
-            run = await engine.run(workflow, {"order": 7})
-            first = await engine.certify(run.id)
-            assert first.ok
-            assert first.payloads is not None
-            assert (first.payloads.compared, "2 of 2 have the digest" in first.page()) == (2, True)
-            connection = apsw.Connection(f"{tmp_path}/stepkeep.db")
-            for [trigger] in connection.execute("select name from sqlite_schema where type = 'trigger'").fetchall():
-                connection.execute(f"drop trigger {trigger}")
-            connection.execute(statement, (value,))
-            connection.close()
-            then = await engine.certify(run.id)
-            assert not then.ok
-            assert then.payloads is not None
-            assert [finding.code for finding in then.payloads.findings] == [Code.PAYLOAD]
-            assert said in then.payloads.findings[0].message
-            assert said in then.page()
-
-    asyncio.run(go())
+    async with AsyncEngine(url) as engine:
+        run = await engine.run(workflow, {"order": 7})
+        first = await engine.certify(run.id)
+        assert first.ok
+        assert first.payloads is not None
+        assert (first.payloads.compared, "2 of 2 have the digest" in first.page()) == (2, True)
+        connection = apsw.Connection(f"{tmp_path}/stepkeep.db")
+        for [trigger] in connection.execute("select name from sqlite_schema where type = 'trigger'").fetchall():
+            connection.execute(f"drop trigger {trigger}")
+        connection.execute(statement, (value,))
+        connection.close()
+        then = await engine.certify(run.id)
+        assert not then.ok
+        assert then.payloads is not None
+        assert [finding.code for finding in then.payloads.findings] == [Code.PAYLOAD]
+        assert said in then.payloads.findings[0].message
+        assert said in then.page()
 
 
-def test_stored_payloads_have_their_digests_on_both_stores(database_url: str) -> None:
+async def test_stored_payloads_have_their_digests_on_both_stores(database_url: str) -> None:
     workflow = Workflow("packing")
     workflow.step("pack", packed)
 
-    async def go() -> None:
-        async with AsyncEngine(database_url) as engine:
-            run = await engine.run(workflow, {"order": 7})
-            certificate = await engine.certify(run.id)
-            assert certificate.ok, certificate.page()
-            assert certificate.payloads is not None
-            assert certificate.payloads.compared == 2
-
-    asyncio.run(go())
+    async with AsyncEngine(database_url) as engine:
+        run = await engine.run(workflow, {"order": 7})
+        certificate = await engine.certify(run.id)
+        assert certificate.ok, certificate.page()
+        assert certificate.payloads is not None
+        assert certificate.payloads.compared == 2
 
 
 def packed(order: int) -> str:

@@ -90,10 +90,10 @@ End = Callable[[Bench, str, int], Awaitable[None]]
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_a_map_of_any_size_ends_in_every_way(
+async def test_a_map_of_any_size_ends_in_every_way(
     database_url: str, end: End, policy: OnFailure, state: RunState, count: int
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(mapping(count, policy))
         run_id = await bench.start(plan, json.dumps(list(range(count))).encode())
         await end(bench, run_id, count)
@@ -103,8 +103,6 @@ def test_a_map_of_any_size_ends_in_every_way(
         assert unsettled == []
         for dialect in (None, *DIALECTS):
             assert findings(lines_of(whole, plan, dialect), dialect) == (), dialect
-
-    on(database_url, act)
 
 
 def findings(told: Any, dialect: str | None) -> Any:

@@ -21,7 +21,7 @@ from stepkeep.operations.expire import sweep
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, lines_of
 from stepkeep.operations.views import describe_run
-from tests.workbench import SECOND, TENANT, Bench, on
+from tests.workbench import SECOND, TENANT, on
 
 undone: list[int] = []
 
@@ -98,8 +98,8 @@ def listed(count: int, **growth: Any) -> Definition:
     return Definition(name="listed", version=1, steps=(step,))
 
 
-def test_a_decision_about_one_element_does_not_load_the_others(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_decision_about_one_element_does_not_load_the_others(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(listed(200, in_flight=5), json.dumps({"list": list(range(200))}).encode())
         assert len(await bench.step_states(run_id)) == 6
         assert await bench.work_off(5) == 200
@@ -107,11 +107,9 @@ def test_a_decision_about_one_element_does_not_load_the_others(database_url: str
         view = await describe_run(bench.transactor, run_id, tenant=TENANT)
         assert view["run"]["output"] == [{"ok": True}] * 200
 
-    on(database_url, act)
 
-
-def test_an_owner_that_waits_says_how_far_its_elements_are(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_an_owner_that_waits_says_how_far_its_elements_are(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(listed(3, in_flight=2), b'{"list": [1, 2, 3]}')
         [first, _] = await bench.claim(2)
         await bench.report(first, Completed(output=b"1"))
@@ -122,11 +120,9 @@ def test_an_owner_that_waits_says_how_far_its_elements_are(database_url: str) ->
         told = await explain(bench.transactor, run_id, "each", tenant=TENANT)
         assert "1 of 3 have settled" in " ".join(cause.sentence for cause in told.causes)
 
-    on(database_url, act)
 
-
-def test_a_sweep_ends_the_pause_of_a_loop(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_sweep_ends_the_pause_of_a_loop(database_url: str) -> None:
+    async with on(database_url) as bench:
         loop = Loop(max=3, until="last.ok == false", pause=60 * SECOND)
         step = StepDefinition(name="poll", order=0, executor=Handler(name="poll"), growth=loop)
         run_id = await bench.start(Definition(name="loop", version=1, steps=(step,)))
@@ -140,22 +136,18 @@ def test_a_sweep_ends_the_pause_of_a_loop(database_url: str) -> None:
             StepState.AWAITING_CHILDREN, StepState.SUCCEEDED, StepState.READY,
         ]  # fmt: skip
 
-    on(database_url, act)
-
 
 # -- the judge ---------------------------------------------------------------------------------------------------------
-def told_lines(tmp_path: Path, dialect: str | None = None) -> list[dict[str, Any]]:
+async def told_lines(tmp_path: Path, dialect: str | None = None) -> list[dict[str, Any]]:
     """The log of a map over five items of which one fails, tolerated."""
     lines: list[dict[str, Any]] = []
 
-    async def act(bench: Bench) -> None:
+    async with on(f"sqlite:///{tmp_path / 'log.db'}") as bench:
         run_id = await bench.start(listed(4, in_flight=2, max=4), b'{"list": [1, 2, 3, 4]}')
         await bench.work_off(1)
         [whole] = await bench.store.read_whole(TENANT, [run_id])
         plan = await bench.publish(listed(4, in_flight=2, max=4))
         lines.extend(lines_of(whole, plan, dialect))
-
-    on(f"sqlite:///{tmp_path / 'log.db'}", act)
     return lines
 
 
@@ -178,8 +170,8 @@ def set_count(count: int) -> Any:
 
 
 @pytest.mark.parametrize("dialect", [None, "ioa", "run", "linear", "action", "workstream"])
-def test_the_true_log_is_right_in_every_dialect(tmp_path: Path, dialect: str | None) -> None:
-    lines = [encode_line(line) for line in told_lines(tmp_path, dialect)]
+async def test_the_true_log_is_right_in_every_dialect(tmp_path: Path, dialect: str | None) -> None:
+    lines = [encode_line(line) for line in await told_lines(tmp_path, dialect)]
     report = verify_lines(lines, canonical_machines()) if dialect is None else replay_lines(lines, judged(dialect))
     assert report.findings == ()
 
@@ -188,8 +180,8 @@ def test_the_true_log_is_right_in_every_dialect(tmp_path: Path, dialect: str | N
     ("count", "says"),
     [(3, "the definition allows no more now"), (5, "0 to 4"), (-1, "0 to 4")],
 )
-def test_a_log_that_lies_about_the_number_of_elements_is_found(tmp_path: Path, count: int, says: str) -> None:
-    assert any(says in said for said in forged(told_lines(tmp_path), set_count(count)))
+async def test_a_log_that_lies_about_the_number_of_elements_is_found(tmp_path: Path, count: int, says: str) -> None:
+    assert any(says in said for said in forged(await told_lines(tmp_path), set_count(count)))
 
 
 # -- definitions -------------------------------------------------------------------------------------------------------

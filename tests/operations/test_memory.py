@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stepkeep.errors import Fenced
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import Fenced
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import Category, RunState, StepState
@@ -28,8 +28,8 @@ async def go_on(bench: Bench, claim: Claim) -> tuple[Any, list[Claim]]:
     return reply, claims
 
 
-def test_a_chain_is_read_once_and_then_written_from_memory_to_its_end(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_chain_is_read_once_and_then_written_from_memory_to_its_end(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("five", 5))
         claims = await bench.claim()
         looks = count_calls(bench, "change")
@@ -41,15 +41,13 @@ def test_a_chain_is_read_once_and_then_written_from_memory_to_its_end(database_u
         assert await bench.state(run_id) is RunState.SUCCEEDED
         assert set(await bench.step_states(run_id)) == {StepState.SUCCEEDED}
 
-    on(database_url, act)
 
-
-def test_what_is_written_from_memory_is_what_would_be_written_after_a_look(database_url: str) -> None:
+async def test_what_is_written_from_memory_is_what_would_be_written_after_a_look(database_url: str) -> None:
     def without_names(steps: Sequence[Step]) -> list[list[object]]:
         kept = [each for each in Step.__struct_fields__ if each not in ("run_id", "claimed_at", "due_at")]
         return [[getattr(step, each) for each in kept] for step in steps]
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("three", 3))
         run_id, twin = await bench.start(plan, priority=4), await bench.start(plan, priority=4)
         claims = {claim.run_id: claim for claim in await bench.claim(limit=2)}
@@ -63,11 +61,9 @@ def test_what_is_written_from_memory_is_what_would_be_written_after_a_look(datab
         mine, theirs = await bench.store.read_steps(TENANT, run_id), await bench.store.read_steps(TENANT, twin)
         assert without_names(mine) == without_names(theirs)
 
-    on(database_url, act)
 
-
-def test_a_run_that_somebody_else_has_changed_is_looked_at_again(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_that_somebody_else_has_changed_is_looked_at_again(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("two", 2))
         [claim] = await bench.claim()
         await bench.send(run_id, "news")
@@ -78,11 +74,9 @@ def test_a_run_that_somebody_else_has_changed_is_looked_at_again(database_url: s
         assert following.step.no == 1
         assert len(await bench.store.read_messages(TENANT, run_id)) == 1
 
-    on(database_url, act)
 
-
-def test_a_report_is_refused_only_after_a_look(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_report_is_refused_only_after_a_look(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.start(chain("two", 2))
         [claim] = await bench.claim(lease=5 * SECOND)
         bench.store.clock_offset += 6 * SECOND
@@ -92,11 +86,9 @@ def test_a_report_is_refused_only_after_a_look(database_url: str) -> None:
         assert claims == []
         assert len(looks) == 1
 
-    on(database_url, act)
 
-
-def test_a_lease_that_was_renewed_counts_though_the_memory_of_it_is_older(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_lease_that_was_renewed_counts_though_the_memory_of_it_is_older(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.start(chain("two", 2))
         [claim] = await bench.claim(lease=5 * SECOND)
         lease = Lease(claim.tenant, claim.run_id, claim.step.no, claim.step.fence, 60 * SECOND)
@@ -105,11 +97,9 @@ def test_a_lease_that_was_renewed_counts_though_the_memory_of_it_is_older(databa
         reply, _ = await go_on(bench, claim)
         assert isinstance(reply, Accepted)
 
-    on(database_url, act)
 
-
-def test_a_failed_attempt_is_told_from_memory_and_its_retry_goes_on_as_ever(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_failed_attempt_is_told_from_memory_and_its_retry_goes_on_as_ever(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("two", 2))
         [claim] = await bench.claim()
         looks = count_calls(bench, "change")
@@ -122,11 +112,9 @@ def test_a_failed_attempt_is_told_from_memory_and_its_retry_goes_on_as_ever(data
         await go_on(bench, following)
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_where_two_steps_of_a_run_are_held_each_report_looks(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_where_two_steps_of_a_run_are_held_each_report_looks(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(DIAMOND)
         [root] = await bench.claim()
         _, both = await go_on(bench, root)
@@ -138,11 +126,9 @@ def test_where_two_steps_of_a_run_are_held_each_report_looks(database_url: str) 
         await go_on(bench, *following)
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_a_clock_that_was_read_long_ago_is_read_again(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_clock_that_was_read_long_ago_is_read_again(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.start(chain("two", 2))
         [claim] = await bench.claim()
         clock = bench.transactor.clock
@@ -152,5 +138,3 @@ def test_a_clock_that_was_read_long_ago_is_read_again(database_url: str) -> None
         reply, _ = await go_on(bench, claim)
         assert isinstance(reply, Accepted)
         assert len(looks) == 1
-
-    on(database_url, act)

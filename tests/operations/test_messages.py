@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.errors import Conflict, Fenced, InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition, Wait
+from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput, NotFound
 from stepkeep.kernel.outcomes import Completed, Waiting
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.people import MAX_PAYLOAD_BYTES
 from stepkeep.operations.start import start_idle
 from stepkeep.operations.views import describe_run
-from tests.workbench import NOBODYS, SECOND, TENANT, Bench, chain, gate, on, on_several, task
+from tests.workbench import NOBODYS, SECOND, TENANT, Bench, benches, chain, gate, on, task
 
 PAID = Definition(name="paid", version=1, steps=(gate("wait", wait=Wait(event="paid")), task("ship", 1, ["wait"])))
 LATER = Definition(name="later", version=1, steps=(task("pack"), gate("wait", 1, ["pack"], wait=Wait(event="paid"))))
@@ -36,8 +36,8 @@ async def consumers(bench: Bench, run_id: str) -> list[int | None]:
     return [message.consumed_by for message in await bench.store.read_messages(TENANT, run_id)]
 
 
-def test_a_message_ends_the_wait_for_it_and_is_its_output(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_message_ends_the_wait_for_it_and_is_its_output(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(PAID)
         assert await bench.state(run_id) is RunState.BLOCKED
         await bench.send(run_id, "shipped", b"1")
@@ -48,11 +48,9 @@ def test_a_message_ends_the_wait_for_it_and_is_its_output(database_url: str) -> 
         await bench.work_off()
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_an_early_message_is_kept_until_somebody_waits_and_the_oldest_is_taken_first(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_an_early_message_is_kept_until_somebody_waits_and_the_oldest_is_taken_first(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(LATER)
         for number in range(3):
             reply = await bench.send(run_id, "paid", str(number).encode())
@@ -62,22 +60,18 @@ def test_an_early_message_is_kept_until_somebody_waits_and_the_oldest_is_taken_f
         assert await outputs(bench, run_id, 1) == 0
         assert await consumers(bench, run_id) == [1, None, None]
 
-    on(database_url, act)
 
-
-def test_a_message_to_an_idle_run_is_kept_for_its_life(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_message_to_an_idle_run_is_kept_for_its_life(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(PAID, start_now=False)
         await bench.send(run_id, "paid", b"5")
         assert await bench.state(run_id) is RunState.IDLE
         await start_idle(bench.transactor, run_id, tenant=TENANT, actor="somebody")
         assert await outputs(bench, run_id, 0) == 5
 
-    on(database_url, act)
 
-
-def test_a_handler_that_parks_finds_the_message_that_came_while_it_ran(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_handler_that_parks_finds_the_message_that_came_while_it_ran(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(ONE)
         [claim] = await bench.claim()
         await bench.send(run_id, "paid", b'"now"')
@@ -91,11 +85,9 @@ def test_a_handler_that_parks_finds_the_message_that_came_while_it_ran(database_
         await bench.report(again)
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_the_same_message_again_changes_nothing(database_url: str) -> None:
-    async def act(opened: list[Bench]) -> None:
+async def test_the_same_message_again_changes_nothing(database_url: str) -> None:
+    async with benches(database_url, 3) as opened:
         run_id = await opened[0].start(LATER)
         replies = await asyncio.gather(
             *(opened[place % len(opened)].send(run_id, "paid", b"1", message_id="m-1") for place in range(30))
@@ -106,10 +98,8 @@ def test_the_same_message_again_changes_nothing(database_url: str) -> None:
         reply = await opened[1].send(run_id, "paid", b"1", message_id="m-1")
         assert reply.repeated, "also after it was consumed, and after the run has ended"
 
-    on_several(database_url, 3, act)
 
-
-def test_of_many_messages_at_once_each_wait_takes_exactly_one(database_url: str) -> None:
+async def test_of_many_messages_at_once_each_wait_takes_exactly_one(database_url: str) -> None:
     waits = Definition(
         name="three", version=1, steps=tuple(gate(f"w{no}", no, wait=Wait(event="go")) for no in range(3))
     )
@@ -125,11 +115,12 @@ def test_of_many_messages_at_once_each_wait_takes_exactly_one(database_url: str)
         assert await opened[0].state(run_id) is RunState.SUCCEEDED
         assert all(isinstance(reply, Conflict) for reply in replies if isinstance(reply, BaseException))
 
-    on_several(database_url, 3, act)
+    async with benches(database_url, 3) as opened:
+        await act(opened)
 
 
-def test_a_message_races_the_report_that_waits_for_it_and_is_never_lost(database_url: str) -> None:
-    async def act(opened: list[Bench]) -> None:
+async def test_a_message_races_the_report_that_waits_for_it_and_is_never_lost(database_url: str) -> None:
+    async with benches(database_url, 2) as opened:
         plan = await opened[0].publish(ONE)
         for _ in range(20):
             run_id = await opened[0].start(plan)
@@ -139,27 +130,23 @@ def test_a_message_races_the_report_that_waits_for_it_and_is_never_lost(database
             [again] = await opened[0].claim()
             await opened[0].report(again)
 
-    on_several(database_url, 2, act)
 
-
-def test_a_late_message_is_refused_by_a_run_that_has_ended(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_late_message_is_refused_by_a_run_that_has_ended(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(PAID)
         await bench.cancel(run_id)
         with pytest.raises(Conflict, match="takes no more messages"):
             await bench.send(run_id, "paid")
 
-    on(database_url, act)
 
-
-def test_a_message_after_the_deadline_of_its_wait_does_not_bring_it_back(database_url: str) -> None:
+async def test_a_message_after_the_deadline_of_its_wait_does_not_bring_it_back(database_url: str) -> None:
     hurried = Definition(
         name="hurried",
         version=1,
         steps=(gate("wait", wait=Wait(event="paid", deadline=60 * SECOND)),),
     )
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(hurried)
         bench.store.clock_offset = 61 * SECOND
         await sweep(bench.transactor)
@@ -167,15 +154,13 @@ def test_a_message_after_the_deadline_of_its_wait_does_not_bring_it_back(databas
         with pytest.raises(Conflict):
             await bench.send(run_id, "paid")
 
-    on(database_url, act)
 
-
-def test_the_deadline_of_a_wait_decides_and_not_the_sweep(database_url: str) -> None:
+async def test_the_deadline_of_a_wait_decides_and_not_the_sweep(database_url: str) -> None:
     """A late approval is refused before a sweep, too."""
     hurried = Wait(event="paid", deadline=60 * SECOND)
     shop = Definition(name="shop", version=1, steps=(gate("wait", wait=hurried), task("ship", 1, ["wait"])))
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(shop)
         bench.store.clock_offset = 60 * SECOND
         with pytest.raises(Conflict, match="is failed; it takes no more messages"):
@@ -183,14 +168,12 @@ def test_the_deadline_of_a_wait_decides_and_not_the_sweep(database_url: str) -> 
         assert await bench.state(run_id) is RunState.FAILED
         assert not await sweep(bench.transactor)
 
-    on(database_url, act)
 
-
-def test_a_run_ends_at_its_timeout_although_a_worker_holds_a_step(database_url: str) -> None:
+async def test_a_run_ends_at_its_timeout_although_a_worker_holds_a_step(database_url: str) -> None:
     """000 §3.4: a handler that blocks its thread does not keep the run; its lease is fenced."""
     limited = replace(chain("limited", 2), timeout=60 * SECOND)
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(limited)
         [held] = await bench.claim(1, lease=3600 * SECOND)
         bench.store.clock_offset = 60 * SECOND
@@ -200,20 +183,16 @@ def test_a_run_ends_at_its_timeout_although_a_worker_holds_a_step(database_url: 
         view = await describe_run(bench.transactor, run_id, tenant=TENANT)
         assert view["steps"][0]["error"].startswith("IN_DOUBT")
 
-    on(database_url, act)
 
-
-def test_a_run_that_does_not_exist_takes_no_message(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_that_does_not_exist_takes_no_message(database_url: str) -> None:
+    async with on(database_url) as bench:
         for run_id in (NOBODYS, "nothing-like-an-id"):
             with pytest.raises(NotFound):
                 await bench.send(run_id, "paid")
 
-    on(database_url, act)
 
-
-def test_one_bad_message_is_refused_alone_among_good_ones(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_one_bad_message_is_refused_alone_among_good_ones(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(PAID)
         runs = [await bench.start(plan) for _ in range(9)]
         good = [bench.send(run_id, "paid", b"1") for run_id in runs]
@@ -227,8 +206,6 @@ def test_one_bad_message_is_refused_alone_among_good_ones(database_url: str) -> 
         )
         assert [type(reply) for reply in replies[4:7]] == [InvalidInput, NotFound, InvalidInput]
         assert not any(isinstance(reply, BaseException) for reply in (*replies[:4], *replies[7:]))
-
-    on(database_url, act)
 
 
 def test_a_handler_chooses_its_messages_and_learns_what_it_took(database_url: str) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, NotFound
+from stepkeep.kernel.errors import Conflict, NotFound
 from stepkeep.operations import migrating
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.jobs import JobSweep
@@ -60,12 +61,10 @@ def clean() -> Iterator[None]:
     DONE.clear()
 
 
-def on(url: str, do: Any) -> None:
-    async def go() -> None:
-        async with AsyncEngine(url, actor="ann") as engine:
-            await do(engine)
-
-    asyncio.run(go())
+@asynccontextmanager
+async def on(url: str) -> AsyncIterator[AsyncEngine]:
+    async with AsyncEngine(url, actor="ann") as engine:
+        yield engine
 
 
 def did() -> list[str]:
@@ -85,8 +84,8 @@ async def blocked(engine: AsyncEngine, **options: Any) -> str:
     return result.run_id
 
 
-def test_a_live_run_goes_on_under_the_new_version_and_does_nothing_twice(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_live_run_goes_on_under_the_new_version_and_does_nothing_twice(database_url: str) -> None:
+    async with on(database_url) as engine:
         old = await blocked(engine, business_key="order-7")
         await engine.publish(shop(2, added=True))
         looked = await engine.migrations.preview(old, 2)
@@ -106,11 +105,9 @@ def test_a_live_run_goes_on_under_the_new_version_and_does_nothing_twice(databas
         assert (again["new_run_id"], again["created"]) == (new, False)
         await certified(engine, old, new)
 
-    on(database_url, do)
 
-
-def test_a_migrated_run_undoes_once_what_the_earlier_one_did(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_migrated_run_undoes_once_what_the_earlier_one_did(database_url: str) -> None:
+    async with on(database_url) as engine:
         old = await blocked(engine)
         await engine.publish(shop(2, added=True))
         new = (await engine.migrations.migrate(old, 2))["new_run_id"]
@@ -119,11 +116,9 @@ def test_a_migrated_run_undoes_once_what_the_earlier_one_did(database_url: str) 
         assert DONE[1:] == [("unbook", f"{old}:book:compensate")]
         await certified(engine, old, new)
 
-    on(database_url, do)
 
-
-def test_a_run_stays_whose_finished_step_would_mean_something_else(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_run_stays_whose_finished_step_would_mean_something_else(database_url: str) -> None:
+    async with on(database_url) as engine:
         old = await blocked(engine)
         await engine.publish(shop(2, undo=tell))
         await engine.publish(shop(3, first=True))
@@ -138,11 +133,9 @@ def test_a_run_stays_whose_finished_step_would_mean_something_else(database_url:
         with pytest.raises(NotFound):
             await engine.migrations.migrate(old, 9)
 
-    on(database_url, do)
 
-
-def test_a_run_whose_step_a_worker_holds_stays_and_its_result_counts(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_run_whose_step_a_worker_holds_stays_and_its_result_counts(database_url: str) -> None:
+    async with on(database_url) as engine:
         flow, begun, go_on = sk.Workflow("slow", version=1), asyncio.Event(), asyncio.Event()
 
         async def wait(ctx: sk.Context) -> str:
@@ -166,11 +159,9 @@ def test_a_run_whose_step_a_worker_holds_stays_and_its_result_counts(database_ur
         go_on.set()
         assert (await work).state == "succeeded"
 
-    on(database_url, do)
 
-
-def test_all_runs_of_a_workflow_are_migrated_and_the_others_are_told(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_all_runs_of_a_workflow_are_migrated_and_the_others_are_told(database_url: str) -> None:
+    async with on(database_url) as engine:
         runs = [await blocked(engine) for _ in range(3)]
         await engine.approve(runs[0], by="bea")
         kept = (await engine.start(shop(1), start_now=False)).run_id
@@ -194,24 +185,20 @@ def test_all_runs_of_a_workflow_are_migrated_and_the_others_are_told(database_ur
         again = await engine.migrations.migrate_all("shop", 2, of=1)
         assert again["runs"] == 1
 
-    on(database_url, do)
 
-
-def test_of_several_migrations_at_once_one_wins(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_of_several_migrations_at_once_one_wins(database_url: str) -> None:
+    async with on(database_url) as engine:
         old = await blocked(engine)
         await engine.publish(shop(2, added=True))
         told = await asyncio.gather(*(engine.migrations.migrate(old, 2) for _ in range(5)))
         assert len({one["new_run_id"] for one in told}) == 1
         assert sorted(one["created"] for one in told) == [False] * 4 + [True]
 
-    on(database_url, do)
 
-
-def test_a_migration_that_another_one_overtakes_answers_as_that_one(
+async def test_a_migration_that_another_one_overtakes_answers_as_that_one(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         old = await blocked(engine)
         await engine.publish(shop(2, added=True))
         examine, first = migrating._examine, list[dict[str, Any]]()
@@ -225,18 +212,14 @@ def test_a_migration_that_another_one_overtakes_answers_as_that_one(
         told = await engine.migrations.migrate(old, 2)
         assert (told["created"], told["new_run_id"]) == (False, first[0]["new_run_id"])
 
-    on(database_url, do)
 
-
-def test_messages_that_no_step_has_taken_keep_a_run_where_it_is(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_messages_that_no_step_has_taken_keep_a_run_where_it_is(database_url: str) -> None:
+    async with on(database_url) as engine:
         old = await blocked(engine)
         await engine.publish(shop(2))
         await engine.send(old, "note", {"n": 1})
         with pytest.raises(Conflict, match="1 of its messages"):
             await engine.migrations.migrate(old, 2)
-
-    on(database_url, do)
 
 
 def timed(version: int, *, slots: int | None = None, timeout: str = "1h", **budget: Any) -> sk.Workflow:
@@ -268,8 +251,8 @@ async def migrated(engine: AsyncEngine, run: str, to: int) -> str:
     return new
 
 
-def test_a_migrated_run_keeps_its_timeout_and_the_ends_of_what_it_waits_for(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_migrated_run_keeps_its_timeout_and_the_ends_of_what_it_waits_for(database_url: str) -> None:
+    async with on(database_url) as engine:
         for version, timeout in ((2, "1h"), (3, "2h"), (4, "1m")):
             await engine.publish(timed(version, timeout=timeout))
         first = (await engine.start(timed(1))).run_id
@@ -292,16 +275,14 @@ def test_a_migrated_run_keeps_its_timeout_and_the_ends_of_what_it_waits_for(data
         assert (await engine.show(third))["run"]["state"] == "failed"
         await certified(engine, first, second, third)
 
-    on(database_url, do)
 
-
-def test_a_migrated_run_times_out_when_the_first_one_would_have(database_url: str) -> None:
+async def test_a_migrated_run_times_out_when_the_first_one_would_have(database_url: str) -> None:
     def asking(version: int) -> sk.Workflow:
         flow = sk.Workflow("asking", version=version, timeout="1h")
         flow.approval("ask", **({} if version == 1 else {"description": "more"}))
         return flow
 
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         old = (await engine.start(asking(1))).run_id
         await later(engine, 50)
         await engine.publish(asking(2))
@@ -311,11 +292,9 @@ def test_a_migrated_run_times_out_when_the_first_one_would_have(database_url: st
         assert (view["state"], view["category"]) == ("failed", "timeout")
         await certified(engine, old, new)
 
-    on(database_url, do)
 
-
-def test_a_migrated_run_takes_over_the_slot_and_the_place_of_the_earlier_one(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_migrated_run_takes_over_the_slot_and_the_place_of_the_earlier_one(database_url: str) -> None:
+    async with on(database_url) as engine:
         held, waits, behind = [(await engine.start(timed(1, slots=1))).run_id for _ in range(3)]
         await engine.publish(timed(2, slots=1))
         second = await migrated(engine, waits, 2)
@@ -332,10 +311,8 @@ def test_a_migrated_run_takes_over_the_slot_and_the_place_of_the_earlier_one(dat
         assert (await engine.show(behind))["run"]["state"] == "queued"
         await certified(engine, held, waits, first, second)
 
-    on(database_url, do)
 
-
-def test_what_the_earlier_run_spent_counts_in_the_budget_of_the_new_one(database_url: str) -> None:
+async def test_what_the_earlier_run_spent_counts_in_the_budget_of_the_new_one(database_url: str) -> None:
     def spending(version: int) -> sk.Workflow:
         flow = sk.Workflow("spending", version=version, budget={"attempts": 3})
         booked = flow.step("book", book, effect="write")
@@ -345,7 +322,7 @@ def test_what_the_earlier_run_spent_counts_in_the_budget_of_the_new_one(database
         flow.step("more", tell, after=told)
         return flow
 
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         await engine.publish(spending(2))
         await engine.publish(spending(3))
         old = await engine.run(spending(1))
@@ -356,10 +333,8 @@ def test_what_the_earlier_run_spent_counts_in_the_budget_of_the_new_one(database
         assert (result.state, did()) == ("failed", ["book", "ship", "tell"])
         await certified(engine, old.run_id, new)
 
-    on(database_url, do)
 
-
-def test_a_gate_that_has_escalated_stays(database_url: str) -> None:
+async def test_a_gate_that_has_escalated_stays(database_url: str) -> None:
     def two_levels(version: int) -> sk.Workflow:
         flow = sk.Workflow("levels", version=version)
         flow.approval(
@@ -368,18 +343,18 @@ def test_a_gate_that_has_escalated_stays(database_url: str) -> None:
         )  # fmt: skip
         return flow
 
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         run = (await engine.start(two_levels(1))).run_id
         await engine.publish(two_levels(2))
         await later(engine, 11)
         with pytest.raises(Conflict, match="has escalated"):
             await engine.migrations.migrate(run, 2)
 
-    on(database_url, do)
-
 
 @pytest.mark.parametrize("covers", ["plan", "shown"])
-def test_a_gate_opens_anew_in_a_migration_that_changes_the_steps_behind_it(database_url: str, covers: Any) -> None:
+async def test_a_gate_opens_anew_in_a_migration_that_changes_the_steps_behind_it(
+    database_url: str, covers: Any
+) -> None:
     def paying(version: int, handler: Any, **more: Any) -> sk.Workflow:
         flow = sk.Workflow("paying", version=version)
         flow.approval("sign", covers=covers)
@@ -387,7 +362,7 @@ def test_a_gate_opens_anew_in_a_migration_that_changes_the_steps_behind_it(datab
         flow.step("pay", handler, after="later", **more)
         return flow
 
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         run = (await engine.run(paying(1, book), check=False)).run_id
         await engine.approve(run, by="bea")
         await engine.work_on(run)
@@ -404,5 +379,3 @@ def test_a_gate_opens_anew_in_a_migration_that_changes_the_steps_behind_it(datab
         assert [one["step"] for one in (await engine.approvals(by="bea"))["approvals"]] == expected[0]
         certificate = await engine.certify(new)
         assert certificate.ok, certificate.page()
-
-    on(database_url, do)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -31,7 +30,7 @@ def flow(version: int) -> sk.Workflow:
 
 
 @pytest.mark.proof
-def test_a_killed_migration_of_all_runs_leaves_none_in_between(database_url: str) -> None:
+async def test_a_killed_migration_of_all_runs_leaves_none_in_between(database_url: str) -> None:
     async def prepare() -> list[str]:
         async with AsyncEngine(database_url, actor="ann", auto_migrate=True) as engine:
             runs = [(await engine.run(flow(1))).run_id for _ in range(RUNS)]
@@ -52,27 +51,24 @@ def test_a_killed_migration_of_all_runs_leaves_none_in_between(database_url: str
                 assert (went_on["state"], went_on["version"]) == ("blocked", 2)
                 assert (await engine.certify(successor)).ok
 
-    async def finish() -> None:
-        async with AsyncEngine(database_url, actor="ann") as engine:
-            engine.store.clock_offset += 60_000_000  # the killed worker held the job for half a minute
-            sweep = JobSweep(engine.transactor)
-            while await sweep.sweep("another"):
-                pass
-            [job] = (await engine.jobs.list())["jobs"]
-            assert (job["state"], job["done"], job["refused"]) == ("done", RUNS, 0)
-
-    runs = asyncio.run(prepare())
+    runs = await prepare()
     command = [sys.executable, "-m", "stepkeep", "migrate", "--all", "killed", "--to", "2", "--db", database_url]
     assert subprocess.run(command, capture_output=True, timeout=300, check=False).returncode == 0
     worker = [sys.executable, "-m", "stepkeep", "worker", "--db", database_url]
     process = subprocess.Popen(worker, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(2_000):
-            if process.poll() is not None or asyncio.run(count()) >= 3:
+            if process.poll() is not None or await count() >= 3:
                 break
     finally:
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=60)
-    asyncio.run(finish())
-    asyncio.run(check(runs))
+    async with AsyncEngine(database_url, actor="ann") as engine:
+        engine.store.clock_offset += 60_000_000  # the killed worker held the job for half a minute
+        sweep = JobSweep(engine.transactor)
+        while await sweep.sweep("another"):
+            pass
+        [job] = (await engine.jobs.list())["jobs"]
+        assert (job["state"], job["done"], job["refused"]) == ("done", RUNS, 0)
+    await check(runs)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotFound
+from stepkeep.kernel.errors import NotFound
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.children import ChildSweep
@@ -20,7 +21,7 @@ from stepkeep.operations.pausing import resume_run
 from stepkeep.operations.start import StartRequest, start_idle
 from stepkeep.operations.status import read_status
 from tests.operations.test_children import call, flow, only_child
-from tests.workbench import SECOND, TENANT, Bench, chain, on, on_several, task
+from tests.workbench import SECOND, TENANT, Bench, benches, chain, on, task
 
 ACTING: Any = {"actor": "bea", "vouched_by": None, "key": None}
 ORDER = chain("order", 2)
@@ -44,8 +45,8 @@ async def causes(bench: Bench, run_id: str) -> list[list[tuple[str, str]]]:
     return [[(one.event, one.actor) for one in open_entry(entry.body).causes] for entry in entries]
 
 
-def test_a_run_of_a_paused_workflow_starts_paused_and_goes_on_when_it_is_resumed(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_of_a_paused_workflow_starts_paused_and_goes_on_when_it_is_resumed(database_url: str) -> None:
+    async with on(database_url) as bench:
         before = await bench.start(ORDER)
         await hold(bench)
         run, other = await bench.start(ORDER), await bench.start(chain("other", 1))
@@ -64,11 +65,9 @@ def test_a_run_of_a_paused_workflow_starts_paused_and_goes_on_when_it_is_resumed
         await bench.work_off()
         assert await bench.state(run) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_what_is_paused_is_listed_and_keeps_its_first_note(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_what_is_paused_is_listed_and_keeps_its_first_note(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(ORDER)
         await hold(bench, reason="first")
         await hold(bench, reason="second")
@@ -85,11 +84,9 @@ def test_what_is_paused_is_listed_and_keeps_its_first_note(database_url: str) ->
         assert (await release(bench))["pauses"] == []
         assert (await release(bench))["pauses"] == []
 
-    on(database_url, act)
 
-
-def test_another_process_notices_the_pause_within_a_second(database_url: str) -> None:
-    async def act(several: list[Bench]) -> None:
+async def test_another_process_notices_the_pause_within_a_second(database_url: str) -> None:
+    async with benches(database_url, 2) as several:
         here, there = several
         await there.start(ORDER)
         await hold(here)
@@ -98,21 +95,17 @@ def test_another_process_notices_the_pause_within_a_second(database_url: str) ->
         there.starter.pauses._known[TENANT] = (read_at - 1, known)
         assert await there.state(await there.start(ORDER)) is RunState.PAUSED
 
-    on_several(database_url, 2, act)
 
-
-def test_one_key_starts_one_run_whether_the_workflow_is_paused_or_not(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_one_key_starts_one_run_whether_the_workflow_is_paused_or_not(database_url: str) -> None:
+    async with on(database_url) as bench:
         first = await bench.start(ORDER, idempotency_key="k")
         await hold(bench)
         assert await bench.start(ORDER, idempotency_key="k") == first
         assert await bench.state(first) is RunState.QUEUED
 
-    on(database_url, act)
 
-
-def test_idle_and_delayed_runs_are_paused_in_the_transaction_that_starts_them(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_idle_and_delayed_runs_are_paused_in_the_transaction_that_starts_them(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(ORDER)
         await hold(bench)
 
@@ -132,11 +125,9 @@ def test_idle_and_delayed_runs_are_paused_in_the_transaction_that_starts_them(da
         await resume_run(bench.transactor, idle, tenant=TENANT, actor="bea")
         assert (await start_idle(bench.transactor, idle, tenant=TENANT, actor="ann"))["state"] is RunState.QUEUED
 
-    on(database_url, act)
 
-
-def test_a_child_of_a_paused_workflow_starts_paused(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_child_of_a_paused_workflow_starts_paused(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.publish(flow("leaf", task("work", 0)))
         await hold(bench, "leaf")
         run = await bench.start(flow("parent", call("sub", 0, "leaf")))
@@ -148,11 +139,9 @@ def test_a_child_of_a_paused_workflow_starts_paused(database_url: str) -> None:
         assert await bench.state(child.child_id) is RunState.PAUSED
         assert await bench.claim(10) == []
 
-    on(database_url, act)
 
-
-def test_a_run_under_a_limit_starts_paused_and_is_granted_its_slot_after_it(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_under_a_limit_starts_paused_and_is_granted_its_slot_after_it(database_url: str) -> None:
+    async with on(database_url) as bench:
         definition = chain("order", 1, slots=1)
         await bench.publish(definition)
         await hold(bench)
@@ -162,8 +151,6 @@ def test_a_run_under_a_limit_starts_paused_and_is_granted_its_slot_after_it(data
         await resume_run(bench.transactor, run, tenant=TENANT, actor="bea")
         await bench.start(definition)
         assert [claim.run_id for claim in await bench.claim(10)] == [run]
-
-    on(database_url, act)
 
 
 DONE: list[str] = []
@@ -191,17 +178,15 @@ def broken() -> sk.Workflow:
     return made
 
 
-def with_engine(url: str, do: Any) -> None:
-    async def go() -> None:
-        DONE.clear()
-        async with AsyncEngine(url, actor="ann") as engine:
-            await do(engine)
-
-    asyncio.run(go())
+@asynccontextmanager
+async def with_engine(url: str) -> AsyncIterator[AsyncEngine]:
+    DONE.clear()
+    async with AsyncEngine(url, actor="ann") as engine:
+        yield engine
 
 
-def test_triggers_messages_retries_and_migrations_start_paused_runs(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_triggers_messages_retries_and_migrations_start_paused_runs(database_url: str) -> None:
+    async with with_engine(database_url) as engine:
         failed = (await engine.run(broken())).run_id
         live = (await engine.run(shop())).run_id
         DONE.clear()
@@ -222,11 +207,9 @@ def test_triggers_messages_retries_and_migrations_start_paused_runs(database_url
             assert certificate.ok, certificate.page()
         assert DONE == []
 
-    with_engine(database_url, do)
 
-
-def test_a_live_run_is_paused_by_a_job_and_can_be_undone_while_its_workflow_is_paused(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_live_run_is_paused_by_a_job_and_can_be_undone_while_its_workflow_is_paused(database_url: str) -> None:
+    async with with_engine(database_url) as engine:
         live = (await engine.run(shop())).run_id
         await engine.pauses.pause_workflow("shop")
         assert (await engine.show(live))["run"]["state"] == "blocked"
@@ -234,5 +217,3 @@ def test_a_live_run_is_paused_by_a_job_and_can_be_undone_while_its_workflow_is_p
         assert found["first"] == [live]
         await engine.cancel(live, compensate=True)
         assert (await engine.show(live))["run"]["state"] in ("cancelled", "rolled_back")
-
-    with_engine(database_url, do)

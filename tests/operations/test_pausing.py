@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from stepkeep.errors import Conflict
 from stepkeep.evidence.collect import collect
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, Handler, StepDefinition, Undo
 from stepkeep.kernel.draft import HELD_BACK
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
 from stepkeep.operations.access import Acting
@@ -33,8 +33,8 @@ async def resume(bench: Bench, run_id: str) -> Accepted:
     return await resume_run(bench.transactor, run_id, tenant=TENANT, actor="bea")
 
 
-def test_a_paused_run_is_not_claimed_and_another_one_is(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_paused_run_is_not_claimed_and_another_one_is(database_url: str) -> None:
+    async with on(database_url) as bench:
         paused, other = await bench.start(chain("three", 3)), await bench.start(chain("three", 3))
         assert (await pause(bench, paused)).record["state"] is RunState.PAUSED
         [claim] = await bench.claim()
@@ -46,11 +46,9 @@ def test_a_paused_run_is_not_claimed_and_another_one_is(database_url: str) -> No
         assert await bench.work_off() == 3
         assert await bench.state(paused) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_what_is_in_flight_settles_and_what_follows_waits(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_what_is_in_flight_settles_and_what_follows_waits(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("three", 3))
         [claim] = await bench.claim()
         await pause(bench, run_id)
@@ -63,11 +61,9 @@ def test_what_is_in_flight_settles_and_what_follows_waits(database_url: str) -> 
         await resume(bench, run_id)
         assert await bench.work_off() == 2
 
-    on(database_url, act)
 
-
-def test_explain_says_who_paused_and_how_to_go_on(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_explain_says_who_paused_and_how_to_go_on(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("three", 3))
         await pause(bench, run_id, "the shop is closed")
         found = await explain(bench.transactor, run_id, None, tenant=TENANT)
@@ -76,8 +72,6 @@ def test_explain_says_who_paused_and_how_to_go_on(database_url: str) -> None:
         assert "is paused by ann since" in whole.sentence
         assert "the shop is closed" in whole.sentence
         assert whole.command == ("resume", run_id)
-
-    on(database_url, act)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +82,12 @@ def test_explain_says_who_paused_and_how_to_go_on(database_url: str) -> None:
         (None, True, {"scope": "run", "queue": None}, "stepkeep resume {run}"),
     ],
 )
-def test_explain_names_the_pause_that_has_to_end_first(
+async def test_explain_names_the_pause_that_has_to_end_first(
     database_url: str, queue: str | None, also_run: bool, pause_view: dict[str, str | None], command: str
 ) -> None:
     """A run that is paused itself is resumed first: no queue of it is claimed from while it is."""
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(Definition(name="print", version=1, steps=(task("print", queue="printers"),)))
         acting = Acting(actor="ann", vouched_by=None, key=None)
         await pause_claims(bench.store, TENANT, queue, "out of paper", acting=acting)
@@ -104,13 +98,11 @@ def test_explain_names_the_pause_that_has_to_end_first(
         assert (first["code"], first["pause"]) == ("paused", pause_view)
         assert first["command"] == command.format(run=run_id)
 
-    on(database_url, act)
 
-
-def test_a_gate_is_approved_or_rejected_and_a_ready_step_is_skipped_or_failed_unless_its_run_is_paused(
+async def test_a_gate_is_approved_or_rejected_and_a_ready_step_is_skipped_or_failed_unless_its_run_is_paused(
     database_url: str,
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(GATED)
 
         async def choices() -> dict[str, list[str]]:
@@ -121,11 +113,9 @@ def test_a_gate_is_approved_or_rejected_and_a_ready_step_is_skipped_or_failed_un
         await pause(bench, run_id)
         assert await choices() == {"first": [], "sign": ["approve", "reject"], "last": []}
 
-    on(database_url, act)
 
-
-def test_a_pause_is_found_behind_many_later_entries(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_pause_is_found_behind_many_later_entries(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("one", 1))
         await pause(bench, run_id, "long ago")
         for number in range(205):
@@ -133,23 +123,19 @@ def test_a_pause_is_found_behind_many_later_entries(database_url: str) -> None:
         found = await explain(bench.transactor, run_id, None, tenant=TENANT)
         assert any("long ago" in cause.sentence for cause in found.causes)
 
-    on(database_url, act)
 
-
-def test_a_finished_run_is_not_paused(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_finished_run_is_not_paused(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("one", 1))
         await bench.work_off()
         with pytest.raises(Conflict, match="a finished run cannot be paused"):
             await pause(bench, run_id)
 
-    on(database_url, act)
 
-
-def test_a_run_that_was_paused_at_every_place_is_certified_in_every_dialect(database_url: str) -> None:
+async def test_a_run_that_was_paused_at_every_place_is_certified_in_every_dialect(database_url: str) -> None:
     """Queued, running with work in flight, blocked, and with nothing left to do."""
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(GATED)
         await pause(bench, run_id)
         await resume(bench, run_id)
@@ -167,11 +153,9 @@ def test_a_run_that_was_paused_at_every_place_is_certified_in_every_dialect(data
         certificate = await (await collect(bench.transactor, run_id, tenant=TENANT)).certificate()
         assert certificate.ok, certificate
 
-    on(database_url, act)
 
-
-def test_a_failure_in_a_pause_rolls_back_and_is_certified_in_every_dialect(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_failure_in_a_pause_rolls_back_and_is_certified_in_every_dialect(database_url: str) -> None:
+    async with on(database_url) as bench:
         undo = Undo(executor=Handler(name="noop"))
         steps = (task("book", undo=undo), task("pay", 1, ["book"], on_failure=OnFailure.COMPENSATE))
         run_id = await bench.start(Definition(name="undone", version=1, steps=steps))
@@ -185,5 +169,3 @@ def test_a_failure_in_a_pause_rolls_back_and_is_certified_in_every_dialect(datab
         assert await bench.state(run_id) is RunState.ROLLED_BACK
         certificate = await (await collect(bench.transactor, run_id, tenant=TENANT)).certificate()
         assert certificate.ok, certificate
-
-    on(database_url, act)

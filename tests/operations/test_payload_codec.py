@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +72,10 @@ def engine_on(url: str, codec: Any = None, **options: Any) -> AsyncEngine:
     return AsyncEngine(url, registry=handlers(), actor="tests", payload_codec=codec, **options)
 
 
-def on(url: str, body: Callable[[AsyncEngine], Any], codec: Any = None, **options: Any) -> None:
-    async def whole() -> None:
-        async with engine_on(url, codec, **options) as engine:
-            await body(engine)
-
-    asyncio.run(whole())
+@asynccontextmanager
+async def on(url: str, codec: Any = None, **options: Any) -> AsyncIterator[AsyncEngine]:
+    async with engine_on(url, codec, **options) as engine:
+        yield engine
 
 
 async def run_through(engine: AsyncEngine) -> sk.Result:
@@ -97,7 +96,7 @@ async def run_through(engine: AsyncEngine) -> sk.Result:
     return result
 
 
-def test_nothing_of_a_payload_is_in_the_database_and_everything_works_with_the_key(
+async def test_nothing_of_a_payload_is_in_the_database_and_everything_works_with_the_key(
     database_url: str, tmp_path: Path
 ) -> None:
     runs: list[str] = []
@@ -122,25 +121,26 @@ def test_nothing_of_a_payload_is_in_the_database_and_everything_works_with_the_k
         await engine.cancel(rerun.run_id)
         runs.append(result.run_id)
 
-    on(database_url, body, KeyringCodec(KEYS))
-    stored = str([row.columns for row in every_row(database_url)]) + raw_bytes(database_url).decode("latin-1")
+    async with on(database_url, KeyringCodec(KEYS)) as engine:
+        await body(engine)
+    stored = str([row.columns for row in await asyncio.to_thread(every_row, database_url)]) + raw_bytes(
+        database_url
+    ).decode("latin-1")
     assert CANARY not in stored
     assert '"key":"k2"' in stored
 
-    async def closed(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         view = await engine.show(runs[0])
         assert (view["run"]["input"], view["run"]["output"]) == ("[encrypted]", "[encrypted]")
         assert {str(step["output"]) for step in view["steps"]} <= {"[encrypted]", "None"}
         assert (await engine.show(runs[0], step="fail"))["step"]["history"][0]["evidence"] == "[encrypted]"
         assert (await engine.certify(runs[0])).ok
         await engine.prune(archive=tmp_path / "archive", keep=0)
-
-    on(database_url, closed)
     [rest] = (tmp_path / "archive").glob("*.rest.jsonl.gz")
     assert CANARY.encode() not in gzip.decompress(rest.read_bytes())
 
 
-def test_a_key_that_is_replaced_still_opens_what_it_sealed(database_url: str) -> None:
+async def test_a_key_that_is_replaced_still_opens_what_it_sealed(database_url: str) -> None:
     runs: list[str] = []
 
     async def before(engine: AsyncEngine) -> None:
@@ -149,18 +149,18 @@ def test_a_key_that_is_replaced_still_opens_what_it_sealed(database_url: str) ->
     async def after(engine: AsyncEngine) -> None:
         assert (await engine.show(runs[0]))["run"]["input"]["text"] == CANARY
 
-    async def without(engine: AsyncEngine) -> None:
+    async with on(database_url, KeyringCodec({"k1": KEYS["k1"]})) as engine:
+        await before(engine)
+    async with on(database_url, KeyringCodec(KEYS)) as engine:
+        await after(engine)
+    async with on(database_url, KeyringCodec({"k2": KEYS["k2"]})) as engine:
         with pytest.raises(sk.PayloadSealed, match="sealed under the key k1"):
             await engine.rerun(runs[0])
         assert (await engine.show(runs[0]))["run"]["input"] == "[encrypted]"
 
-    on(database_url, before, KeyringCodec({"k1": KEYS["k1"]}))
-    on(database_url, after, KeyringCodec(KEYS))
-    on(database_url, without, KeyringCodec({"k2": KEYS["k2"]}))
 
-
-def test_large_payloads_are_sealed_too_and_a_changed_one_is_found(database_url: str) -> None:
-    async def body(engine: AsyncEngine) -> None:
+async def test_large_payloads_are_sealed_too_and_a_changed_one_is_found(database_url: str) -> None:
+    async with on(database_url, KeyringCodec(KEYS)) as engine:
         flow = sk.Workflow("grow", timeout="1h", registry=handlers())
         first = flow.step("grow", "grow", inputs={"text": flow.input.text})
         flow.step("double", "double", inputs={"text": first.output})
@@ -171,12 +171,10 @@ def test_large_payloads_are_sealed_too_and_a_changed_one_is_found(database_url: 
         await raw.execute("delete from payload_chunks")
         with pytest.raises(sk.StepkeepError, match="that it refers to is missing"):
             await engine.show(result.run_id)
-
-    on(database_url, body, KeyringCodec(KEYS))
-    assert CANARY not in str([row.columns for row in every_row(database_url)])
+    assert CANARY not in str([row.columns for row in await asyncio.to_thread(every_row, database_url)])
 
 
-def test_operations_that_need_no_payload_work_without_the_codec(database_url: str) -> None:
+async def test_operations_that_need_no_payload_work_without_the_codec(database_url: str) -> None:
     runs: dict[str, str] = {}
     flow = sk.Workflow("gated", timeout="1h", registry=handlers())
     flow.approval("sign-off", deadline="1h")
@@ -197,19 +195,19 @@ def test_operations_that_need_no_payload_work_without_the_codec(database_url: st
             await engine.approve(runs["asking"])  # what follows depends on the input
         assert (await engine.show(runs["asking"]))["run"]["state"] == "blocked"
 
-    async def opened(engine: AsyncEngine) -> None:
+    async with on(database_url, KeyringCodec(KEYS)) as engine:
+        await body(engine)
+    async with on(database_url) as engine:
+        await closed(engine)
+    async with on(database_url, KeyringCodec(KEYS)) as engine:
         await engine.approve(runs["asking"])
         worker = await engine.start_worker()
         for name in ("gated", "asking"):
             assert (await engine.wait(runs[name], seconds=60)).state == "succeeded"
         await worker.stop(0)
 
-    on(database_url, body, KeyringCodec(KEYS))
-    on(database_url, closed)
-    on(database_url, opened, KeyringCodec(KEYS))
 
-
-def test_a_worker_without_the_codec_hands_back_and_one_that_has_it_goes_on(
+async def test_a_worker_without_the_codec_hands_back_and_one_that_has_it_goes_on(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs: list[str] = []
@@ -231,17 +229,17 @@ def test_a_worker_without_the_codec_hands_back_and_one_that_has_it_goes_on(
         assert (step["state"], step["attempts"], step["history"][0]["state"]) == ("ready", 0, "released")
         await worker.stop(0)
 
-    async def having(engine: AsyncEngine) -> None:
+    async with on(database_url, KeyringCodec(KEYS)) as engine:
+        await begin(engine)
+    async with on(database_url) as engine:
+        await without(engine)
+    assert "handed back: a payload is sealed under the key k2" in caplog.text
+    async with on(database_url, KeyringCodec(KEYS)) as engine:
         assert (await engine.work_on(runs[0])).state == "succeeded"
         assert (await engine.certify(runs[0])).ok
 
-    on(database_url, begin, KeyringCodec(KEYS))
-    on(database_url, without)
-    assert "handed back: a payload is sealed under the key k2" in caplog.text
-    on(database_url, having, KeyringCodec(KEYS))
 
-
-def test_a_worker_without_the_codec_runs_no_step_of_a_sealed_run_even_if_it_reads_nothing_sealed(
+async def test_a_worker_without_the_codec_runs_no_step_of_a_sealed_run_even_if_it_reads_nothing_sealed(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs: dict[str, str] = {}
@@ -267,15 +265,17 @@ def test_a_worker_without_the_codec_runs_no_step_of_a_sealed_run_even_if_it_read
         """A run that was started without the codec is served as ever."""
         assert (await engine.run(flow, {"text": "plain"})).state == "succeeded"
 
-    async def having(engine: AsyncEngine) -> None:
-        assert (await engine.work_on(runs["sealed"])).state == "succeeded"
-
-    on(database_url, plain)
-    on(database_url, begin, KeyringCodec(KEYS))
-    on(database_url, plain)
-    on(database_url, without)
+    async with on(database_url) as engine:
+        await plain(engine)
+    async with on(database_url, KeyringCodec(KEYS)) as engine:
+        await begin(engine)
+    async with on(database_url) as engine:
+        await plain(engine)
+    async with on(database_url) as engine:
+        await without(engine)
     assert "step double of unread v1 is handed back: a payload is sealed under the key k2" in caplog.text
-    on(database_url, having, KeyringCodec(KEYS))
+    async with on(database_url, KeyringCodec(KEYS)) as engine:
+        assert (await engine.work_on(runs["sealed"])).state == "succeeded"
 
 
 class Broken(KeyringCodec):
@@ -283,13 +283,11 @@ class Broken(KeyringCodec):
         raise RuntimeError(payload.decode())
 
 
-def test_a_codec_that_fails_stores_nothing_and_quotes_nothing(database_url: str) -> None:
-    async def body(engine: AsyncEngine) -> None:
+async def test_a_codec_that_fails_stores_nothing_and_quotes_nothing(database_url: str) -> None:
+    async with on(database_url, Broken(KEYS)) as engine:
         with pytest.raises(sk.InvalidInput, match="it raised RuntimeError") as told:
             await engine.start(workflow(), {"text": CANARY, "amount": 1})
         assert CANARY not in str(told.value)
-
-    on(database_url, body, Broken(KEYS))
 
 
 @pytest.mark.parametrize("wrong", [5, KeyringCodec({"a key": b""}), KeyringCodec({"k" * 101: b""})])

@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Completion, Definition
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import people
 from stepkeep.operations.expire import sweep
-from tests.workbench import NOBODYS, SECOND, TENANT, Bench, chain, gate, on, on_several, task
+from tests.workbench import NOBODYS, SECOND, TENANT, Bench, benches, chain, gate, on, task
 
 SIGNED = Definition(name="signed", version=1, steps=(gate("sign", approval=Approval()), task("ship", 1, ["sign"])))
 TWO = Definition(
@@ -32,8 +32,8 @@ TOKEN = "a token that was handed out"
 
 
 # -- gates -----------------------------------------------------------------------------------------------------------
-def test_an_approval_opens_the_way_and_says_who_gave_it(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_an_approval_opens_the_way_and_says_who_gave_it(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(SIGNED)
         reply = await bench.approve(run_id, by="ann", comment="gut so – ✓\nzweite Zeile")
         assert reply.record["step"] == "sign"
@@ -41,11 +41,9 @@ def test_an_approval_opens_the_way_and_says_who_gave_it(database_url: str) -> No
         assert await bench.work_off() == 1
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_a_rejection_fails_the_gate_and_the_run(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_rejection_fails_the_gate_and_the_run(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(SIGNED)
         await bench.reject(run_id, by="ann", comment="not like this")
         assert await bench.step_states(run_id) == [StepState.FAILED, StepState.CANCELLED]
@@ -53,22 +51,18 @@ def test_a_rejection_fails_the_gate_and_the_run(database_url: str) -> None:
         assert found is not None
         assert found.run.error == "rejected by ann: not like this"
 
-    on(database_url, act)
 
-
-def test_the_same_decision_by_the_same_person_again_changes_nothing(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_same_decision_by_the_same_person_again_changes_nothing(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(SIGNED)
         first = await bench.approve(run_id, "sign", by="ann")
         for again in (await bench.approve(run_id, "sign", by="ann"), await bench.approve(run_id, by="ann")):
             assert again.repeated
             assert again.record == first.record
 
-    on(database_url, act)
 
-
-def test_any_other_decision_is_a_conflict_that_names_the_winner(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_any_other_decision_is_a_conflict_that_names_the_winner(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(SIGNED)
         await bench.approve(run_id, "sign", by="ann")
         for loser in (bench.approve(run_id, "sign", by="bob"), bench.reject(run_id, "sign", by="ann")):
@@ -77,11 +71,9 @@ def test_any_other_decision_is_a_conflict_that_names_the_winner(database_url: st
             assert refused.value.winner is not None
             assert refused.value.winner["by"] == "ann"
 
-    on(database_url, act)
 
-
-def test_a_double_click_never_passes_the_next_gate(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_double_click_never_passes_the_next_gate(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(TWO)
         await bench.approve(run_id, by="ann")
         with pytest.raises(Conflict, match="now second is open") as refused:
@@ -93,11 +85,9 @@ def test_a_double_click_never_passes_the_next_gate(database_url: str) -> None:
         await bench.approve(run_id, "second", by="ann")
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_with_several_gates_open_the_one_that_is_meant_must_be_named(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_with_several_gates_open_the_one_that_is_meant_must_be_named(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(PARALLEL)
         with pytest.raises(Conflict, match="left, right"):
             await bench.approve(run_id)
@@ -105,11 +95,9 @@ def test_with_several_gates_open_the_one_that_is_meant_must_be_named(database_ur
         await bench.approve(run_id, "right")
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_of_many_people_at_one_gate_one_wins_and_the_others_hear_who(database_url: str) -> None:
-    async def act(opened: list[Bench]) -> None:
+async def test_of_many_people_at_one_gate_one_wins_and_the_others_hear_who(database_url: str) -> None:
+    async with benches(database_url, 3) as opened:
         run_id = await opened[0].start(SIGNED)
         replies = await asyncio.gather(
             *(
@@ -125,11 +113,9 @@ def test_of_many_people_at_one_gate_one_wins_and_the_others_hear_who(database_ur
         assert len(losers) == 29
         assert {loser.winner["by"] for loser in losers if loser.winner} == {winner.record["by"]}
 
-    on_several(database_url, 3, act)
 
-
-def test_what_is_no_open_gate_cannot_be_decided(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_what_is_no_open_gate_cannot_be_decided(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(SIGNED)
         with pytest.raises(Conflict, match="no approval gate"):
             await bench.approve(run_id, "ship")
@@ -147,13 +133,11 @@ def test_what_is_no_open_gate_cannot_be_decided(database_url: str) -> None:
         assert refused.value.winner is not None
         assert refused.value.winner["decision"] == "cancelled"
 
-    on(database_url, act)
 
-
-def test_who_comes_after_the_deadline_learns_that_it_passed(database_url: str) -> None:
+async def test_who_comes_after_the_deadline_learns_that_it_passed(database_url: str) -> None:
     hurried = Definition(name="hurried", version=1, steps=(gate("sign", approval=Approval(deadline=60 * SECOND)),))
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(hurried)
         bench.store.clock_offset = 61 * SECOND
         await sweep(bench.transactor)
@@ -162,18 +146,14 @@ def test_who_comes_after_the_deadline_learns_that_it_passed(database_url: str) -
         assert refused.value.winner is not None
         assert refused.value.winner["decision"] == "expired"
 
-    on(database_url, act)
 
-
-def test_a_run_that_does_not_exist_has_no_gate(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_that_does_not_exist_has_no_gate(database_url: str) -> None:
+    async with on(database_url) as bench:
         for run_id in (NOBODYS, "nothing-like-an-id"):
             with pytest.raises(NotFound):
                 await bench.approve(run_id)
             with pytest.raises(NotFound):
                 await complete(bench, run_id)
-
-    on(database_url, act)
 
 
 # -- completion by hand ----------------------------------------------------------------------------------------------
@@ -201,8 +181,8 @@ async def handed_out(bench: Bench, definition: Definition = BY_HAND) -> str:
     return run_id
 
 
-def test_a_step_is_completed_by_hand_with_its_token_and_an_output(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_step_is_completed_by_hand_with_its_token_and_an_output(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await handed_out(bench)
         await complete(bench, run_id, output=b'{"done":true}', notes="by phone", evidence=("call-7",))
         assert await bench.state(run_id) is RunState.SUCCEEDED
@@ -214,29 +194,25 @@ def test_a_step_is_completed_by_hand_with_its_token_and_an_output(database_url: 
         assert json.loads(row.note.record)["evidence"] == ["call-7"]
         assert TOKEN not in str(row), "only the hash of a token is kept"
 
-    on(database_url, act)
-
 
 @pytest.mark.parametrize(
     ("outcome", "state"),
     [("Failed", RunState.FAILED), ("cancelled", RunState.SUCCEEDED), ("SUCCEEDED", RunState.SUCCEEDED)],
 )
-def test_the_outcome_decides_how_the_run_goes_on(database_url: str, outcome: str, state: RunState) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_outcome_decides_how_the_run_goes_on(database_url: str, outcome: str, state: RunState) -> None:
+    async with on(database_url) as bench:
         run_id = await handed_out(bench)
         await complete(bench, run_id, outcome)
         assert await bench.state(run_id) is state
 
-    on(database_url, act)
 
-
-def test_an_output_by_hand_that_does_not_fit_is_refused_and_a_corrected_one_counts(
+async def test_an_output_by_hand_that_does_not_fit_is_refused_and_a_corrected_one_counts(
     database_url: str,
 ) -> None:
     [call] = BY_HAND.steps
     held = replace(BY_HAND, steps=(replace(call, output_schema={"required": ["done"]}),))
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await handed_out(bench, held)
         for wrong in (None, b"{}", b"{"):
             with pytest.raises(InvalidInput, match="output"):
@@ -248,11 +224,9 @@ def test_an_output_by_hand_that_does_not_fit_is_refused_and_a_corrected_one_coun
         await complete(bench, failed, "Failed")
         assert await bench.state(failed) is RunState.FAILED
 
-    on(database_url, act)
 
-
-def test_a_lost_token_is_replaced_on_record_and_the_old_one_is_useless(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_lost_token_is_replaced_on_record_and_the_old_one_is_useless(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await handed_out(bench)
         by: dict[str, str] = {"token": "a new one", "tenant": TENANT, "actor": "bea"}
         reissue = people.reissue_token
@@ -270,11 +244,9 @@ def test_a_lost_token_is_replaced_on_record_and_the_old_one_is_useless(database_
         with pytest.raises(Conflict, match="is succeeded"):
             await reissue(bench.transactor, run_id, "call", reason="too late", **by)
 
-    on(database_url, act)
 
-
-def test_a_run_with_a_new_token_conforms_in_every_dialect(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_with_a_new_token_conforms_in_every_dialect(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await handed_out(bench)
         await people.reissue_token(
             bench.transactor, run_id, "call", token="new", reason="lost", tenant=TENANT, actor="bea"
@@ -285,11 +257,9 @@ def test_a_run_with_a_new_token_conforms_in_every_dialect(database_url: str) -> 
         assert certificate.ok, certificate
         assert len(certificate.dialects) == 5
 
-    on(database_url, act)
 
-
-def test_completing_again_is_recognised_and_another_outcome_is_a_conflict(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_completing_again_is_recognised_and_another_outcome_is_a_conflict(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await handed_out(bench)
         first = await complete(bench, run_id)
         again = await complete(bench, run_id, actor="bob")
@@ -300,11 +270,9 @@ def test_completing_again_is_recognised_and_another_outcome_is_a_conflict(databa
         assert refused.value.winner is not None
         assert refused.value.winner["outcome"] == "Succeeded"
 
-    on(database_url, act)
 
-
-def test_of_many_completions_at_once_one_counts(database_url: str) -> None:
-    async def act(opened: list[Bench]) -> None:
+async def test_of_many_completions_at_once_one_counts(database_url: str) -> None:
+    async with benches(database_url, 3) as opened:
         run_id = await handed_out(opened[0])
         replies = await asyncio.gather(
             *(
@@ -318,11 +286,9 @@ def test_of_many_completions_at_once_one_counts(database_url: str) -> None:
         assert len({str(reply.record["outcome"]) for reply in accepted}) == 1
         assert sum(isinstance(reply, Conflict) for reply in replies) == 15
 
-    on_several(database_url, 3, act)
 
-
-def test_a_wrong_token_or_outcome_completes_nothing(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_wrong_token_or_outcome_completes_nothing(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await handed_out(bench)
         with pytest.raises(Conflict, match="token does not match"):
             await complete(bench, run_id, token="a guess")
@@ -334,16 +300,12 @@ def test_a_wrong_token_or_outcome_completes_nothing(database_url: str) -> None:
             await complete(bench, run_id, evidence=("e",) * 101)
         assert await bench.step_states(run_id) == [StepState.AWAITING_COMPLETION]
 
-    on(database_url, act)
 
-
-def test_a_completion_after_the_deadline_is_a_conflict(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_completion_after_the_deadline_is_a_conflict(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await handed_out(bench)
         bench.store.clock_offset = 61 * SECOND
         await sweep(bench.transactor)
         assert await bench.state(run_id) is RunState.FAILED
         with pytest.raises(Conflict, match="already failed"):
             await complete(bench, run_id)
-
-    on(database_url, act)

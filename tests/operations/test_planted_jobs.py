@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stepkeep.errors import ConnectionLost, QuotaExceeded, StoreError, StoreUnavailable
+from stepkeep.kernel.errors import ConnectionLost, QuotaExceeded, StoreError, StoreUnavailable
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import jobs, quotas
 from stepkeep.operations.access import Acting

@@ -5,6 +5,7 @@ The simulator sees neither files nor signatures, so these bugs are hunted by the
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.operations import test_run_archive as archives
 from tests.suites import short_and_all
 from tests.worker import test_worktrees as worktrees
 
-Hunter = Callable[..., None]
+Hunter = Callable[..., Any]
 
 RED = (AssertionError, pytest.fail.Exception, LookupError, GitProblemError)
 """How a hunter fails."""
@@ -175,7 +176,7 @@ QUICK = ("removal-not-saved", "delivery-twice", "any-ending-archived", "conflict
 def test_a_planted_bug_turns_a_test_red(name: str, tmp_path: Path) -> None:
     bug, hunter = next(one for one in BUGS if one[0].name == name)
     with planted(bug), pytest.raises(RED):
-        hunter(**_arguments(hunter, tmp_path))
+        _play(hunter, tmp_path)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -185,6 +186,8 @@ def test_a_planted_bug_fits_the_code(name: str) -> None:
         assert bug.edits
 
 
-def _arguments(hunter: Hunter, tmp_path: Path) -> dict[str, Any]:
+def _play(hunter: Hunter, tmp_path: Path) -> None:
     known = {"database_url": f"sqlite:///{tmp_path}/planted.db", "tmp_path": tmp_path}
-    return {name: known[name] for name in inspect.signature(hunter).parameters}
+    found = hunter(**{name: known[name] for name in inspect.signature(hunter).parameters})
+    if inspect.iscoroutine(found):
+        asyncio.run(found)

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.definition.policy import load_policy, publishable_policy
-from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.definition import Budget, Definition, OnExceeded, PolicyEffect, PolicyRule, Retry, digest_of
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import Category, RunState, StepState
@@ -21,7 +21,7 @@ from stepkeep.operations.live_policies import FRESH_US, LivePolicies
 from stepkeep.operations.views import describe_run
 from stepkeep.store.change import Loaded, StoredPolicy
 from tests.store.people import change, membership, principal
-from tests.workbench import ACTOR, TENANT, Bench, chain, on, on_several, task
+from tests.workbench import ACTOR, TENANT, Bench, benches, chain, on, task
 
 S = StepState
 HOUR_US = 3_600_000_000
@@ -42,8 +42,8 @@ async def replayed(bench: Bench, run_id: str) -> list[tuple[str, str, str | None
     return [(one["step"], one["effect"], one["rule"]) for one in found["verdicts"]]
 
 
-def test_a_published_rule_denies_the_first_step_of_a_run(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_published_rule_denies_the_first_step_of_a_run(database_url: str) -> None:
+    async with on(database_url) as bench:
         await publish(bench, {"name": "never", "workflows": ["two"], "then": "deny", "reason": "closed"})
         run_id = await bench.start(TWO)
         assert await bench.state(run_id) is RunState.FAILED
@@ -52,11 +52,9 @@ def test_a_published_rule_denies_the_first_step_of_a_run(database_url: str) -> N
         assert view["run"]["category"] == "governance"
         assert await replayed(bench, run_id) == [("s00000", "deny", "never")]
 
-    on(database_url, act)
 
-
-def test_a_published_rule_holds_a_later_step_and_people_release_it(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_published_rule_holds_a_later_step_and_people_release_it(database_url: str) -> None:
+    async with on(database_url) as bench:
         await publish(bench, HOLD_PAY)
         run_id = await bench.start(TWO, b'{"n":9}')
         assert await bench.work_off() == 1
@@ -70,28 +68,24 @@ def test_a_published_rule_holds_a_later_step_and_people_release_it(database_url:
         assert await bench.state(run_id) is RunState.SUCCEEDED
         assert await replayed(bench, run_id) == [("s00001", "hold", "big")]
 
-    on(database_url, act)
 
-
-def test_runs_that_no_rule_concerns_have_no_verdict(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_runs_that_no_rule_concerns_have_no_verdict(database_url: str) -> None:
+    async with on(database_url) as bench:
         await publish(bench, {"name": "others", "workflows": ["other*"], "then": "deny"})
         run_id = await bench.start(TWO)
         await bench.work_off()
         assert await bench.state(run_id) is RunState.SUCCEEDED
         assert await replayed(bench, run_id) == []
 
-    on(database_url, act)
 
-
-def test_another_process_decides_by_a_new_revision_after_two_seconds(
+async def test_another_process_decides_by_a_new_revision_after_two_seconds(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An hour stands for the two seconds: on a busy machine these may pass between two calls."""
     assert live_policies.FRESH_US == 2_000_000
     monkeypatch.setattr(live_policies, "FRESH_US", HOUR_US)
 
-    async def act(opened: list[Bench]) -> None:
+    async with benches(database_url, 2) as opened:
         here, there = opened
         await there.start(TWO)
         await publish(here, {"name": "stop", "then": "deny"})
@@ -102,22 +96,18 @@ def test_another_process_decides_by_a_new_revision_after_two_seconds(
         assert await there.state(run_id) is RunState.FAILED
         assert await replayed(here, run_id) == [("s00000", "deny", "stop")]
 
-    on_several(database_url, 2, act)
 
-
-def test_the_process_that_publishes_decides_by_the_new_revision_at_once(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_process_that_publishes_decides_by_the_new_revision_at_once(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(TWO)
         await publish(bench, {"name": "stop", "then": "deny"})
         await bench.work_off()
         assert await bench.state(run_id) is RunState.FAILED
         assert await bench.step_states(run_id) == [S.SUCCEEDED, S.FAILED]
 
-    on(database_url, act)
 
-
-def test_a_policy_that_is_off_allows_and_old_verdicts_replay_by_their_own_revision(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_policy_that_is_off_allows_and_old_verdicts_replay_by_their_own_revision(database_url: str) -> None:
+    async with on(database_url) as bench:
         await publish(bench, {"name": "stop", "then": "deny"})
         denied = await bench.start(TWO)
         await policies.publish_policy(bench.transactor, policies.OFF, tenant=TENANT, actor="bea")
@@ -131,11 +121,9 @@ def test_a_policy_that_is_off_allows_and_old_verdicts_replay_by_their_own_revisi
             (1, "p", ACTOR),
         ]
 
-    on(database_url, act)
 
-
-def test_roles_of_the_requester_are_read_in_the_deciding_transaction(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_roles_of_the_requester_are_read_in_the_deciding_transaction(database_url: str) -> None:
+    async with on(database_url) as bench:
         await publish(bench, {"name": "staff", "when": "!('staff' in principal.roles)", "then": "deny"})
         denied = await bench.start(TWO)
         assert await bench.state(denied) is RunState.FAILED
@@ -150,50 +138,42 @@ def test_roles_of_the_requester_are_read_in_the_deciding_transaction(database_ur
         assert await bench.state(allowed) is RunState.SUCCEEDED
         assert [effect for _, effect, _ in await replayed(bench, allowed)] == ["allow", "allow"]
 
-    on(database_url, act)
 
-
-def test_a_budget_stops_a_run_by_what_its_attempts_reported(database_url: str) -> None:
+async def test_a_budget_stops_a_run_by_what_its_attempts_reported(database_url: str) -> None:
     spending = replace(TWO, name="spending", budget=Budget(limits={"usd": 1.0}, on_exceeded=OnExceeded.STOP))
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(spending)
         [claim] = await bench.claim(1)
         await bench.report(claim, Completed(cost=b'{"usd":1.5}'))
         assert await bench.state(run_id) is RunState.FAILED
         assert [rule for _, _, rule in await replayed(bench, run_id)] == [None, "budget:usd"]
 
-    on(database_url, act)
 
-
-def test_rules_of_the_definition_judge_retries_from_the_stored_attempts(database_url: str) -> None:
+async def test_rules_of_the_definition_judge_retries_from_the_stored_attempts(database_url: str) -> None:
     rule = PolicyRule(name="once", then=PolicyEffect.DENY, when="cost.attempts >= 1.0")
     step = task("call", retry=Retry(max_attempts=5, initial=0))
     once = Definition(name="once", version=1, steps=(step,), policy=(rule,))
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(once)
         [claim] = await bench.claim(1)
         await bench.report(claim, Failed(category=Category.TRANSIENT, error="no"))
         assert await bench.state(run_id) is RunState.FAILED
         assert [effect for _, effect, _ in await replayed(bench, run_id)] == ["allow", "deny"]
 
-    on(database_url, act)
 
-
-def test_a_revision_that_was_changed_in_the_database_denies_and_says_so(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_revision_that_was_changed_in_the_database_denies_and_says_so(database_url: str) -> None:
+    async with on(database_url) as bench:
         await bench.store.publish_policy(TENANT, 1, "p", "0" * 64, b'{"name":"p","rules":[]}', ACTOR)
         run_id = await bench.start(TWO)
         view = await describe_run(bench.transactor, run_id, tenant=TENANT)
         assert "was changed in the database after it was published" in view["run"]["error"]
         assert await replayed(bench, run_id) == [("s00000", "deny", "cannot_evaluate")]
 
-    on(database_url, act)
 
-
-def test_what_is_not_there_or_makes_no_sense_is_refused(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_what_is_not_there_or_makes_no_sense_is_refused(database_url: str) -> None:
+    async with on(database_url) as bench:
         with pytest.raises(NotFound, match=r"tenant .* has no policy"):
             await policies.show_policy(bench.transactor, tenant=TENANT)
         with pytest.raises(NotFound, match="has no revision 7 of a policy"):
@@ -202,8 +182,6 @@ def test_what_is_not_there_or_makes_no_sense_is_refused(database_url: str) -> No
             await policies.show_policy(bench.transactor, 0, tenant=TENANT)
         with pytest.raises(NotFound):
             await policies.replay_policy(bench.transactor, "01a1e12c-57d6-75bf-abba-e99e88c4e41f", tenant=TENANT)
-
-    on(database_url, act)
 
 
 def test_a_policy_whose_cases_fail_is_not_published() -> None:
@@ -267,10 +245,10 @@ async def spend_once(bench: Bench, workflow: Definition, cost: bytes | None) -> 
         ({"attempts": 1}, "tenant", "denied", "denied"),
     ],
 )
-def test_a_shared_budget_stops_the_runs_that_it_is_for(
+async def test_a_shared_budget_stops_the_runs_that_it_is_for(
     database_url: str, limit: dict[str, int], of: str, own: str, others: str
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await publish_budget(bench, of=of, **limit)
         first = await spend_once(bench, TWO, b'{"usd":5.0,"tokens":100}')
         bench.store.clock_offset += FRESH_US
@@ -284,22 +262,18 @@ def test_a_shared_budget_stops_the_runs_that_it_is_for(
         assert "spent" in view["run"]["error"]
         assert next(one[1:] for one in await replayed(bench, first)) == ("allow", None)
 
-    on(database_url, act)
 
-
-def test_what_was_spent_before_the_window_counts_no_more(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_what_was_spent_before_the_window_counts_no_more(database_url: str) -> None:
+    async with on(database_url) as bench:
         await publish_budget(bench, usd=5)
         await spend_once(bench, TWO, b'{"usd":5.0}')
         bench.store.clock_offset += 61 * MINUTE
         assert await bench.state(await bench.start(TWO)) is RunState.QUEUED
 
-    on(database_url, act)
-
 
 @pytest.mark.parametrize(("ending", "effect"), [("hold", "hold"), ("warn", "allow")])
-def test_a_spent_budget_asks_people_or_warns(database_url: str, ending: str, effect: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_spent_budget_asks_people_or_warns(database_url: str, ending: str, effect: str) -> None:
+    async with on(database_url) as bench:
         await publish_budget(bench, usd=5, on_exceeded=ending)
         await spend_once(bench, TWO, b'{"usd":6.5}')
         bench.store.clock_offset += FRESH_US
@@ -310,8 +284,6 @@ def test_a_spent_budget_asks_people_or_warns(database_url: str, ending: str, eff
         facts = await first_verdict(bench, run_id)
         assert facts["facts"]["spend"] == {"hourly": {"usd": 6.5, "tokens": 0.0, "attempts": 1.0}}
 
-    on(database_url, act)
-
 
 async def first_verdict(bench: Bench, run_id: str) -> dict[str, Any]:
     entries = await bench.store.read_journal(TENANT, run_id, 0)
@@ -320,8 +292,8 @@ async def first_verdict(bench: Bench, run_id: str) -> dict[str, Any]:
     return dict(next(iter(found[0].values())))
 
 
-def test_a_rule_of_a_tenant_reads_a_budget_before_it_is_spent(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_rule_of_a_tenant_reads_a_budget_before_it_is_spent(database_url: str) -> None:
+    async with on(database_url) as bench:
         warn = {"name": "soon", "when": "spend.hourly.usd > 3.0", "then": "hold", "approval": {"quorum": 1}}
         document = publishable_policy(
             {"policy": "p", "rules": [warn], "budgets": [{"name": "hourly", "per": "1h", "usd": 5}]}
@@ -332,8 +304,6 @@ def test_a_rule_of_a_tenant_reads_a_budget_before_it_is_spent(database_url: str)
         run_id = await bench.start(TWO)
         assert await replayed(bench, run_id) == [("s00000", "hold", "soon")]
 
-    on(database_url, act)
-
 
 async def pin_of(bench: Bench, run_id: str) -> int | None:
     found = await bench.store.read_run(TENANT, run_id)
@@ -342,8 +312,8 @@ async def pin_of(bench: Bench, run_id: str) -> int | None:
 
 
 # -- pinned revisions --------------------------------------------------------------------------------------------------
-def test_a_run_keeps_the_revision_that_it_started_under_if_that_says_so(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_keeps_the_revision_that_it_started_under_if_that_says_so(database_url: str) -> None:
+    async with on(database_url) as bench:
         pinned = {"policy": "p", "runs": "pinned", "rules": [{"name": "watch", "then": "allow"}]}
         await policies.publish_policy(bench.transactor, publishable_policy(pinned), tenant=TENANT, actor=ACTOR)
         early = await bench.start(TWO)
@@ -364,11 +334,9 @@ def test_a_run_keeps_the_revision_that_it_started_under_if_that_says_so(database
         created = open_entry(entries[0].body).causes[0]
         assert (created.event, (created.detail or {})["policy_revision"]) == ("run_created", 1)
 
-    on(database_url, act)
 
-
-def test_a_live_revision_after_a_pinned_one_counts_for_runs_that_are_not_pinned(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_live_revision_after_a_pinned_one_counts_for_runs_that_are_not_pinned(database_url: str) -> None:
+    async with on(database_url) as bench:
         await publish(bench, {"name": "watch", "then": "allow"})
         old = await bench.start(TWO)
         pinned = {"policy": "p", "runs": "pinned", "rules": [{"name": "never", "steps": ["s00001"], "then": "deny"}]}
@@ -383,5 +351,3 @@ def test_a_live_revision_after_a_pinned_one_counts_for_runs_that_are_not_pinned(
         bench.store.clock_offset += FRESH_US
         await bench.work_off()
         assert await bench.state(kept) is RunState.FAILED
-
-    on(database_url, act)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from typing import Any
 import pytest
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound, Unreadable
 from stepkeep.kernel.authority import Caller, MembershipKind
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed, NotFound, Unreadable
 from stepkeep.operations.principals import look_alikes
 from tests.damage import damage
 
@@ -21,12 +22,10 @@ HOUR = 3600 * 1_000_000
 ROLE = MembershipKind.ROLE
 
 
-def on(url: str, act: Callable[[AsyncEngine], Awaitable[None]]) -> None:
-    async def go() -> None:
-        async with AsyncEngine(url, tenant=TENANT, actor="root") as engine:
-            await act(engine)
-
-    asyncio.run(go())
+@asynccontextmanager
+async def on(url: str) -> AsyncIterator[AsyncEngine]:
+    async with AsyncEngine(url, tenant=TENANT, actor="root") as engine:
+        yield engine
 
 
 def later(**delta: float) -> datetime:
@@ -60,13 +59,11 @@ async def events(engine: AsyncEngine, name: str | None = None) -> list[tuple[str
         None,
     ],
 )
-def test_a_name_that_could_mislead_is_refused(tmp_path: Path, name: Any) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_name_that_could_mislead_is_refused(tmp_path: Path, name: Any) -> None:
+    async with on(f"sqlite:///{tmp_path}/s.db") as engine:
         with pytest.raises(InvalidInput):
             await engine.users.create(name)
         assert (await engine.users.list())["users"] == []
-
-    on(f"sqlite:///{tmp_path}/s.db", act)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +87,8 @@ def test_a_name_that_could_mislead_is_refused(tmp_path: Path, name: Any) -> None
         ("ann", "ᴀɴɴ"),
     ],
 )
-def test_a_name_that_looks_like_a_registered_one_is_refused(database_url: str, first: str, second: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_name_that_looks_like_a_registered_one_is_refused(database_url: str, first: str, second: str) -> None:
+    async with on(database_url) as engine:
         await engine.users.create(first)
         with pytest.raises(Conflict, match="looks like"):
             await engine.users.create(second)
@@ -99,11 +96,9 @@ def test_a_name_that_looks_like_a_registered_one_is_refused(database_url: str, f
             await engine.users.grant(second, role="payer")
         assert [one["name"] for one in (await engine.users.list())["users"]] == [first]
 
-    on(database_url, act)
 
-
-def test_names_that_an_earlier_release_let_in_beside_each_other_are_reported_and_kept(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_names_that_an_earlier_release_let_in_beside_each_other_are_reported_and_kept(database_url: str) -> None:
+    async with on(database_url) as engine:
         for name in ("bill", "bea", "Ian"):
             await engine.users.create(name)
         for other, like in (("bi1l", "bill"), ("lan", "Ian"), ("ian", "Ian")):
@@ -118,35 +113,29 @@ def test_names_that_an_earlier_release_let_in_beside_each_other_are_reported_and
         await engine.users.disable("bi1l")
         assert len((await engine.users.list())["users"]) == 6
 
-    on(database_url, act)
 
-
-def test_roles_and_groups_are_written_in_plain_letters(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_roles_and_groups_are_written_in_plain_letters(database_url: str) -> None:
+    async with on(database_url) as engine:
         await engine.users.create("ann")
         for given in ({"role": "finance\ufe0f"}, {"group": "fin\u0430nce"}, {"role": "ｆinance"}):
             with pytest.raises(InvalidInput):
                 await engine.users.grant("ann", **given)
         await engine.users.grant("ann", role="head of finance")
 
-    on(database_url, act)
 
-
-def test_names_are_case_sensitive_and_may_have_any_one_script(database_url: str) -> None:
+async def test_names_are_case_sensitive_and_may_have_any_one_script(database_url: str) -> None:
     names = ["ann@example.org", "Zoë", "Жанна", "山田", "o'neil", "u-1_2.3"]
 
-    async def act(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         for name in names:
             assert (await engine.users.create(name))["user"]["name"] == name
         with pytest.raises(NotFound):
             await engine.users.show("zoë")
 
-    on(database_url, act)
-
 
 # -- users -----------------------------------------------------------------------------------------------------------
-def test_users_are_created_disabled_and_enabled_on_record(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_users_are_created_disabled_and_enabled_on_record(database_url: str) -> None:
+    async with on(database_url) as engine:
         made = (await engine.users.create("ann", display="Ann Lee"))["user"]
         assert (made["kind"], made["display"], made["created_by"], made["disabled_at"]) == (
             "user",
@@ -179,11 +168,9 @@ def test_users_are_created_disabled_and_enabled_on_record(database_url: str) -> 
         [service] = (await engine.users.history("portal"))["history"]
         assert (service["by"], service["vouched_by"]) == ("bea", "root")
 
-    on(database_url, act)
 
-
-def test_users_are_listed_in_pages_of_their_tenant(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_users_are_listed_in_pages_of_their_tenant(database_url: str) -> None:
+    async with on(database_url) as engine:
         for name in ("cyd", "ann", "bea"):
             await engine.users.create(name)
         first = await engine.users.list(limit=2)
@@ -196,15 +183,13 @@ def test_users_are_listed_in_pages_of_their_tenant(database_url: str) -> None:
                 await other.users.show("ann")
             await other.users.create("ann")
 
-    on(database_url, act)
-
 
 # -- roles and groups ------------------------------------------------------------------------------------------------
-def test_a_role_counts_within_its_dates_and_until_it_is_revoked(database_url: str) -> None:
+async def test_a_role_counts_within_its_dates_and_until_it_is_revoked(database_url: str) -> None:
     async def roles(engine: AsyncEngine) -> list[str]:
         return list((await engine.users.show("ann"))["user"]["roles"])
 
-    async def act(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         await engine.users.create("ann")
         await engine.users.grant("ann", role="payer", valid_from=later(hours=1), valid_to=later(hours=3))
         await engine.users.grant("ann", role="clerk")
@@ -225,11 +210,9 @@ def test_a_role_counts_within_its_dates_and_until_it_is_revoked(database_url: st
         assert len(kept) == 3, "what was given stays on record"
         assert [one for one, *_ in await events(engine)].count("revoked") == 2
 
-    on(database_url, act)
 
-
-def test_a_role_of_a_group_counts_for_its_members(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_role_of_a_group_counts_for_its_members(database_url: str) -> None:
+    async with on(database_url) as engine:
         await engine.users.create("ann")
         await engine.users.grant("accounting", role="payer", to_group=True)
         await engine.users.grant("ann", group="accounting")
@@ -243,11 +226,9 @@ def test_a_role_of_a_group_counts_for_its_members(database_url: str) -> None:
         with pytest.raises(InvalidInput, match="roles, not groups"):
             await engine.users.grant("accounting", group="everyone", to_group=True)
 
-    on(database_url, act)
 
-
-def test_what_cannot_be_granted_is_refused_and_writes_nothing(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_what_cannot_be_granted_is_refused_and_writes_nothing(database_url: str) -> None:
+    async with on(database_url) as engine:
         await engine.users.create("ann")
         before = await events(engine)
         bad: list[dict[str, Any]] = [
@@ -269,12 +250,10 @@ def test_what_cannot_be_granted_is_refused_and_writes_nothing(database_url: str)
             await engine.users.grant("nobody", role="a")
         assert await events(engine) == before
 
-    on(database_url, act)
-
 
 # -- delegations -----------------------------------------------------------------------------------------------------
-def test_a_delegation_has_dates_and_an_end_and_is_never_to_oneself(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_delegation_has_dates_and_an_end_and_is_never_to_oneself(database_url: str) -> None:
+    async with on(database_url) as engine:
         for name in ("ann", "bea"):
             await engine.users.create(name)
         await engine.users.grant("ann", role="payer")
@@ -307,12 +286,10 @@ def test_a_delegation_has_dates_and_an_end_and_is_never_to_oneself(database_url:
         authority = (await engine.store.people.read_authorities([caller]))[caller]
         assert not any(one.enabled for one in authority.delegations)
 
-    on(database_url, act)
-
 
 # -- tenants ---------------------------------------------------------------------------------------------------------
-def test_a_tenant_needs_no_row_and_is_created_once(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_tenant_needs_no_row_and_is_created_once(database_url: str) -> None:
+    async with on(database_url) as engine:
         assert (await engine.tenants.list())["tenants"] == []
         made = (await engine.tenants.create("acme"))["tenant"]
         assert (made["vouching"], made["created_by"]) == ("allowed", "root")
@@ -329,12 +306,10 @@ def test_a_tenant_needs_no_row_and_is_created_once(database_url: str) -> None:
             await engine.tenants.create("locked", vouching="refused")
         assert [one["name"] for one in (await engine.tenants.list())["tenants"]] == ["acme"]
 
-    on(database_url, act)
-
 
 # -- the record ------------------------------------------------------------------------------------------------------
-def test_fifty_changes_at_once_are_one_chain(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_fifty_changes_at_once_are_one_chain(database_url: str) -> None:
+    async with on(database_url) as engine:
         done = await asyncio.gather(
             *(engine.users.create(f"user{number % 25}") for number in range(50)), return_exceptions=True
         )
@@ -346,26 +321,20 @@ def test_fifty_changes_at_once_are_one_chain(database_url: str) -> None:
         assert all("already" in str(one) or "conflict" in str(one).lower() for one in others)
         assert len(await events(engine)) == len(made)
 
-    on(database_url, act)
 
-
-def test_a_changed_entry_breaks_the_chain_by_number(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_changed_entry_breaks_the_chain_by_number(database_url: str) -> None:
+    async with on(database_url) as engine:
         for name in ("ann", "bea", "cyd"):
             await engine.users.create(name)
         await damage(database_url, "update people_journal set subject = 'zed' where seq = 2")
         chain = (await engine.users.history())["chain"]
         assert (chain["is_intact"], chain["broken_at"]) == (False, 2)
 
-    on(database_url, act)
 
-
-def test_a_damaged_row_gives_nobody_a_right(database_url: str) -> None:
-    async def act(engine: AsyncEngine) -> None:
+async def test_a_damaged_row_gives_nobody_a_right(database_url: str) -> None:
+    async with on(database_url) as engine:
         await engine.users.create("ann")
         await engine.users.grant("ann", role="payer")
         await damage(database_url, "update principals set kind = 'king'")
         with pytest.raises(Unreadable, match="principals"):
             await engine.users.show("ann")
-
-    on(database_url, act)

@@ -16,8 +16,8 @@ import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.conformance.report import Code
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, DefinitionChanged
 from stepkeep.kernel.definition import Command, Definition, StepDefinition, digest_of
+from stepkeep.kernel.errors import Conflict, DefinitionChanged
 from stepkeep.kernel.plan import queue_specs
 from stepkeep.worker.executors.command import CommandPolicy
 from tests.store.raw import PostgresRaw, Raw, RefusedBySchema, SqliteRaw
@@ -36,7 +36,9 @@ def past_the_store(url: str) -> Raw:
     return SqliteRaw(url) if url.startswith("sqlite") else PostgresRaw(url)
 
 
-def test_a_document_from_before_a_field_was_added_is_the_same_definition(database_url: str, tmp_path: Path) -> None:
+async def test_a_document_from_before_a_field_was_added_is_the_same_definition(
+    database_url: str, tmp_path: Path
+) -> None:
     """Upgrading the engine must not force a new version on definitions that still say the same."""
     definition = program(tmp_path)
     old = msgspec.to_builtins(definition)
@@ -44,15 +46,12 @@ def test_a_document_from_before_a_field_was_added_is_the_same_definition(databas
         del step["description"]
     document = msgspec.json.encode(old, order="sorted")
 
-    async def act() -> None:
-        async with AsyncEngine(database_url, auto_migrate=True) as engine:
-            asked = (definition.name, definition.version, "native", digest_of(document), document)
-            await engine.store.publish("default", *asked, queue_specs(definition), "test")
-            assert (await engine.publish(definition)).digest == digest_of(document)
-            with pytest.raises(Conflict, match="other content"):
-                await engine.publish(replace(definition, timeout=1_000_000))
-
-    asyncio.run(act())
+    async with AsyncEngine(database_url, auto_migrate=True) as engine:
+        asked = (definition.name, definition.version, "native", digest_of(document), document)
+        await engine.store.publish("default", *asked, queue_specs(definition), "test")
+        assert (await engine.publish(definition)).digest == digest_of(document)
+        with pytest.raises(Conflict, match="other content"):
+            await engine.publish(replace(definition, timeout=1_000_000))
 
 
 async def without_guard(raw: Raw, statement: str) -> None:
@@ -95,84 +94,71 @@ async def work_until_refused(engine: AsyncEngine, caplog: pytest.LogCaptureFixtu
     await asyncio.wait_for(worker.run_until(is_refused), 30)
 
 
-def test_the_database_refuses_any_change_of_a_published_definition(database_url: str, tmp_path: Path) -> None:
-    async def go() -> None:
-        await start(database_url, program(tmp_path))
-        raw = past_the_store(database_url)
-        before = await raw.execute("select * from definitions")
-        for statement in (another_program(raw), "delete from definitions", "update definitions set version = 2"):
-            with pytest.raises(RefusedBySchema, match="a published definition never changes"):
-                await raw.execute(statement)
-        assert await raw.execute("select * from definitions") == before
-
-    asyncio.run(go())
+async def test_the_database_refuses_any_change_of_a_published_definition(database_url: str, tmp_path: Path) -> None:
+    await start(database_url, program(tmp_path))
+    raw = past_the_store(database_url)
+    before = await raw.execute("select * from definitions")
+    for statement in (another_program(raw), "delete from definitions", "update definitions set version = 2"):
+        with pytest.raises(RefusedBySchema, match="a published definition never changes"):
+            await raw.execute(statement)
+    assert await raw.execute("select * from definitions") == before
 
 
 @pytest.mark.parametrize("change", [another_program, anothers_document])
-def test_a_definition_that_was_changed_behind_the_guard_is_not_run_and_not_certified(
+async def test_a_definition_that_was_changed_behind_the_guard_is_not_run_and_not_certified(
     database_url: str, tmp_path: Path, change: Any, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def go() -> str:
-        run_id = await start(database_url, program(tmp_path))
-        await start(database_url, program(tmp_path / "other", "other", 7))
-        raw = past_the_store(database_url)
-        await without_guard(raw, change(raw))
-        with caplog.at_level(logging.ERROR):
-            async with AsyncEngine(database_url, actor="tester") as engine:
-                await work_until_refused(engine, caplog)
-                with pytest.raises(DefinitionChanged, match=r"version 1 of publish \(definition 1\)"):
-                    await engine.cancel(run_id)
-                with pytest.raises(DefinitionChanged, match="version 1 of publish"):
-                    await engine.start("publish")
-                with pytest.raises(DefinitionChanged, match="version 1 of publish"):
-                    await engine.show(run_id)
+    run_id = await start(database_url, program(tmp_path))
+    await start(database_url, program(tmp_path / "other", "other", 7))
+    raw = past_the_store(database_url)
+    await without_guard(raw, change(raw))
+    with caplog.at_level(logging.ERROR):
         async with AsyncEngine(database_url, actor="tester") as engine:
-            certificate = await engine.certify(run_id)
-        assert not certificate.ok
-        assert {finding.code for finding in certificate.canonical} == {"definition"}, "it cannot begin with it"
-        assert certificate.definition is not None
-        assert [finding.code for finding in certificate.definition.findings] == [Code.DEFINITION]
-        assert "DOES NOT CONFORM" in certificate.page()
-        return run_id
-
-    run_id = asyncio.run(go())
+            await work_until_refused(engine, caplog)
+            with pytest.raises(DefinitionChanged, match=r"version 1 of publish \(definition 1\)"):
+                await engine.cancel(run_id)
+            with pytest.raises(DefinitionChanged, match="version 1 of publish"):
+                await engine.start("publish")
+            with pytest.raises(DefinitionChanged, match="version 1 of publish"):
+                await engine.show(run_id)
+    async with AsyncEngine(database_url, actor="tester") as engine:
+        certificate = await engine.certify(run_id)
+    assert not certificate.ok
+    assert {finding.code for finding in certificate.canonical} == {"definition"}, "it cannot begin with it"
+    assert certificate.definition is not None
+    assert [finding.code for finding in certificate.definition.findings] == [Code.DEFINITION]
+    assert "DOES NOT CONFORM" in certificate.page()
     assert list(tmp_path.glob("touch-*")) == []
     capsys.readouterr()
-    assert main(["certify", run_id, "--db", database_url]) == 1
+    assert await asyncio.to_thread(main, ["certify", run_id, "--db", database_url]) == 1
     assert "DOES NOT HAVE the digest" in capsys.readouterr().out
-    assert main(["start", "publish", "--db", database_url]) == 1
+    assert await asyncio.to_thread(main, ["start", "publish", "--db", database_url]) == 1
     assert "not run" in capsys.readouterr().err
 
 
-def test_an_engine_that_has_read_the_definition_before_does_not_certify_it_from_memory(
+async def test_an_engine_that_has_read_the_definition_before_does_not_certify_it_from_memory(
     database_url: str, tmp_path: Path
 ) -> None:
-    async def go() -> None:
-        async with AsyncEngine(database_url, actor="tester") as engine:
-            run_id = (await engine.start(program(tmp_path))).run_id
-            before = await engine.certify(run_id)
-            assert before.ok
-            assert before.definition is not None
-            assert f"has the digest `{before.definition.digest}`" in before.page()
-            raw = past_the_store(database_url)
-            await without_guard(raw, another_program(raw))
-            assert not (await engine.certify(run_id)).ok
-
-    asyncio.run(go())
-
-
-def test_a_definition_that_is_gone_is_named(database_url: str, tmp_path: Path) -> None:
-    async def go() -> None:
-        run_id = await start(database_url, program(tmp_path))
+    async with AsyncEngine(database_url, actor="tester") as engine:
+        run_id = (await engine.start(program(tmp_path))).run_id
+        before = await engine.certify(run_id)
+        assert before.ok
+        assert before.definition is not None
+        assert f"has the digest `{before.definition.digest}`" in before.page()
         raw = past_the_store(database_url)
-        await without_guard(raw, "delete from definitions")
-        async with AsyncEngine(database_url, actor="tester") as engine:
-            with pytest.raises(DefinitionChanged, match="is gone from the database"):
-                await engine.show(run_id)
-            with pytest.raises(DefinitionChanged, match="is gone from the database"):
-                await engine.certify(run_id)
+        await without_guard(raw, another_program(raw))
+        assert not (await engine.certify(run_id)).ok
 
-    asyncio.run(go())
+
+async def test_a_definition_that_is_gone_is_named(database_url: str, tmp_path: Path) -> None:
+    run_id = await start(database_url, program(tmp_path))
+    raw = past_the_store(database_url)
+    await without_guard(raw, "delete from definitions")
+    async with AsyncEngine(database_url, actor="tester") as engine:
+        with pytest.raises(DefinitionChanged, match="is gone from the database"):
+            await engine.show(run_id)
+        with pytest.raises(DefinitionChanged, match="is gone from the database"):
+            await engine.certify(run_id)
 
 
 def test_an_engine_for_trying_things_publishes_a_changed_workflow_under_the_next_version(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import stepkeep as sk
-from stepkeep.hosted import AsyncHostedWorker, HostedWorker, WorkerOptions
-from stepkeep.sync_engine import EngineOptions
+from stepkeep.client.async_client import AsyncClient
+from stepkeep.engine.blocking import Blocking, Group
+from stepkeep.engine.engine import EngineOptions
+from stepkeep.engine.hosted import AsyncHostedWorker, HostedWorker, WorkerOptions
 from stepkeep.worker.loop import Worker
 
 ONLY_ASYNC = {"worker": "a Worker belongs to the loop that runs it; start_worker is its face for threads"}
@@ -26,28 +28,12 @@ def public(kind: type) -> dict[str, inspect.Signature]:
     }
 
 
-def face() -> tuple[set[str], set[str], set[str]]:
-    """The names under TYPE_CHECKING, the keys of `_HOMES`, and `__all__`."""
-    tree = ast.parse(Path(sk.__file__).read_text(encoding="utf-8"))
-    checked = next(node for node in tree.body if isinstance(node, ast.If))
-    imported = {
-        alias.asname or alias.name
-        for node in ast.walk(checked)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    return imported, set(sk._HOMES), set(sk.__all__)
-
-
-def test_the_three_lists_of_public_names_agree() -> None:
-    imported, homes, everything = face()
-    assert imported == homes
-    assert homes - everything == {"open"}, "a star import must not replace Python's own open"
-    assert sk.__all__ == sorted(sk.__all__, key=lambda name: (name[0].islower(), name))
+def test_a_star_import_does_not_replace_open() -> None:
+    assert set(sk._homes()) - set(sk.__all__) == {"open"}
 
 
 def test_every_public_name_is_found_has_words_and_is_listed() -> None:
-    for name in sk._HOMES:
+    for name in sk._homes():
         assert inspect.getdoc(getattr(sk, name)), name
         assert name in dir(sk)
 
@@ -66,43 +52,34 @@ def test_a_name_that_is_not_loaded_yet_is_listed_all_the_same() -> None:
     assert ran.stdout == "True False\n"
 
 
-FACES = [
-    (sk.Engine, sk.AsyncEngine),
-    (HostedWorker, AsyncHostedWorker),
-    (sk.Tenants, sk.AsyncTenants),
-    (sk.Users, sk.AsyncUsers),
-    (sk.Keys, sk.AsyncKeys),
-    (sk.Network, sk.AsyncNetwork),
-    (sk.Hooks, sk.AsyncHooks),
-    (sk.Mailbox, sk.AsyncMailbox),
-    (sk.Sinks, sk.AsyncSinks),
-    (sk.Outbox, sk.AsyncOutbox),
-    (sk.Triggers, sk.AsyncTriggers),
-    (sk.Continuations, sk.AsyncContinuations),
-    (sk.Migrations, sk.AsyncMigrations),
-    (sk.Versions, sk.AsyncVersions),
+PAIRS = [(sk.Engine, sk.AsyncEngine), (HostedWorker, AsyncHostedWorker)] + [
+    (group, get_args(group.__orig_bases__[0])[0]) for group in Blocking.__subclasses__()
 ]
 
 
-@pytest.mark.parametrize(("sync", "core"), FACES)
-def test_both_faces_have_the_same_methods_parameters_and_words(sync: type, core: type) -> None:
+@pytest.mark.parametrize(("sync", "core"), PAIRS)
+def test_every_coroutine_method_has_a_blocking_form_with_the_same_signature_and_words(sync: type, core: type) -> None:
     ours, theirs = public(sync), public(core)
     assert set(theirs) - set(ours) <= {*ONLY_ASYNC, "begin"}
     assert set(ours) <= set(theirs)
     for name, signature in ours.items():
-        other = theirs[name]
-        assert list(signature.parameters.values()) == list(other.parameters.values()), name
-        first, second = inspect.getdoc(getattr(sync, name)), inspect.getdoc(getattr(core, name))
-        assert first is not None, name
-        assert second is not None, name
-        assert first.partition("\n\n")[0] == second.partition("\n\n")[0], name
+        assert list(signature.parameters.values()) == list(theirs[name].parameters.values()), name
+        first, second = (inspect.getdoc(getattr(one, name)) or "" for one in (sync, core))
+        assert first.partition("\n\n")[0] == second.partition("\n\n")[0] != "", name
 
 
-def test_every_method_of_the_engine_has_an_example_and_is_listed() -> None:
-    for kind in (sk.Engine, sk.Tenants, sk.Users, sk.Keys, sk.Mailbox, sk.Sinks, sk.Outbox, sk.Triggers):
-        for name in public(kind):
+def test_every_method_of_the_engine_and_its_groups_has_an_example_and_is_listed() -> None:
+    for kind, _ in PAIRS:
+        for name in () if kind is HostedWorker else public(kind):
             assert ">>> " in (getattr(kind, name).__doc__ or ""), f"{kind.__name__}.{name} has no example"
             assert name in dir(kind)
+
+
+def test_every_group_of_the_engine_has_both_forms() -> None:
+    groups = {name for name, found in vars(sk.AsyncEngine).items() if isinstance(found, Group)}
+    assert groups == {name for name, found in vars(sk.Engine).items() if isinstance(found, Group)}
+    assert groups == {name for name, found in vars(AsyncClient).items() if isinstance(found, Group)}
+    assert len(groups) == len(Blocking.__subclasses__())
 
 
 def test_the_options_that_are_passed_on_are_those_of_the_constructors() -> None:

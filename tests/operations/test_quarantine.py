@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, InvalidInput, NotFound, Quarantined, Unreadable
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound, Quarantined, Unreadable
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.quarantine import quarantine, quarantined, release
 from stepkeep.operations.retention import Policy, prune
 from tests.damage import damage
-from tests.workbench import NOBODYS, SECOND, TENANT, Bench, chain, on
+from tests.workbench import NOBODYS, SECOND, TENANT, chain, on
 
 BY: dict[str, Any] = {"tenant": TENANT, "actor": "ann", "reason": "it does harm"}
 
 
-def test_a_run_that_cannot_be_read_is_set_aside_and_gets_in_nobodys_way(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_that_cannot_be_read_is_set_aside_and_gets_in_nobodys_way(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("one", 1))
         bad, good = await bench.start(plan), await bench.start(plan)
         await damage(database_url, f"update runs set state = 'flying' where id = '{bad}'")
@@ -39,11 +39,11 @@ def test_a_run_that_cannot_be_read_is_set_aside_and_gets_in_nobodys_way(database
         kept = (await quarantined(bench.transactor, tenant=TENANT, history=True))["quarantined"]
         assert [(one["by"], one["released_by"], one["release_reason"]) for one in kept] == [("ann", "bea", "restored")]
 
-    on(database_url, act)
 
-
-def test_a_worker_that_holds_an_attempt_is_refused_and_the_run_goes_on_after_the_release(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_worker_that_holds_an_attempt_is_refused_and_the_run_goes_on_after_the_release(
+    database_url: str,
+) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("two", 2))
         run_id, other = await bench.start(plan), await bench.start(plan)
         claims = {claim.run_id: claim for claim in await bench.claim(limit=2, lease=30 * SECOND)}
@@ -64,11 +64,9 @@ def test_a_worker_that_holds_an_attempt_is_refused_and_the_run_goes_on_after_the
         assert await bench.state(run_id) is RunState.SUCCEEDED
         assert await bench.store.stuck_runs() == []
 
-    on(database_url, act)
 
-
-def test_a_finished_run_that_is_set_aside_is_never_pruned(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_finished_run_that_is_set_aside_is_never_pruned(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("one", 1))
         kept, gone = await bench.start(plan), await bench.start(plan)
         await bench.work_off()
@@ -78,11 +76,9 @@ def test_a_finished_run_that_is_set_aside_is_never_pruned(database_url: str) -> 
         assert await bench.store.read_run(TENANT, kept) is not None
         assert await bench.store.read_run(TENANT, gone) is None
 
-    on(database_url, act)
 
-
-def test_the_engine_sets_aside_shows_and_releases(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_engine_sets_aside_shows_and_releases(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(await bench.publish(chain("one", 1)))
         async with AsyncEngine(database_url, tenant=TENANT, actor="ann") as engine:
             await engine.quarantine(run_id, reason="why", by="bea")
@@ -98,8 +94,6 @@ def test_the_engine_sets_aside_shows_and_releases(database_url: str) -> None:
             assert len((await engine.quarantined(history=True))["quarantined"]) == 1
             await engine.cancel(run_id)
 
-    on(database_url, act)
-
 
 @pytest.mark.parametrize(
     ("run_id", "changes", "refusal"),
@@ -114,20 +108,18 @@ def test_the_engine_sets_aside_shows_and_releases(database_url: str) -> None:
         (NOBODYS, {"actor": ""}, InvalidInput),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
+async def test_what_cannot_be_meant_is_refused(
     database_url: str, run_id: Any, changes: Any, refusal: type[Exception]
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         for ask in (quarantine, release):
             with pytest.raises(refusal):
                 await ask(bench.transactor, run_id, **{**BY, **changes})
         assert (await quarantined(bench.transactor, tenant=TENANT, history=True))["quarantined"] == []
 
-    on(database_url, act)
 
-
-def test_an_unreadable_run_is_refused_as_quarantined_while_it_is_set_aside(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_an_unreadable_run_is_refused_as_quarantined_while_it_is_set_aside(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(await bench.publish(chain("one", 1)))
         await damage(database_url, f"update runs set state = 'flying' where id = '{run_id}'")
         async with AsyncEngine(database_url, tenant=TENANT) as engine:
@@ -136,5 +128,3 @@ def test_an_unreadable_run_is_refused_as_quarantined_while_it_is_set_aside(datab
             await engine.quarantine(run_id, reason="damaged")
             with pytest.raises(Quarantined):
                 await engine.cancel(run_id)
-
-    on(database_url, act)

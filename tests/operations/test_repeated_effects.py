@@ -102,10 +102,10 @@ async def failed(engine: AsyncEngine, flow: sk.Workflow) -> str:
 
 
 @pytest.mark.parametrize("kind", OWNERS)
-def test_a_retry_runs_a_step_again_whose_elements_had_effects_and_says_so(database_url: str, kind: str) -> None:
+async def test_a_retry_runs_a_step_again_whose_elements_had_effects_and_says_so(database_url: str, kind: str) -> None:
     """It would be responsible for their undo, and has not their rows."""
 
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         first = await failed(engine, parent(kind))
         looked = await engine.continuations.preview(first, "retry")
         assert (looked["adopted"], looked["may_repeat"]) == ([], ["one"])
@@ -115,15 +115,13 @@ def test_a_retry_runs_a_step_again_whose_elements_had_effects_and_says_so(databa
         assert len(DONE) == 2
         await certified(engine, first, second)
 
-    on(database_url, do)
-
 
 @pytest.mark.parametrize("kind", OWNERS)
 @pytest.mark.parametrize("how", ["rerun", "fork"])
-def test_a_rerun_and_a_fork_adopt_it_because_its_undo_stays_with_the_first_run(
+async def test_a_rerun_and_a_fork_adopt_it_because_its_undo_stays_with_the_first_run(
     database_url: str, kind: str, how: str
 ) -> None:
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         first = await failed(engine, parent(kind))
         looked = await engine.continuations.preview(first, how, start="last")
         assert (looked["adopted"], looked["may_repeat"], looked["owns_undo"]) == (["one"], [], [])
@@ -133,14 +131,12 @@ def test_a_rerun_and_a_fork_adopt_it_because_its_undo_stays_with_the_first_run(
         assert len(DONE) == 1, "nothing was repeated"
         await certified(engine, first, second)
 
-    on(database_url, do)
-
 
 @pytest.mark.parametrize("kind", ["flow", "then", "map"])
-def test_a_retry_adopts_a_step_whose_elements_have_no_undo_and_tells_a_rollback_that_they_remain(
+async def test_a_retry_adopts_a_step_whose_elements_have_no_undo_and_tells_a_rollback_that_they_remain(
     database_url: str, kind: str
 ) -> None:
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         first = await failed(engine, parent(kind, "load"))
         looked = await engine.continuations.preview(first, "retry")
         assert (looked["adopted"], looked["may_repeat"]) == (["one"], [])
@@ -159,12 +155,16 @@ def test_a_retry_adopts_a_step_whose_elements_have_no_undo_and_tells_a_rollback_
         assert len(DONE) == 1, "nothing was repeated"
         await certified(engine, first, second, third, fork)
 
-    on(database_url, do)
-
 
 @pytest.mark.parametrize("kind", ["flow", "then", "map"])
-def test_the_judge_finds_a_retry_that_takes_over_elements_in_silence(database_url: str, kind: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_the_judge_finds_a_retry_that_takes_over_elements_in_silence(database_url: str, kind: str) -> None:
+
+    def other(kind: str) -> sk.Workflow:
+        flow = parent(kind)
+        flow._head["workflow"] = f"above-{kind}-undone"
+        return flow
+
+    async with on(database_url) as engine:
         for handler, without, says in (
             ("load", {"remains"}, "does not say that they remain"),
             ("write", set[str](), "are to be undone, which only run"),
@@ -180,42 +180,31 @@ def test_the_judge_finds_a_retry_that_takes_over_elements_in_silence(database_ur
             assert said is not None
             assert says in said
 
-    def other(kind: str) -> sk.Workflow:
-        flow = parent(kind)
-        flow._head["workflow"] = f"above-{kind}-undone"
-        return flow
-
-    on(database_url, do)
-
 
 @pytest.mark.parametrize("kind", ["flow", "then", "map"])
-def test_a_retry_adopts_a_step_whose_elements_only_read(database_url: str, kind: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_retry_adopts_a_step_whose_elements_only_read(database_url: str, kind: str) -> None:
+    async with on(database_url) as engine:
         first = await failed(engine, parent(kind, "look"))
         looked = await engine.continuations.preview(first, "retry")
         assert (looked["adopted"], looked["may_repeat"]) == (["one"], [])
 
-    on(database_url, do)
 
-
-def test_a_flow_that_failed_may_repeat_what_its_calls_did(database_url: str) -> None:
-    async def do(engine: AsyncEngine) -> None:
+async def test_a_flow_that_failed_may_repeat_what_its_calls_did(database_url: str) -> None:
+    async with on(database_url) as engine:
         BROKEN.add("talk")
         first = await engine.run(parent("flow"), {}, check=False)
         assert first.state == "failed"
         looked = await engine.continuations.preview(first.run_id, "retry")
         assert looked["may_repeat"] == ["one"]
 
-    on(database_url, do)
-
 
 @pytest.mark.parametrize(
     ("on_failure", "repeats"), [("abort", ["one"]), ("compensate", [])], ids=["left something", "undid itself"]
 )
-def test_a_child_that_failed_may_be_repeated_unless_it_undid_itself(
+async def test_a_child_that_failed_may_be_repeated_unless_it_undid_itself(
     database_url: str, on_failure: str, repeats: list[str]
 ) -> None:
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         await engine.publish(child(fails=True, on_failure=on_failure))
         BROKEN.add("last")
         first = await engine.run(parent("child"), {}, check=False)
@@ -223,13 +212,11 @@ def test_a_child_that_failed_may_be_repeated_unless_it_undid_itself(
         looked = await engine.continuations.preview(first.run_id, "retry")
         assert looked["may_repeat"] == repeats
 
-    on(database_url, do)
 
-
-def test_a_skipped_step_that_may_have_had_its_effect_is_not_taken_over(database_url: str) -> None:
+async def test_a_skipped_step_that_may_have_had_its_effect_is_not_taken_over(database_url: str) -> None:
     """The new run would own its undo, and its rollback would be called complete."""
 
-    async def do(engine: AsyncEngine) -> None:
+    async with on(database_url) as engine:
         await engine.publish(child(fails=True))
         flow = sk.Workflow("repeated-skip")
         one = flow.workflow("one", "repeated-child", on_failure="skip")
@@ -241,5 +228,3 @@ def test_a_skipped_step_that_may_have_had_its_effect_is_not_taken_over(database_
         assert looked["steps"][0]["reason"] == "in_doubt"
         looked = await engine.continuations.preview(first, "rerun", start="last")
         assert looked["adopted"] == ["one"]
-
-    on(database_url, do)

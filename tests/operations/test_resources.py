@@ -16,7 +16,7 @@ from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.pausing import pause_run, resume_run
 from stepkeep.operations.resources import list_resources, set_pool
 from stepkeep.operations.transact import Claim
-from tests.workbench import TENANT, Bench, on, on_several, task
+from tests.workbench import TENANT, Bench, benches, on, task
 
 ACTING: Any = {"actor": "ann", "vouched_by": None, "key": None}
 
@@ -45,8 +45,8 @@ async def causes(bench: Bench, run: str) -> list[tuple[str, str]]:
     return [(cause.code.value, cause.sentence) for cause in found.causes]
 
 
-def test_an_exclusive_resource_has_one_holder(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_an_exclusive_resource_has_one_holder(database_url: str) -> None:
+    async with on(database_url) as bench:
         first, second = [await bench.start(needing(repo="exclusive")) for _ in range(2)]
         [claim] = await claimed(bench)
         assert claim.run_id == first
@@ -62,11 +62,9 @@ def test_an_exclusive_resource_has_one_holder(database_url: str) -> None:
         await bench.report(claim)
         assert {await bench.state(run) for run in (first, second)} == {RunState.SUCCEEDED}
 
-    on(database_url, act)
 
-
-def test_shared_holders_exclude_only_an_exclusive_one_and_it_is_not_starved(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_shared_holders_exclude_only_an_exclusive_one_and_it_is_not_starved(database_url: str) -> None:
+    async with on(database_url) as bench:
         readers = [await bench.start(needing("read", repo="shared")) for _ in range(2)]
         reading = await claimed(bench)
         assert [claim.run_id for claim in reading] == readers
@@ -81,11 +79,9 @@ def test_shared_holders_exclude_only_an_exclusive_one_and_it_is_not_starved(data
         [claim] = await claimed(bench)
         assert claim.run_id == late
 
-    on(database_url, act)
 
-
-def test_a_pool_gives_out_as_many_units_as_it_has(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_pool_gives_out_as_many_units_as_it_has(database_url: str) -> None:
+    async with on(database_url) as bench:
         await pool(bench, "cpu", 3)
         runs = [await bench.start(needing(f"needs {units}", cpu=units)) for units in (2, 1, 1)]
         claims = await claimed(bench)
@@ -97,11 +93,9 @@ def test_a_pool_gives_out_as_many_units_as_it_has(database_url: str) -> None:
         found = (await list_resources(bench.store, TENANT))["resources"]
         assert [(one["resource"], one["most"], one["held"], len(one["holders"])) for one in found] == [("cpu", 3, 3, 2)]
 
-    on(database_url, act)
 
-
-def test_a_step_that_needs_more_than_a_pool_has_waits_and_holds_up_nothing(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_step_that_needs_more_than_a_pool_has_waits_and_holds_up_nothing(database_url: str) -> None:
+    async with on(database_url) as bench:
         await pool(bench, "cpu", 1)
         large, small = await bench.start(needing("large", cpu=4)), await bench.start(needing(cpu=1))
         [claim] = await claimed(bench)
@@ -112,11 +106,9 @@ def test_a_step_that_needs_more_than_a_pool_has_waits_and_holds_up_nothing(datab
         [claim] = await claimed(bench)
         assert claim.run_id == large
 
-    on(database_url, act)
 
-
-def test_steps_without_resources_pass_those_that_wait(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_steps_without_resources_pass_those_that_wait(database_url: str) -> None:
+    async with on(database_url) as bench:
         holder, waiting = [await bench.start(needing(repo="exclusive")) for _ in range(2)]
         [held] = await claimed(bench)
         plain = await bench.start(Definition(name="plain", version=1, steps=(task("p", 0, []),)))
@@ -124,11 +116,9 @@ def test_steps_without_resources_pass_those_that_wait(database_url: str) -> None
         assert (held.run_id, claim.run_id) == (holder, plain)
         assert await bench.step_states(waiting) == [StepState.READY]
 
-    on(database_url, act)
 
-
-def test_a_lost_worker_frees_what_its_step_held(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_lost_worker_frees_what_its_step_held(database_url: str) -> None:
+    async with on(database_url) as bench:
         first, second = [await bench.start(needing(repo="exclusive")) for _ in range(2)]
         [lost] = await claimed(bench)
         bench.store.clock_offset += lost.plan.definition.lease + 1
@@ -143,11 +133,9 @@ def test_a_lost_worker_frees_what_its_step_held(database_url: str) -> None:
         [again] = await claimed(bench)
         assert (again.run_id, again.step.fence) == (first, 2)
 
-    on(database_url, act)
 
-
-def test_a_released_step_and_a_paused_run_hold_nothing(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_released_step_and_a_paused_run_hold_nothing(database_url: str) -> None:
+    async with on(database_url) as bench:
         first, second = [await bench.start(needing(repo="exclusive")) for _ in range(2)]
         await pause_run(bench.transactor, first, tenant=TENANT, **ACTING)
         [claim] = await claimed(bench)
@@ -159,11 +147,9 @@ def test_a_released_step_and_a_paused_run_hold_nothing(database_url: str) -> Non
         [claim] = await claimed(bench)
         assert claim.run_id == first
 
-    on(database_url, act)
 
-
-def test_two_processes_never_give_one_resource_to_two_steps(database_url: str) -> None:
-    async def act(opened: list[Bench]) -> None:
+async def test_two_processes_never_give_one_resource_to_two_steps(database_url: str) -> None:
+    async with benches(database_url, 2) as opened:
         one, other = opened
         runs = [await one.start(needing(repo="exclusive")) for _ in range(6)]
         other.transactor.steps_wait = True
@@ -174,11 +160,9 @@ def test_two_processes_never_give_one_resource_to_two_steps(database_url: str) -
             await (one if found[0] else other).report(claims[0])
         assert {await one.state(run) for run in runs} == {RunState.SUCCEEDED}
 
-    on_several(database_url, 2, act)
 
-
-def test_the_journal_tells_which_resources_a_claim_took(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_journal_tells_which_resources_a_claim_took(database_url: str) -> None:
+    async with on(database_url) as bench:
         await pool(bench, "cpu", 8)
         run = await bench.start(needing(repo="exclusive", cpu=2))
         await claimed(bench)
@@ -190,13 +174,9 @@ def test_the_journal_tells_which_resources_a_claim_took(database_url: str) -> No
             ]
         }
 
-    on(database_url, act)
 
-
-def test_the_next_step_of_a_run_takes_its_resources_anew(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_next_step_of_a_run_takes_its_resources_anew(database_url: str) -> None:
+    async with on(database_url) as bench:
         run = await bench.start(needing(length=3, repo="exclusive"))
         assert await bench.work_off() == 3
         assert await bench.state(run) is RunState.SUCCEEDED
-
-    on(database_url, act)

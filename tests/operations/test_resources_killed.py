@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from stepkeep.kernel.definition import Definition, Handler, Retry
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.resources import list_resources
-from tests.workbench import TENANT, Bench, on, task
+from tests.store.raw import expire_leases
+from tests.workbench import TENANT, on, task
 
 HERE = Path(__file__)
 RUNS = 8
@@ -31,18 +32,17 @@ async def serve(url: str, commits: int, file: Path) -> int:
         return await process.wait()
 
 
-def test_a_resource_has_one_holder_whenever_workers_are_killed(database_url: str, tmp_path: Path) -> None:
+async def test_a_resource_has_one_holder_whenever_workers_are_killed(database_url: str, tmp_path: Path) -> None:
     file = tmp_path / "repo.lock"
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(Definition(name="alone", version=1, steps=STEPS))
         runs = [(await bench.begin(plan, input=b"{}")).run_id for _ in range(RUNS)]
         for place in range(0, len(COMMITS), 2):
             died = await asyncio.gather(*(serve(database_url, one, file) for one in COMMITS[place : place + 2]))
             assert set(died) == {-9}
+            await asyncio.to_thread(expire_leases, database_url)
         assert set(await asyncio.gather(*(serve(database_url, 10**9, file) for _ in range(2)))) == {0}
         assert {await bench.state(run) for run in runs} == {RunState.SUCCEEDED}
         assert not file.with_suffix(".wrong").exists()
         assert (await list_resources(bench.store, TENANT))["resources"] == []
-
-    on(database_url, act)

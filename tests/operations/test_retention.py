@@ -22,8 +22,8 @@ from uuid_utils import uuid7
 import stepkeep
 from stepkeep.conformance.archive import verify_archive
 from stepkeep.conformance.report import Code
-from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.definition import Approval, Definition
+from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run
@@ -31,7 +31,7 @@ from stepkeep.operations.rerun import rerun
 from stepkeep.operations.retention import Policy, Pruned, first_id_at, prune, require_kept
 from stepkeep.operations.start import StartRequest
 from stepkeep.store.records import RunFilter
-from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, on, on_several, task
+from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, gate, on, task
 
 DAY = 86_400 * SECOND
 EVERYTHING = Policy(keep=0)
@@ -75,32 +75,27 @@ def accepted(folder: Path) -> bool:
 
 
 # -- archive, then delete --------------------------------------------------------------------------------------------
-def test_an_archive_holds_the_log_that_was_exported_before_and_the_judge_accepts_it(
+async def test_an_archive_holds_the_log_that_was_exported_before_and_the_judge_accepts_it(
     database_url: str,
     tmp_path: Path,
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         runs = await finished(bench, 3)
         before = [line for run in runs for line in await log_of(bench, run)]
         done = await pruned(bench, EVERYTHING, tmp_path / "archive")
         assert (done.found, done.archived, done.deleted, done.flawed) == (3, 3, 3, ())
         assert unpacked(tmp_path / "archive", "log") == before
         assert await left(bench) == []
-
-    on(database_url, act)
     assert accepted(tmp_path / "archive")
 
 
-def test_an_archive_also_has_what_the_log_does_not(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> str:
+async def test_an_archive_also_has_what_the_log_does_not(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
         run = await bench.start(SIGNED, b'{"email": "a@b.c"}', business_key="order-7", labels=b'{"team":"x"}')
         await bench.work_off()
         await bench.send(run, "paid", b'{\n"amount": 12}')
         await bench.cancel(run)
         await pruned(bench, EVERYTHING, tmp_path)
-        return run
-
-    run = on(database_url, act)
     [kept] = [json.loads(line) for line in unpacked(tmp_path, "rest")]
     assert (kept["run"]["id"], kept["run"]["state"], kept["run"]["workflow"]) == (run, "cancelled", "signed")
     assert (kept["run"]["input"], kept["run"]["business_key"]) == ({"email": "a@b.c"}, "order-7")
@@ -110,13 +105,10 @@ def test_an_archive_also_has_what_the_log_does_not(database_url: str, tmp_path: 
     assert [message["payload"] for message in kept["messages"]] == [{"amount": 12}]
 
 
-def test_a_manifest_counts_what_is_there(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> list[str]:
+async def test_a_manifest_counts_what_is_there(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
         runs = await finished(bench, 4)
         await pruned(bench, EVERYTHING, tmp_path / "archive")
-        return runs
-
-    runs = on(database_url, act)
     [path] = (tmp_path / "archive").glob("*.manifest.json")
     said = json.loads(path.read_text())
     assert (said["runs"], said["first"], said["last"], said["tenant"]) == (4, runs[0], runs[-1], TENANT)
@@ -129,8 +121,8 @@ def test_a_manifest_counts_what_is_there(database_url: str, tmp_path: Path) -> N
 
 
 # -- what goes -------------------------------------------------------------------------------------------------------
-def test_runs_go_by_the_age_of_their_end(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_runs_go_by_the_age_of_their_end(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
         first = await finished(bench, 2)
         waiting = await bench.start(SIGNED)
         await bench.work_off()
@@ -143,22 +135,18 @@ def test_runs_go_by_the_age_of_their_end(database_url: str, tmp_path: Path) -> N
         assert await left(bench) == sorted([waiting, *second]), "it began early but ended late"
         assert archived_ids(tmp_path) == set(first)
 
-    on(database_url, act)
 
-
-def test_the_newest_are_spared_by_count(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_newest_are_spared_by_count(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
         runs = await finished(bench, 5)
         live = await bench.start(SIGNED)
         assert (await pruned(bench, Policy(keep=5), tmp_path)).found == 0
         assert (await pruned(bench, Policy(keep=2), tmp_path)).deleted == 3
         assert await left(bench) == sorted([*runs[-2:], live])
 
-    on(database_url, act)
 
-
-def test_a_run_goes_only_when_every_limit_lets_it_go(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_goes_only_when_every_limit_lets_it_go(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
         old = await finished(bench, 3)
         bench.store.clock_offset += 40 * DAY
         await pruned(bench, Policy(older_than=30 * DAY, keep=2), tmp_path)
@@ -167,11 +155,9 @@ def test_a_run_goes_only_when_every_limit_lets_it_go(database_url: str, tmp_path
         await pruned(bench, Policy(older_than=30 * DAY, keep=1), tmp_path)
         assert await left(bench) == sorted(new), "too young, though beyond the newest"
 
-    on(database_url, act)
 
-
-def test_one_workflow_is_pruned_and_counted_alone(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_one_workflow_is_pruned_and_counted_alone(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
         others = await finished(bench, 2, "audit")
         mine = await finished(bench, 3, "noisy")
         await pruned(bench, Policy(keep=1, workflow="noisy"), tmp_path)
@@ -179,11 +165,9 @@ def test_one_workflow_is_pruned_and_counted_alone(database_url: str, tmp_path: P
         await pruned(bench, Policy(older_than=0, workflow="noisy"), tmp_path)
         assert await left(bench) == sorted(others)
 
-    on(database_url, act)
 
-
-def test_what_is_not_finished_never_goes(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_what_is_not_finished_never_goes(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("work", 2))
         idle = await bench.start(plan, start_now=False)
         waiting = await bench.start(SIGNED)
@@ -194,49 +178,39 @@ def test_what_is_not_finished_never_goes(database_url: str, tmp_path: Path) -> N
         assert (done.found, await left(bench)) == (0, sorted([idle, waiting, queued]))
         assert await bench.state(waiting) is RunState.BLOCKED
 
-    on(database_url, act)
 
-
-def test_a_dry_run_counts_and_changes_nothing(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_dry_run_counts_and_changes_nothing(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
         runs = await finished(bench, 5)
         done = await pruned(bench, EVERYTHING, tmp_path / "never", dry_run=True, batch=2)
         assert done == Pruned(found=5)
         assert await left(bench) == sorted(runs)
         assert not (tmp_path / "never").exists()
 
-    on(database_url, act)
 
-
-def test_without_an_archive_runs_just_go(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_without_an_archive_runs_just_go(database_url: str) -> None:
+    async with on(database_url) as bench:
         await finished(bench, 5)
         done = await pruned(bench, EVERYTHING, None, batch=2)
         assert (done.deleted, done.archived, await left(bench)) == (5, 0, [])
 
-    on(database_url, act)
-
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(workflow="work"), Policy(keep=-1), Policy(older_than=-1)])
-def test_a_policy_that_says_nothing_sensible_is_refused(policy: Policy, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_policy_that_says_nothing_sensible_is_refused(policy: Policy, tmp_path: Path) -> None:
+    async with on(f"sqlite:///{tmp_path}/a.db") as bench:
         await finished(bench, 1)
         with pytest.raises(InvalidInput):
             await pruned(bench, policy, None)
         assert len(await left(bench)) == 1
 
-    on(f"sqlite:///{tmp_path}/a.db", act)
 
-
-def test_archives_end_with_the_day_on_which_their_runs_were_started(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_archives_end_with_the_day_on_which_their_runs_were_started(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
         for _ in range(3):
             await finished(bench, 2)
             bench.store.clock_offset += DAY
         done = await pruned(bench, EVERYTHING, tmp_path, batch=3)
         assert (done.deleted, len(done.archives)) == (6, 3)
-
-    on(database_url, act)
     assert accepted(tmp_path)
     assert len(archived_ids(tmp_path)) == 6
 
@@ -262,12 +236,12 @@ MOMENTS: dict[str, Callable[[Pruned], bool]] = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_pass_that_dies_loses_nothing_and_the_next_one_ends_it(
+async def test_a_pass_that_dies_loses_nothing_and_the_next_one_ends_it(
     database_url: str,
     tmp_path: Path,
     moment: str,
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         runs = await finished(bench, 7)
         with pytest.raises(Killed):
             await pruned(bench, EVERYTHING, tmp_path, batch=2, told=killed_when(MOMENTS[moment]))
@@ -278,28 +252,25 @@ def test_a_pass_that_dies_loses_nothing_and_the_next_one_ends_it(
         assert done.deleted == len(runs) - len(gone)
         assert archived_ids(tmp_path) == set(runs)
         assert await left(bench) == []
-
-    on(database_url, act)
     assert accepted(tmp_path)
 
 
-def test_the_same_runs_archived_again_make_the_same_files(database_url: str, tmp_path: Path) -> None:
+async def test_the_same_runs_archived_again_make_the_same_files(database_url: str, tmp_path: Path) -> None:
     folder = tmp_path / "archive"
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await finished(bench, 3)
         for _ in range(2):
             with pytest.raises(Killed):
                 await pruned(bench, EVERYTHING, folder, told=killed_when(MOMENTS["when an archive is sealed"]))
-
-    on(database_url, act)
     assert len(list(folder.iterdir())) == 3
 
 
-def test_a_killed_process_leaves_every_run_in_the_database_or_in_an_archive(tmp_path: Path) -> None:
+async def test_a_killed_process_leaves_every_run_in_the_database_or_in_an_archive(tmp_path: Path) -> None:
     """kill -9 at any moment, again and again, until a pass comes through."""
     url, folder = f"sqlite:///{tmp_path}/a.db", tmp_path / "archive"
-    runs = on(url, lambda bench: finished(bench, 60))
+    async with on(url) as bench:
+        runs = await finished(bench, 60)
     command = [sys.executable, "-m", "stepkeep.cli.main", "prune", "--db", url]
     command += ["--keep", "0", "--batch", "1", "--archive", str(folder)]
     for patience in (0.25, 0.3, 0.35, 0.4, 0.5):
@@ -309,24 +280,24 @@ def test_a_killed_process_leaves_every_run_in_the_database_or_in_an_archive(tmp_
         except subprocess.TimeoutExpired:
             os.kill(child.pid, signal.SIGKILL)
             child.wait()
-        kept = set(on(url, left))
+        async with on(url) as bench:
+            kept = set(await left(bench))
         assert set(runs) <= kept | (archived_ids(folder) if folder.exists() else set())
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    assert on(url, left) == []
+    async with on(url) as bench:
+        assert await left(bench) == []
     assert archived_ids(folder) == set(runs)
     assert accepted(folder)
 
 
-def test_two_passes_at_once_do_no_harm(database_url: str, tmp_path: Path) -> None:
-    async def act(opened: list[Bench]) -> None:
+async def test_two_passes_at_once_do_no_harm(database_url: str, tmp_path: Path) -> None:
+    async with benches(database_url, 2) as opened:
         runs = await finished(opened[0], 30)
         both = await asyncio.gather(*(pruned(bench, EVERYTHING, tmp_path, batch=4) for bench in opened))
         last = await pruned(opened[0], EVERYTHING, tmp_path)
         assert sum(done.deleted for done in (*both, last)) == 30
         assert archived_ids(tmp_path) == set(runs)
         assert await left(opened[0]) == []
-
-    on_several(database_url, 2, act)
     assert accepted(tmp_path)
 
 
@@ -339,8 +310,8 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("kind", TAMPERED)
-def test_a_run_with_a_flawed_journal_is_evidence_and_stays(tmp_path: Path, kind: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_with_a_flawed_journal_is_evidence_and_stays(tmp_path: Path, kind: str) -> None:
+    async with on(f"sqlite:///{tmp_path}/a.db") as bench:
         runs = await finished(bench, 3)
         connection = apsw.Connection(f"{tmp_path}/a.db")
         connection.execute("drop trigger journal_never_changes")
@@ -350,27 +321,23 @@ def test_a_run_with_a_flawed_journal_is_evidence_and_stays(tmp_path: Path, kind:
         assert [run for run, _ in done.flawed] == [runs[1]]
         assert (done.archived, done.deleted, await left(bench)) == (2, 2, [runs[1]])
 
-    on(f"sqlite:///{tmp_path}/a.db", act)
 
-
-def test_a_folder_that_cannot_be_written_keeps_everything(database_url: str, tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_written_keeps_everything(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         runs = await finished(bench, 2)
         with pytest.raises(StoreUnavailable, match="Nothing was deleted"):
             await pruned(bench, EVERYTHING, tmp_path / "file")
         assert await left(bench) == sorted(runs)
 
-    on(database_url, act)
-
 
 # -- what others still ask for ---------------------------------------------------------------------------------------
-def test_a_repeated_start_is_answered_for_a_run_that_is_gone_until_its_key_is_forgotten(
+async def test_a_repeated_start_is_answered_for_a_run_that_is_gone_until_its_key_is_forgotten(
     database_url: str,
     tmp_path: Path,
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("work", 1))
         request = StartRequest(plan=plan, tenant=TENANT, actor=ACTOR, input=b"{}", idempotency_key="once")
         first = await bench.starter.start(request)
@@ -388,11 +355,9 @@ def test_a_repeated_start_is_answered_for_a_run_that_is_gone_until_its_key_is_fo
         assert anew.created
         assert anew.run_id != first.run_id
 
-    on(database_url, act)
 
-
-def test_a_rerun_outlives_the_run_it_names(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_rerun_outlives_the_run_it_names(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
         [old] = await finished(bench, 1)
         new = await rerun(bench.transactor, bench.starter, old, tenant=TENANT, actor=ACTOR)
         await pruned(bench, EVERYTHING, tmp_path)
@@ -402,16 +367,12 @@ def test_a_rerun_outlives_the_run_it_names(database_url: str, tmp_path: Path) ->
         with pytest.raises(NotFound):
             await rerun(bench.transactor, bench.starter, old, tenant=TENANT, actor=ACTOR)
 
-    on(database_url, act)
 
-
-def test_a_tenant_prunes_its_own_runs_alone(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_tenant_prunes_its_own_runs_alone(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
         runs = await finished(bench, 2)
         await prune(bench.transactor, EVERYTHING, tenant="another", folder=tmp_path)
         assert await left(bench) == sorted(runs)
-
-    on(database_url, act)
 
 
 # -- the judge of archives -------------------------------------------------------------------------------------------
@@ -440,12 +401,10 @@ KINDS = ["cut short", "rewritten", "no rest", "another rest", "counts", "no mani
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_judge_finds_damage_in_an_archive(tmp_path: Path, kind: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_judge_finds_damage_in_an_archive(tmp_path: Path, kind: str) -> None:
+    async with on(f"sqlite:///{tmp_path}/a.db") as bench:
         await finished(bench, 2)
         await pruned(bench, EVERYTHING, tmp_path / "archive")
-
-    on(f"sqlite:///{tmp_path}/a.db", act)
     assert accepted(tmp_path / "archive")
     damaged(tmp_path / "archive", kind)
     [manifest] = (tmp_path / "archive").glob("*.manifest.json")
@@ -460,7 +419,7 @@ def test_the_first_id_of_a_moment_is_below_every_id_given_from_then_on() -> None
     assert first_id_at(-5) == first_id_at(0)
 
 
-def test_a_disk_that_fails_while_an_archive_is_written_keeps_everything(
+async def test_a_disk_that_fails_while_an_archive_is_written_keeps_everything(
     database_url: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -468,7 +427,7 @@ def test_a_disk_that_fails_while_an_archive_is_written_keeps_everything(
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         runs = await finished(bench, 3)
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", full)
@@ -478,11 +437,10 @@ def test_a_disk_that_fails_while_an_archive_is_written_keeps_everything(
         assert list((tmp_path / "archive").iterdir()) == [], "nothing half-written is left behind"
         assert (await pruned(bench, EVERYTHING, tmp_path / "archive")).deleted == 3
 
-    on(database_url, act)
 
-
-def test_host_programs_prune_with_a_word(database_url: str, tmp_path: Path) -> None:
-    on(database_url, lambda bench: finished(bench, 3))
+async def test_host_programs_prune_with_a_word(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
+        await finished(bench, 3)
     with stepkeep.open(database_url) as engine:
         assert engine.prune(archive=None, keep=1, dry_run=True).found == 2
         done = engine.prune(archive=tmp_path / "archive", older_than="0s", keep=1)

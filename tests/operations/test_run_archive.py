@@ -16,8 +16,8 @@ import stepkeep as sk
 from stepkeep.cli.commands.archive import verified
 from stepkeep.definition.archive_policy import ArchivePolicy, policy_of
 from stepkeep.definition.native import check_text
-from stepkeep.errors import Conflict, StoreUnavailable
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import Conflict, StoreUnavailable
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, RunState
 from stepkeep.operations.archive import UNFINISHED
@@ -25,7 +25,7 @@ from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.run_archive import ArchiveSweeper, Swept, archive_run
 from tests.seeds.workstream import task as ws_task
 from tests.seeds.workstream import workstream
-from tests.workbench import TENANT, Bench, on, on_several
+from tests.workbench import TENANT, Bench, benches, on
 
 ROOT = Path(__file__).parents[2]
 DAY = 86_400 * 1_000_000
@@ -52,8 +52,8 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if not path.name.startswith(".")} if folder.exists() else set()
 
 
-def test_ended_runs_are_archived_once_each_as_a_verified_bundle(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_ended_runs_are_archived_once_each_as_a_verified_bundle(database_url: str, tmp_path: Path) -> None:
+    async with on(database_url) as bench:
         good, bad = await ended(bench, declared()), await ended(bench, declared(), fails=True)
         live = await bench.start(declared())
         swept = await sweep(bench, tmp_path)
@@ -71,31 +71,25 @@ def test_ended_runs_are_archived_once_each_as_a_verified_bundle(database_url: st
         await bench.report(claim)
         assert [one.run_id for one in (await sweep(bench, tmp_path)).bundles] == [live], "it ended after the sweep"
 
-    on(database_url, act)
 
-
-def test_only_the_endings_that_are_declared_are_archived(tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_only_the_endings_that_are_declared_are_archived(tmp_path: Path) -> None:
+    async with on(f"sqlite:///{tmp_path}/test.db") as bench:
         only_failed = declared(on=["failed"])
         await ended(bench, only_failed)
         bad = await ended(bench, only_failed, fails=True)
         await ended(bench, replace(declared("plain"), about={}))
         assert [one.run_id for one in (await sweep(bench, tmp_path)).bundles] == [bad]
 
-    on(f"sqlite:///{tmp_path}/test.db", act)
 
-
-def test_sweeps_of_several_workers_leave_one_whole_bundle_each(database_url: str, tmp_path: Path) -> None:
-    async def act(benches: list[Bench]) -> None:
-        run_ids = {await ended(benches[0], declared()) for _ in range(6)}
-        swept = await asyncio.gather(*(sweep(bench, tmp_path) for bench in benches))
+async def test_sweeps_of_several_workers_leave_one_whole_bundle_each(database_url: str, tmp_path: Path) -> None:
+    async with benches(database_url, 3) as opened:
+        run_ids = {await ended(opened[0], declared()) for _ in range(6)}
+        swept = await asyncio.gather(*(sweep(bench, tmp_path) for bench in opened))
         made = [one.run_id for each in swept for one in each.bundles]
         assert sorted(made) == sorted(run_ids), "each was made by one of them"
         folder = tmp_path / "archive" / "ws"
         assert names(folder) == run_ids
         assert [path for path in folder.iterdir() if path.name.startswith(UNFINISHED)] == []
-
-    on_several(database_url, 3, act)
 
 
 KILLED = """
@@ -121,8 +115,10 @@ asyncio.run(main())
 """
 
 
-def test_a_worker_that_dies_before_the_bundle_has_its_name_is_made_up_for(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_worker_that_dies_before_the_bundle_has_its_name_is_made_up_for(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with on(database_url) as bench:
         run_id = await ended(bench, declared())
         command = [sys.executable, "-c", KILLED, database_url, str(tmp_path)]
         killed = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, check=False, timeout=60)
@@ -131,11 +127,9 @@ def test_a_worker_that_dies_before_the_bundle_has_its_name_is_made_up_for(databa
         assert names(folder) == set(), "nothing half-written has a name"
         assert [one.run_id for one in (await sweep(bench, tmp_path)).bundles] == [run_id]
 
-    on(database_url, act)
 
-
-def test_a_run_with_a_damaged_journal_is_told_once_and_stays(tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_with_a_damaged_journal_is_told_once_and_stays(tmp_path: Path) -> None:
+    async with on(f"sqlite:///{tmp_path}/test.db") as bench:
         run_id = await ended(bench, declared())
         sweeper = ArchiveSweeper(
             bench.transactor, tenant=TENANT, verify=lambda manifest: ["a line was changed"], base=tmp_path
@@ -148,13 +142,11 @@ def test_a_run_with_a_damaged_journal_is_told_once_and_stays(tmp_path: Path) -> 
             "the next process tries again"
         )
 
-    on(f"sqlite:///{tmp_path}/test.db", act)
 
-
-def test_prune_keeps_a_failed_run_as_long_as_its_policy_says(database_url: str, tmp_path: Path) -> None:
+async def test_prune_keeps_a_failed_run_as_long_as_its_policy_says(database_url: str, tmp_path: Path) -> None:
     """Seed 004, Workstream invariant 4, and its retention: failed workstreams are kept."""
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         some = declared(keep={"failed": "30d", "completed": "2d"})
         ever = declared("ever", keep={"failed": "forever"})
         good, bad = await ended(bench, some), await ended(bench, some, fails=True)
@@ -180,11 +172,11 @@ def test_prune_keeps_a_failed_run_as_long_as_its_policy_says(database_url: str, 
         await go()
         assert await left() == {forever}
 
-    on(database_url, act)
 
-
-def test_a_worker_that_may_deletes_archived_runs_when_their_time_has_passed(database_url: str, tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_worker_that_may_deletes_archived_runs_when_their_time_has_passed(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with on(database_url) as bench:
         some = declared(keep={"failed": "forever", "completed": "2d"})
         unarchived = declared("unarchived", on=["failed"], keep={"completed": "2d"})
         good, bad = await ended(bench, some), await ended(bench, some, fails=True)
@@ -207,11 +199,9 @@ def test_a_worker_that_may_deletes_archived_runs_when_their_time_has_passed(data
         assert (await sweeper.delete_expired()).deleted == ()
         assert await left() == {bad, undeclared}
 
-    on(database_url, act)
 
-
-def test_only_a_worker_that_was_told_to_deletes(tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_only_a_worker_that_was_told_to_deletes(tmp_path: Path) -> None:
+    async with on(f"sqlite:///{tmp_path}/test.db") as bench:
         run = await ended(bench, declared(keep={"completed": "2d"}))
         bench.store.clock_offset += 3 * DAY
         sweeper = ArchiveSweeper(bench.transactor, tenant=TENANT, verify=verified, base=tmp_path)
@@ -220,11 +210,9 @@ def test_only_a_worker_that_was_told_to_deletes(tmp_path: Path) -> None:
         gone = await anext(sweeper.follow(deletes=True))
         assert gone.deleted == (run,)
 
-    on(f"sqlite:///{tmp_path}/test.db", act)
 
-
-def test_a_run_that_is_alive_is_not_archived(tmp_path: Path) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_that_is_alive_is_not_archived(tmp_path: Path) -> None:
+    async with on(f"sqlite:///{tmp_path}/test.db") as bench:
         done = await ended(bench, declared("other"))
         run_id = await bench.start(declared())
         with pytest.raises(Conflict, match="it is archived when it has ended"):
@@ -232,8 +220,6 @@ def test_a_run_that_is_alive_is_not_archived(tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(StoreUnavailable, match="cannot be written"):
             await archive_run(bench.transactor, done, tmp_path / "file", tenant=TENANT, verify=verified)
-
-    on(f"sqlite:///{tmp_path}/test.db", act)
 
 
 NATIVE = """

@@ -14,8 +14,8 @@ from stepkeep.definition.document import parse_document
 from stepkeep.definition.json_schema import MAX_SCHEMA_BYTES, MAX_SCHEMA_DEPTH
 from stepkeep.definition.native import CheckReport, load_text
 from stepkeep.dialects.registry import examine
-from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition, digest_of
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 
 INVOICE = {"type": "object", "required": ["id"], "properties": {"id": {"$ref": "#/$defs/id"}}, "$defs": {"id": {}}}
 TEXT = """

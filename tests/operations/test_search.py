@@ -9,7 +9,7 @@ import pytest
 from stepkeep.operations import counting, search
 from stepkeep.operations.search import Terms, search_runs
 from stepkeep.store.records import RunFilter, Words
-from tests.workbench import TENANT, Bench, chain, on
+from tests.workbench import TENANT, chain, on
 
 
 def test_the_database_is_asked_for_words_in_lower_case_and_for_labels_as_they_are_stored() -> None:
@@ -28,12 +28,12 @@ def test_times_and_errors_are_left_to_indexes() -> None:
     )
 
 
-def test_a_search_that_ended_early_says_so_and_goes_on_until_every_run_was_looked_at(
+async def test_a_search_that_ended_early_says_so_and_goes_on_until_every_run_was_looked_at(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "MOST_IN_ORDER", 2)
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("one", 1))
         old = [await bench.start(plan, correlation_id="needle") for _ in range(2)]
         new = [await bench.start(plan) for _ in range(3)]
@@ -54,11 +54,9 @@ def test_a_search_that_ended_early_says_so_and_goes_on_until_every_run_was_looke
         monkeypatch.setattr(counting, "MOST", 4)
         assert (await ask(None))["looked_at"]["of_at_least"]
 
-    on(database_url, act)
 
-
-def test_a_full_page_of_a_search_goes_on_behind_its_last_run(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_full_page_of_a_search_goes_on_behind_its_last_run(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("one", 1))
         runs = [await bench.start(plan, correlation_id="needle") for _ in range(3)]
         which = RunFilter(tenant=TENANT, limit=2)
@@ -67,5 +65,3 @@ def test_a_full_page_of_a_search_goes_on_behind_its_last_run(database_url: str) 
         assert (page["is_complete"], page["next"]) == (True, runs[1])
         rest = await search_runs(bench.transactor, RunFilter(tenant=TENANT, before=runs[1]), Terms(text="needle"))
         assert ([run["id"] for run in rest["runs"]], rest["next"]) == ([runs[0]], None)
-
-    on(database_url, act)

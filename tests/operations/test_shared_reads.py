@@ -4,18 +4,16 @@ new."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.operations.publish import find_plan
 from stepkeep.operations.shared_reads import RecentReads, SharedReads
-
-pytestmark = pytest.mark.anyio
+from tests.holding import Hold
 
 
 class Shelf:
@@ -38,9 +36,8 @@ class Shelf:
 
 
 @pytest.fixture
-async def engine(database_url: str) -> AsyncIterator[AsyncEngine]:
-    async with AsyncEngine(database_url, auto_migrate=True) as opened:
-        yield opened
+def engine(database_url: str, hold: Hold) -> AsyncEngine:
+    return hold(AsyncEngine(database_url, auto_migrate=True))
 
 
 async def settle() -> None:
@@ -90,19 +87,19 @@ async def test_the_problem_of_a_read_is_told_to_all_and_not_kept() -> None:
     assert await again == 2
 
 
+async def _answered(shelf: Shelf) -> int:
+    asked = await shelf.ask()
+    shelf.begun[-1].set_result(None)
+    return await asked
+
+
 def test_a_read_that_another_event_loop_broke_off_is_waited_for_by_nobody() -> None:
     shelf = Shelf()
     loop = asyncio.new_event_loop()
     task = loop.create_task(shelf.reads.current("a"))
     loop.run_until_complete(asyncio.sleep(0))
-
-    async def ask() -> int:
-        asked = await shelf.ask()
-        shelf.begun[-1].set_result(None)
-        return await asked
-
     try:
-        assert asyncio.run(ask()) == 2
+        assert asyncio.run(_answered(shelf)) == 2
     finally:
         task.cancel()
         loop.run_until_complete(asyncio.gather(task, return_exceptions=True))

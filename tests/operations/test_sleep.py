@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 import stepkeep as sk
 from stepkeep.definition.native import load_text
-from stepkeep.errors import DefinitionError
 from stepkeep.kernel.definition import Definition, Dependency, StepDefinition, Wait
+from stepkeep.kernel.errors import DefinitionError
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.diagnosis import explain
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.views import describe_run
-from tests.workbench import SECOND, TENANT, Bench, on, task
+from tests.workbench import SECOND, TENANT, on, task
 
 HOUR = 3_600 * SECOND
 
@@ -28,8 +28,8 @@ def napping(**wait: object) -> Definition:
     return Definition(name="napping", version=1, steps=(nap, then))
 
 
-def test_a_sleep_ends_by_time_alone_and_what_follows_runs(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_sleep_ends_by_time_alone_and_what_follows_runs(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(napping(deadline=HOUR))
         assert (await bench.state(run_id), await bench.claim(5)) == (RunState.BLOCKED, [])
         await bench.send(run_id, "sleep")
@@ -42,19 +42,15 @@ def test_a_sleep_ends_by_time_alone_and_what_follows_runs(database_url: str) -> 
         assert await bench.work_off() == 1
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
-    on(database_url, act)
 
-
-def test_a_sleep_until_a_moment_that_has_passed_takes_no_time(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_sleep_until_a_moment_that_has_passed_takes_no_time(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(napping(until=1))
         assert await bench.step_states(run_id) == [StepState.SUCCEEDED, StepState.READY]
 
-    on(database_url, act)
 
-
-def test_the_view_and_the_explanation_say_until_when_it_sleeps(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_view_and_the_explanation_say_until_when_it_sleeps(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(napping(deadline=HOUR))
         view = await describe_run(bench.transactor, run_id, tenant=TENANT)
         [wait] = view["run"]["waiting_for"]
@@ -63,8 +59,6 @@ def test_the_view_and_the_explanation_say_until_when_it_sleeps(database_url: str
         assert (cause.code, "nap sleeps until 2" in cause.sentence) == ("sleep", True)
         await bench.cancel(run_id)
         assert await bench.state(run_id) is RunState.CANCELLED
-
-    on(database_url, act)
 
 
 def test_a_program_that_works_on_a_run_waits_through_its_sleep_and_the_judge_agrees(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, RunState
@@ -18,7 +18,7 @@ from stepkeep.operations.pausing import pause_run, resume_run
 from stepkeep.operations.slots import SlotSweep, list_slots, set_limit
 from stepkeep.operations.views import describe_run
 from stepkeep.store.slot_rows import SlotRow
-from tests.workbench import TENANT, Bench, chain, on, on_several
+from tests.workbench import TENANT, Bench, benches, chain, on
 
 ACTING: Any = {"actor": "ann", "vouched_by": None, "key": None}
 
@@ -51,8 +51,8 @@ async def limit(bench: Bench, most: int | None, workflow: str | None = None) -> 
     return found
 
 
-def test_as_many_runs_run_as_the_definition_says_in_the_order_of_their_arrival(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_as_many_runs_run_as_the_definition_says_in_the_order_of_their_arrival(database_url: str) -> None:
+    async with on(database_url) as bench:
         runs = [await bench.start(limited(2)) for _ in range(5)]
         assert await running(bench, runs) == [0, 1]
         assert await sweep(bench) == 0
@@ -66,22 +66,18 @@ def test_as_many_runs_run_as_the_definition_says_in_the_order_of_their_arrival(d
         assert await sweep(bench) == 0
         assert {await bench.state(run) for run in runs} == {RunState.SUCCEEDED}
 
-    on(database_url, act)
 
-
-def test_a_high_priority_comes_first(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_high_priority_comes_first(database_url: str) -> None:
+    async with on(database_url) as bench:
         runs = [await bench.start(limited(1), priority=priority) for priority in (0, 0, 9)]
         assert await running(bench, runs) == [0]
         await bench.work_off()
         assert await sweep(bench) == 1
         assert await running(bench, runs) == [2]
 
-    on(database_url, act)
 
-
-def test_a_slot_is_held_while_its_run_is_paused_and_free_when_it_ended_in_any_way(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_slot_is_held_while_its_run_is_paused_and_free_when_it_ended_in_any_way(database_url: str) -> None:
+    async with on(database_url) as bench:
         runs = [await bench.start(limited(1)) for _ in range(4)]
         await pause_run(bench.transactor, runs[0], tenant=TENANT, actor="ann")
         assert await sweep(bench) == 0
@@ -94,11 +90,9 @@ def test_a_slot_is_held_while_its_run_is_paused_and_free_when_it_ended_in_any_wa
         assert await sweep(bench) == 1
         assert await running(bench, runs) == [2]
 
-    on(database_url, act)
 
-
-def test_a_run_that_is_paused_while_it_waits_keeps_its_place_and_lets_others_pass(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_that_is_paused_while_it_waits_keeps_its_place_and_lets_others_pass(database_url: str) -> None:
+    async with on(database_url) as bench:
         runs = [await bench.start(limited(1)) for _ in range(4)]
         await pause_run(bench.transactor, runs[1], tenant=TENANT, actor="ann")
         await bench.cancel(runs[0])
@@ -111,11 +105,9 @@ def test_a_run_that_is_paused_while_it_waits_keeps_its_place_and_lets_others_pas
         assert await sweep(bench) == 1
         assert await running(bench, runs) == [1]
 
-    on(database_url, act)
 
-
-def test_runs_that_are_cancelled_while_they_wait_leave_no_row_behind(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_runs_that_are_cancelled_while_they_wait_leave_no_row_behind(database_url: str) -> None:
+    async with on(database_url) as bench:
         runs = [await bench.start(limited(1)) for _ in range(3)]
         for run in runs[1:]:
             await bench.cancel(run)
@@ -124,11 +116,9 @@ def test_runs_that_are_cancelled_while_they_wait_leave_no_row_behind(database_ur
         await bench.work_off()
         assert await bench.store.slots.find_workflows() == []
 
-    on(database_url, act)
 
-
-def test_a_limit_of_the_tenant_counts_over_workflows_and_blocks_no_other(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_limit_of_the_tenant_counts_over_workflows_and_blocks_no_other(database_url: str) -> None:
+    async with on(database_url) as bench:
         await limit(bench, 2)
         narrow, wide = limited(1, "narrow"), chain("wide", 1)
         runs = [await bench.start(one) for one in (narrow, narrow, narrow, wide, wide)]
@@ -140,11 +130,9 @@ def test_a_limit_of_the_tenant_counts_over_workflows_and_blocks_no_other(databas
         assert await sweep(bench) == 1
         assert await running(bench, runs) == [0, 3, 4]
 
-    on(database_url, act)
 
-
-def test_a_setting_counts_before_the_definition(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_setting_counts_before_the_definition(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(limited(1))
         runs = [await bench.start(plan) for _ in range(4)]
         await limit(bench, 3, "order")
@@ -153,22 +141,18 @@ def test_a_setting_counts_before_the_definition(database_url: str) -> None:
         await limit(bench, None, "order")
         assert await sweep(bench) == 0
 
-    on(database_url, act)
-
 
 @pytest.mark.parametrize("most", [0, -1, True, 1.5, "3", 10**9])
-def test_a_limit_is_a_whole_number_from_1_on(database_url: str, most: Any) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_limit_is_a_whole_number_from_1_on(database_url: str, most: Any) -> None:
+    async with on(database_url) as bench:
         with pytest.raises(InvalidInput, match="whole number"):
             await limit(bench, most)
         with pytest.raises(NotFound, match="no workflow"):
             await limit(bench, 3, "nothing")
 
-    on(database_url, act)
 
-
-def test_an_idle_run_takes_its_slot_when_it_is_started(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_an_idle_run_takes_its_slot_when_it_is_started(database_url: str) -> None:
+    async with on(database_url) as bench:
         from stepkeep.operations.start import start_idle
 
         idle = await bench.start(limited(1), start_now=False)
@@ -181,11 +165,9 @@ def test_an_idle_run_takes_its_slot_when_it_is_started(database_url: str) -> Non
         assert await sweep(bench) == 1
         assert await bench.work_off() == 1
 
-    on(database_url, act)
 
-
-def test_several_processes_grant_each_slot_once(database_url: str) -> None:
-    async def act(opened: list[Bench]) -> None:
+async def test_several_processes_grant_each_slot_once(database_url: str) -> None:
+    async with benches(database_url, 3) as opened:
         first = opened[0]
         plan = await first.publish(limited(3))
         runs = [(await one.begin(plan, input=b"{}")).run_id for _ in range(4) for one in opened]
@@ -209,11 +191,9 @@ def test_several_processes_grant_each_slot_once(database_url: str) -> None:
         assert len(grants) == len(runs)
         assert all(one["held"] < one["most"] == 3 for scopes in grants for one in scopes)
 
-    on_several(database_url, 3, act)
 
-
-def test_explain_and_show_say_what_a_run_waits_for(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_explain_and_show_say_what_a_run_waits_for(database_url: str) -> None:
+    async with on(database_url) as bench:
         first, second = [await bench.start(limited(1)) for _ in range(2)]
         said = await explain(bench.transactor, second, None, tenant=TENANT)
         assert [(cause.code, cause.sentence) for cause in said.causes] == [
@@ -226,21 +206,17 @@ def test_explain_and_show_say_what_a_run_waits_for(database_url: str) -> None:
         view = await describe_run(bench.transactor, second, tenant=TENANT)
         assert view["run"]["waits_for_slot"] == "a slot, which is free: a worker grants it"
 
-    on(database_url, act)
 
-
-def test_a_run_under_no_limit_has_no_slot_and_costs_no_statement_more(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_under_no_limit_has_no_slot_and_costs_no_statement_more(database_url: str) -> None:
+    async with on(database_url) as bench:
         run = await bench.start(chain("free", 1))
         assert await bench.store.slots.read(TENANT, run) is None
         assert await sweep(bench) == 0
         assert not bench.transactor.runs_wait
 
-    on(database_url, act)
 
-
-def test_the_sweep_is_called_by_starts_and_by_ends_only_while_runs_wait(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_sweep_is_called_by_starts_and_by_ends_only_while_runs_wait(database_url: str) -> None:
+    async with on(database_url) as bench:
         slots = SlotSweep(bench.transactor)
         await bench.start(chain("free", 1))
         await bench.work_off()
@@ -254,15 +230,11 @@ def test_the_sweep_is_called_by_starts_and_by_ends_only_while_runs_wait(database
         assert slots.changed.is_set()
         slots.close()
 
-    on(database_url, act)
 
-
-def test_the_row_of_a_slot_keeps_the_limit_of_its_own_version(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_row_of_a_slot_keeps_the_limit_of_its_own_version(database_url: str) -> None:
+    async with on(database_url) as bench:
         one = await bench.start(limited(1))
         two = await bench.start(replace(limited(4), version=2))
         rows = [await bench.store.slots.read(TENANT, run) for run in (one, two)]
         assert [row.most for row in rows if isinstance(row, SlotRow)] == [1, 4]
         assert await running(bench, [one, two]) == [0, 1]
-
-    on(database_url, act)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.definition import Definition, Handler, Retry
 from stepkeep.kernel.journal import RUN_ENTITY, open_entry
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from tests.store.raw import expire_leases
 from tests.workbench import TENANT, Bench, on, task
 
 HERE = Path(__file__)
@@ -51,15 +52,14 @@ async def held_at_once(bench: Bench, runs: list[str]) -> tuple[int, int]:
 
 
 @pytest.mark.proof
-def test_no_more_runs_than_the_limit_run_whenever_workers_are_killed(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_no_more_runs_than_the_limit_run_whenever_workers_are_killed(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(LIMITED)
         runs = [(await bench.begin(plan, input=b"{}")).run_id for _ in range(RUNS)]
         for place in range(0, len(COMMITS), 2):
             died = await asyncio.gather(*(serve(database_url, commits) for commits in COMMITS[place : place + 2]))
             assert set(died) == {-9}
+            await asyncio.to_thread(expire_leases, database_url)
         assert set(await asyncio.gather(*(serve(database_url, 10**9) for _ in range(2)))) == {0}
         assert {await bench.state(run) for run in runs} == {RunState.SUCCEEDED}
         assert await held_at_once(bench, runs) == (MOST, RUNS)
-
-    on(database_url, act)

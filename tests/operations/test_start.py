@@ -7,20 +7,20 @@ from collections import Counter
 
 import pytest
 
-from stepkeep.errors import Conflict, InvalidInput, KeyReused, NotFound
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.people import cancel
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
-from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, Bench, chain, count_calls, on, on_several, task
+from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, benches, chain, count_calls, on, task
 
 ONE = chain("one", 1)
 NEVER = Definition(name="never", version=1, steps=(task("not", condition="false"),))
 
 
-def test_fifty_parallel_starts_with_one_key_make_one_run_and_refuse_every_other_body(database_url: str) -> None:
-    async def act(opened: list[Bench]) -> None:
+async def test_fifty_parallel_starts_with_one_key_make_one_run_and_refuse_every_other_body(database_url: str) -> None:
+    async with benches(database_url, 4) as opened:
         plan = await opened[0].publish(ONE)
         bodies = [b'{"n":1}', b'{"n":2}']
         requests = [
@@ -38,25 +38,19 @@ def test_fifty_parallel_starts_with_one_key_make_one_run_and_refuse_every_other_
         assert sum(reply.created for reply in started) == 1
         assert sum((await opened[0].store.count_runs(TENANT)).values()) == 1
 
-    on_several(database_url, 4, act)
 
-
-def test_the_same_key_answers_with_the_same_run_also_after_its_end(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_same_key_answers_with_the_same_run_also_after_its_end(database_url: str) -> None:
+    async with on(database_url) as bench:
         first = await bench.start(ONE, idempotency_key="k")
         await bench.work_off()
         assert await bench.state(first) is RunState.SUCCEEDED
         assert await bench.start(ONE, idempotency_key="k") == first
 
-    on(database_url, act)
 
-
-def test_the_order_of_fields_does_not_make_another_body(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_order_of_fields_does_not_make_another_body(database_url: str) -> None:
+    async with on(database_url) as bench:
         first = await bench.start(ONE, b'{"a":1,"b":{"c":2,"d":3}}', idempotency_key="k")
         assert await bench.start(ONE, b'{"b":{"d":3,"c":2},"a":1}', idempotency_key="k") == first
-
-    on(database_url, act)
 
 
 @pytest.mark.parametrize(
@@ -70,17 +64,15 @@ def test_the_order_of_fields_does_not_make_another_body(database_url: str) -> No
     ],
     ids=lambda other: next(iter(other)),
 )
-def test_whatever_else_differs_makes_another_body(database_url: str, other: dict[str, object]) -> None:
-    async def act(bench: Bench) -> None:
+async def test_whatever_else_differs_makes_another_body(database_url: str, other: dict[str, object]) -> None:
+    async with on(database_url) as bench:
         await bench.start(ONE, idempotency_key="k")
         with pytest.raises(KeyReused, match="another body"):
             await bench.start(ONE, idempotency_key="k", **other)
 
-    on(database_url, act)
 
-
-def test_a_key_of_one_operation_is_free_in_another(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_key_of_one_operation_is_free_in_another(database_url: str) -> None:
+    async with on(database_url) as bench:
         first = await bench.start(ONE, idempotency_key="k")
         await bench.work_off()
         again = await rerun(bench.transactor, bench.starter, first, tenant=TENANT, actor=ACTOR, idempotency_key="k")
@@ -88,11 +80,9 @@ def test_a_key_of_one_operation_is_free_in_another(database_url: str) -> None:
         once_more = await rerun(bench.transactor, bench.starter, first, tenant=TENANT, actor=ACTOR, idempotency_key="k")
         assert once_more == Started(again.run_id, created=False)
 
-    on(database_url, act)
 
-
-def test_of_fifty_parallel_starts_under_one_business_key_one_lives(database_url: str) -> None:
-    async def act(opened: list[Bench]) -> None:
+async def test_of_fifty_parallel_starts_under_one_business_key_one_lives(database_url: str) -> None:
+    async with benches(database_url, 4) as opened:
         plan = await opened[0].publish(ONE)
         replies = await asyncio.gather(
             *(opened[place % len(opened)].start(plan, business_key="customer-7") for place in range(50)),
@@ -103,12 +93,10 @@ def test_of_fifty_parallel_starts_under_one_business_key_one_lives(database_url:
         assert len(refused) == 49
         assert all(refusal.winner == {"run_id": winner} for refusal in refused)
 
-    on_several(database_url, 4, act)
-
 
 @pytest.mark.parametrize("ending", ["success", "cancel"])
-def test_a_business_key_is_free_again_when_its_run_has_ended(database_url: str, ending: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_business_key_is_free_again_when_its_run_has_ended(database_url: str, ending: str) -> None:
+    async with on(database_url) as bench:
         first = await bench.start(ONE, business_key="customer-7")
         with pytest.raises(Conflict, match=first):
             await bench.start(ONE, business_key="customer-7")
@@ -121,20 +109,16 @@ def test_a_business_key_is_free_again_when_its_run_has_ended(database_url: str, 
         with pytest.raises(Conflict, match=second):
             await bench.start(ONE, business_key="customer-7")
 
-    on(database_url, act)
 
-
-def test_a_run_that_ends_at_birth_holds_no_business_key(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_that_ends_at_birth_holds_no_business_key(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(NEVER)
         both = await asyncio.gather(*(bench.start(plan, business_key="customer-7") for _ in range(2)))
         assert [await bench.state(run_id) for run_id in both] == [RunState.SUCCEEDED] * 2
 
-    on(database_url, act)
 
-
-def test_an_idle_run_waits_to_be_started_and_is_started_once(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_an_idle_run_waits_to_be_started_and_is_started_once(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(ONE, start_now=False)
         assert await bench.state(run_id) is RunState.IDLE
         assert await bench.claim() == []
@@ -147,22 +131,18 @@ def test_an_idle_run_waits_to_be_started_and_is_started_once(database_url: str) 
         with pytest.raises(Conflict, match="Rerun it instead"):
             await start_idle(bench.transactor, run_id, tenant=TENANT, actor=ACTOR)
 
-    on(database_url, act)
 
-
-def test_a_run_that_does_not_exist_cannot_be_started(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_that_does_not_exist_cannot_be_started(database_url: str) -> None:
+    async with on(database_url) as bench:
         for run_id in (NOBODYS, "nothing-like-an-id"):
             with pytest.raises(NotFound):
                 await start_idle(bench.transactor, run_id, tenant=TENANT, actor=ACTOR)
 
-    on(database_url, act)
 
-
-def test_one_bad_start_is_refused_alone_among_good_ones(database_url: str) -> None:
+async def test_one_bad_start_is_refused_alone_among_good_ones(database_url: str) -> None:
     """The actor slips past the edge here, so that it is the database (or the encoder) that chokes on it."""
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(ONE)
         bad = StartRequest(plan=plan, tenant=TENANT, actor="half\ud800", input=b"{}", run_id=NOBODYS)
         good = [bench.starter.start(StartRequest(plan=plan, tenant=TENANT, actor=ACTOR)) for _ in range(9)]
@@ -172,28 +152,22 @@ def test_one_bad_start_is_refused_alone_among_good_ones(database_url: str) -> No
         assert [type(reply) for reply in replies].count(Started) == 9
         assert sum((await bench.store.count_runs(TENANT)).values()) == 9
 
-    on(database_url, act)
 
-
-def test_a_priority_beyond_its_bounds_is_refused(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_priority_beyond_its_bounds_is_refused(database_url: str) -> None:
+    async with on(database_url) as bench:
         for priority in (10**7, -(10**7), 2**70, True, 1.5):
             with pytest.raises(InvalidInput, match="priority"):
                 await bench.start(ONE, priority=priority)
 
-    on(database_url, act)
 
-
-def test_all_steps_are_there_from_the_start(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_all_steps_are_there_from_the_start(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chain("long", 5))
         assert await bench.step_states(run_id) == [StepState.READY, *[StepState.PENDING] * 4]
 
-    on(database_url, act)
 
-
-def test_once_the_clock_is_known_a_run_starts_without_a_look(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_once_the_clock_is_known_a_run_starts_without_a_look(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("two", 2))
         await bench.start(plan)
         looks = count_calls(bench, "change")
@@ -205,11 +179,9 @@ def test_once_the_clock_is_known_a_run_starts_without_a_look(database_url: str) 
         assert abs(record.details.created_at - before) < SECOND
         assert {claim.run_id for claim in await bench.claim(limit=5)} >= {run_id}
 
-    on(database_url, act)
 
-
-def test_what_a_key_may_have_made_before_is_looked_for(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_what_a_key_may_have_made_before_is_looked_for(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("two", 2))
         await bench.start(plan)
         looks = count_calls(bench, "change")
@@ -217,11 +189,9 @@ def test_what_a_key_may_have_made_before_is_looked_for(database_url: str) -> Non
         await bench.start(plan, business_key="order 7")
         assert len(looks) == 2
 
-    on(database_url, act)
 
-
-def test_a_clock_that_runs_ahead_of_the_databases_makes_a_start_look(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_clock_that_runs_ahead_of_the_databases_makes_a_start_look(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("two", 2))
         await bench.start(plan)
         bench.transactor.clock.read(await bench.store.now() + 60 * SECOND)
@@ -232,5 +202,3 @@ def test_a_clock_that_runs_ahead_of_the_databases_makes_a_start_look(database_ur
         record = await bench.store.read_run(TENANT, run_id)
         assert record is not None
         assert record.details.created_at <= await bench.store.now()
-
-    on(database_url, act)

@@ -8,8 +8,8 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.definition.native import load_text
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations import statistics
 from stepkeep.operations.causes import SECOND
 from stepkeep.operations.counting import Sample

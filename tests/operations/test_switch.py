@@ -17,7 +17,7 @@ from stepkeep.operations.diagnosis import explain
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, lines_of
 from stepkeep.operations.views import describe_run
-from tests.workbench import TENANT, Bench, on
+from tests.workbench import TENANT, on
 
 undone: list[str] = []
 
@@ -90,8 +90,8 @@ def chosen(amount: int = 5) -> Definition:
     return Definition(name="chosen", version=1, steps=(step,))
 
 
-def test_a_choice_that_waits_names_the_case_it_took(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_choice_that_waits_names_the_case_it_took(database_url: str) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(chosen(), b'{"amount": 5}')
         told = await explain(bench.transactor, run_id, "pay", tenant=TENANT)
         assert "pay took small, and waits for it" in " ".join(cause.sentence for cause in told.causes)
@@ -99,26 +99,22 @@ def test_a_choice_that_waits_names_the_case_it_took(database_url: str) -> None:
         view = await describe_run(bench.transactor, run_id, tenant=TENANT)
         assert [(step["name"], step.get("case")) for step in view["steps"]] == [("pay", "small"), ("pay[1]", None)]
 
-    on(database_url, act)
-
 
 # -- the judge ---------------------------------------------------------------------------------------------------------
-def told_lines(tmp_path: Path, dialect: str | None = None) -> list[dict[str, Any]]:
+async def told_lines(tmp_path: Path, dialect: str | None = None) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
 
-    async def act(bench: Bench) -> None:
+    async with on(f"sqlite:///{tmp_path / 'log.db'}") as bench:
         run_id = await bench.start(chosen(), b'{"amount": 5}')
         await bench.work_off(1)
         [whole] = await bench.store.read_whole(TENANT, [run_id])
         lines.extend(lines_of(whole, await bench.publish(chosen()), dialect))
-
-    on(f"sqlite:///{tmp_path / 'log.db'}", act)
     return lines
 
 
 @pytest.mark.parametrize("dialect", [None, "ioa", "run", "linear", "action", "workstream"])
-def test_the_true_log_is_right_in_every_dialect(tmp_path: Path, dialect: str | None) -> None:
-    lines = [encode_line(line) for line in told_lines(tmp_path, dialect)]
+async def test_the_true_log_is_right_in_every_dialect(tmp_path: Path, dialect: str | None) -> None:
+    lines = [encode_line(line) for line in await told_lines(tmp_path, dialect)]
     report = verify_lines(lines, canonical_machines()) if dialect is None else replay_lines(lines, judged(dialect))
     assert report.findings == ()
 
@@ -127,8 +123,8 @@ def test_the_true_log_is_right_in_every_dialect(tmp_path: Path, dialect: str | N
     ("case", "says"),
     [(0, "case 1 is planned, but its cause says that case 0 is taken"), (2, "0 to 1"), (None, "0 to 1")],
 )
-def test_a_log_that_lies_about_the_case_is_found(tmp_path: Path, case: int | None, says: str) -> None:
-    lines = json.loads(json.dumps(told_lines(tmp_path)))
+async def test_a_log_that_lies_about_the_case_is_found(tmp_path: Path, case: int | None, says: str) -> None:
+    lines = json.loads(json.dumps(await told_lines(tmp_path)))
     for line in lines:
         grown = (line.get("metadata", {}).get("detail") or {}).get("plan_grown")
         if grown is not None:

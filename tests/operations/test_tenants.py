@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotFound
+from stepkeep.kernel.errors import NotFound
 from tests.workbench import NOBODYS
 
 ORDER = sk.Workflow("order", version=1)
@@ -25,15 +25,13 @@ def handlers() -> Registry:
     return registry
 
 
-def as_two_tenants(url: str, act: Callable[[AsyncEngine, AsyncEngine], Awaitable[None]]) -> None:
-    async def go() -> None:
-        async with (
-            AsyncEngine(url, tenant="north", actor="ann", registry=handlers()) as north,
-            AsyncEngine(url, tenant="south", actor="bob", registry=handlers()) as south,
-        ):
-            await act(north, south)
-
-    asyncio.run(go())
+@asynccontextmanager
+async def as_two_tenants(url: str) -> AsyncIterator[tuple[AsyncEngine, AsyncEngine]]:
+    async with (
+        AsyncEngine(url, tenant="north", actor="ann", registry=handlers()) as north,
+        AsyncEngine(url, tenant="south", actor="bob", registry=handlers()) as south,
+    ):
+        yield north, south
 
 
 WAYS: dict[str, Callable[[AsyncEngine, str], Awaitable[Any]]] = {
@@ -59,8 +57,10 @@ WAYS: dict[str, Callable[[AsyncEngine, str], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_another_tenants_run_is_not_found_in_the_words_of_one_that_does_not_exist(database_url: str, way: str) -> None:
-    async def act(north: AsyncEngine, south: AsyncEngine) -> None:
+async def test_another_tenants_run_is_not_found_in_the_words_of_one_that_does_not_exist(
+    database_url: str, way: str
+) -> None:
+    async with as_two_tenants(database_url) as (north, south):
         theirs = (await north.start(ORDER)).run_id
         with pytest.raises(NotFound) as refused:
             await WAYS[way](south, theirs)
@@ -69,11 +69,9 @@ def test_another_tenants_run_is_not_found_in_the_words_of_one_that_does_not_exis
         assert str(refused.value) == str(unknown.value).replace(NOBODYS, theirs)
         assert (await north.show(theirs))["run"]["state"] == "blocked", "and nothing happened to it"
 
-    as_two_tenants(database_url, act)
 
-
-def test_listings_show_a_tenant_its_own_runs_alone(database_url: str) -> None:
-    async def act(north: AsyncEngine, south: AsyncEngine) -> None:
+async def test_listings_show_a_tenant_its_own_runs_alone(database_url: str) -> None:
+    async with as_two_tenants(database_url) as (north, south):
         theirs = (await north.start(ORDER, business_key="b", correlation_id="c")).run_id
         ours = (await south.start(ORDER, business_key="b", correlation_id="c")).run_id
         for asked in ({}, {"business_key": "b"}, {"correlation_id": "c"}, {"workflow": "order"}):
@@ -81,11 +79,9 @@ def test_listings_show_a_tenant_its_own_runs_alone(database_url: str) -> None:
             assert [run["id"] for run in (await south.runs(**asked))["runs"]] == [ours]
         assert (await south.runs(before=theirs))["runs"] == []
 
-    as_two_tenants(database_url, act)
 
-
-def test_keys_and_versions_belong_to_a_tenant(database_url: str) -> None:
-    async def act(north: AsyncEngine, south: AsyncEngine) -> None:
+async def test_keys_and_versions_belong_to_a_tenant(database_url: str) -> None:
+    async with as_two_tenants(database_url) as (north, south):
         first = await north.start(ORDER, {"n": 1}, idempotency_key="k", business_key="b")
         second = await south.start(ORDER, {"n": 2}, idempotency_key="k", business_key="b")
         assert first.created
@@ -98,20 +94,16 @@ def test_keys_and_versions_belong_to_a_tenant(database_url: str) -> None:
         finally:
             await third.__aexit__(None, None, None)
 
-    as_two_tenants(database_url, act)
 
-
-def test_a_workflow_published_by_one_tenant_is_unknown_to_another(database_url: str) -> None:
-    async def act(north: AsyncEngine, south: AsyncEngine) -> None:
+async def test_a_workflow_published_by_one_tenant_is_unknown_to_another(database_url: str) -> None:
+    async with as_two_tenants(database_url) as (north, south):
         await north.publish(ORDER)
         with pytest.raises(NotFound, match="no published workflow order"):
             await south.start("order")
 
-    as_two_tenants(database_url, act)
 
-
-def test_a_worker_runs_the_steps_of_its_own_tenant_alone(database_url: str) -> None:
-    async def act(north: AsyncEngine, south: AsyncEngine) -> None:
+async def test_a_worker_runs_the_steps_of_its_own_tenant_alone(database_url: str) -> None:
+    async with as_two_tenants(database_url) as (north, south):
         theirs = (await north.start(ORDER)).run_id
         ours = (await south.start(ORDER)).run_id
         await north.approve(theirs)
@@ -120,5 +112,3 @@ def test_a_worker_runs_the_steps_of_its_own_tenant_alone(database_url: str) -> N
         [_, step] = (await north.show(theirs))["steps"]
         assert step["state"] == "ready"
         assert step["history"] == []
-
-    as_two_tenants(database_url, act)

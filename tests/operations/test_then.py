@@ -14,6 +14,7 @@ import stepkeep as sk
 from tests.operations.test_flows import run
 from tests.operations.then_process import trip
 from tests.suites import short_and_all
+from tests.worker.bed import PAST_THE_LEASE_US
 
 undone: list[str] = []
 
@@ -129,8 +130,9 @@ def test_added_steps_survive_the_death_of_their_worker_after_a_commit(
         started = engine.start(trip, {"city": "Graz"})
         program, ended = Path(__file__).with_name("then_process.py"), []
         path = {**os.environ, "PYTHONPATH": str(program.parents[2])}
-        for left in (commits, 0):
-            given = [sys.executable, str(program), database_url, started.run_id, str(left), str(ledger)]
+        # The clock of the second one is past the leases of the first.
+        for left, ahead in ((commits, 0), (0, PAST_THE_LEASE_US)):
+            given = [sys.executable, str(program), database_url, started.run_id, str(left), str(ledger), str(ahead)]
             ended.append(subprocess.run(given, timeout=60, check=False, env=path).returncode)
         assert ended == [-9, 0]
         result = engine.result(started.run_id)

@@ -59,8 +59,8 @@ def order(told: dict[str, Any]) -> list[tuple[int, str, str]]:
     return [(one["level"], one["step"], one["undo"]) for one in told["undo"]]
 
 
-def test_the_preview_lists_the_undo_steps_of_all_levels_in_their_order(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_the_preview_lists_the_undo_steps_of_all_levels_in_their_order(database_url: str) -> None:
+    async with on(database_url) as bench:
         run = await begun(bench, LEAF, MIDDLE, TOP, rounds=4)
         told = await rollback_preview(bench.transactor, run, tenant=TENANT)
         assert order(told) == IN_ORDER
@@ -76,11 +76,9 @@ def test_the_preview_lists_the_undo_steps_of_all_levels_in_their_order(database_
         await finish(bench)
         assert await ended(bench, run) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
 
-    on(database_url, body)
 
-
-def test_a_live_child_undoes_itself_before_its_parent_does(database_url: str) -> None:
-    async def body(bench: Bench) -> None:
+async def test_a_live_child_undoes_itself_before_its_parent_does(database_url: str) -> None:
+    async with on(database_url) as bench:
         run = await begun(bench, LEAF, MIDDLE, TOP, rounds=2)
         told = await rollback_preview(bench.transactor, run, tenant=TENANT)
         assert order(told) == [(2, "first", "undo:first"), (0, "before", "undo:before")]
@@ -88,13 +86,11 @@ def test_a_live_child_undoes_itself_before_its_parent_does(database_url: str) ->
         assert waiting == [(0, "sub"), (1, "inner")]
         assert told["cannot_undo"] == []
 
-    on(database_url, body)
 
-
-def test_what_a_child_cannot_undo_is_named_with_its_run(database_url: str) -> None:
+async def test_what_a_child_cannot_undo_is_named_with_its_run(database_url: str) -> None:
     leaf = flow("leaf", task("told", 0, effect=Effect.IRREVERSIBLE), task("second", 1, ["told"], undo=HOOK))
 
-    async def body(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run = await begun(bench, leaf, MIDDLE, TOP, rounds=4)
         told = await rollback_preview(bench.transactor, run, tenant=TENANT)
         [left] = told["cannot_undo"]
@@ -105,23 +101,18 @@ def test_what_a_child_cannot_undo_is_named_with_its_run(database_url: str) -> No
         await finish(bench)
         assert await ended(bench, run) == (RunState.FAILED, Rollback.PARTIAL)
 
-    on(database_url, body)
 
-
-def rolled_back_tree(database_url: str) -> str:
-    async def body(bench: Bench) -> str:
+async def rolled_back_tree(database_url: str) -> str:
+    async with on(database_url) as bench:
         run = await begun(bench, LEAF, MIDDLE, TOP, rounds=4)
         [claim] = await bench.claim(1)
         await bench.report(claim, BAD)
         await finish(bench)
         return run
 
-    run: str = on(database_url, body)
-    return run
 
-
-def test_the_certificate_of_a_root_covers_its_tree(database_url: str) -> None:
-    run = rolled_back_tree(database_url)
+async def test_the_certificate_of_a_root_covers_its_tree(database_url: str) -> None:
+    run = await rolled_back_tree(database_url)
     with sk.open(database_url) as engine:
         certificate = engine.certify(run)
         assert certificate.ok, certificate.page()
@@ -139,8 +130,8 @@ def test_the_certificate_of_a_root_covers_its_tree(database_url: str) -> None:
         assert engine.certify(below).as_json()["tree"] is None
 
 
-def test_damage_below_a_root_spoils_its_certificate(database_url: str) -> None:
-    run = rolled_back_tree(database_url)
+async def test_damage_below_a_root_spoils_its_certificate(database_url: str) -> None:
+    run = await rolled_back_tree(database_url)
     with sk.open(database_url) as engine:
         [first, *_] = engine.certify(run).as_json()["tree"]["runs"]
 
@@ -149,7 +140,8 @@ def test_damage_below_a_root_spoils_its_certificate(database_url: str) -> None:
         assert child.child_id == first["run"]
         await bench.publish(replace(LEAF, version=2))
 
-    on(database_url, damage)
+    async with on(database_url) as bench:
+        await damage(bench)
     import json
 
     with sk.open(database_url) as engine:
@@ -184,9 +176,9 @@ def test_damage_below_a_root_spoils_its_certificate(database_url: str) -> None:
 @pytest.mark.parametrize(
     "forget", [lambda item: item["step"] == "first", lambda item: True], ids=["one step", "all steps"]
 )
-def test_a_rollback_that_leaves_a_step_out_is_found(database_url: str, forget: Callable[[Any], bool]) -> None:
+async def test_a_rollback_that_leaves_a_step_out_is_found(database_url: str, forget: Callable[[Any], bool]) -> None:
     """Without the original journal the log of the rollback is consistent; the tree shows what is missing."""
-    run = rolled_back_tree(database_url)
+    run = await rolled_back_tree(database_url)
     import json
 
     with sk.open(database_url) as engine:
@@ -207,14 +199,14 @@ def test_a_rollback_that_leaves_a_step_out_is_found(database_url: str, forget: C
 
 
 @pytest.mark.parametrize(("limit", "state"), [(5.0, RunState.FAILED), (7.0, RunState.SUCCEEDED)])
-def test_what_children_spend_counts_against_the_budget_of_their_parent(
+async def test_what_children_spend_counts_against_the_budget_of_their_parent(
     database_url: str, limit: float, state: RunState
 ) -> None:
     leaf = flow("leaf", task("first", 0), task("second", 1, ["first"]))
     middle = flow("middle", call("inner", 0, "leaf"), task("own", 1, ["inner"]))
     top = flow("top", call("sub", 0, "middle"), task("last", 1, ["sub"]), budget=Budget(limits={"usd": limit}))
 
-    async def body(bench: Bench) -> None:
+    async with on(database_url) as bench:
         for one in (leaf, middle):
             await bench.publish(one)
         run = await bench.start(top)
@@ -228,8 +220,6 @@ def test_what_children_spend_counts_against_the_budget_of_their_parent(
             [_, last] = await bench.store.read_steps(TENANT, run)
             assert "budget" in (last.error or "")
 
-    on(database_url, body)
-
 
 BOUNDED = {
     "stop": (OnExceeded.STOP, "leaf", RunState.FAILED),
@@ -239,7 +229,7 @@ BOUNDED = {
 
 
 @pytest.mark.parametrize("case", BOUNDED)
-def test_what_is_left_of_a_budget_bounds_the_runs_below(database_url: str, case: str) -> None:
+async def test_what_is_left_of_a_budget_bounds_the_runs_below(database_url: str, case: str) -> None:
     """A step below does not open once a run above has spent its budget. One that only asks people stops no child."""
     on_exceeded, below, state = BOUNDED[case]
     leaf = flow("leaf", task("a", 0), task("b", 1, ["a"]), task("c", 2, ["b"]))
@@ -267,7 +257,8 @@ def test_what_is_left_of_a_budget_bounds_the_runs_below(database_url: str, case:
             assert f"denied by the rule budget:usd of run {run}" in (third.error or "")
         return run, last
 
-    run, last = on(database_url, body)
+    async with on(database_url) as bench:
+        run, last = await body(bench)
     with sk.open(database_url) as engine:
         assert engine.certify(run).ok
         assert engine.certify(last).ok
@@ -288,7 +279,7 @@ def test_what_is_left_of_a_budget_bounds_the_runs_below(database_url: str, case:
         ({"run": "itself"}, "which is not above it"),
     ],
 )
-def test_a_denial_by_a_run_above_is_compared_with_the_record_of_that_run(
+async def test_a_denial_by_a_run_above_is_compared_with_the_record_of_that_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forged: dict[str, Any], says: str | None
 ) -> None:
     """The judge of a run sees whether a budget was spent by these numbers; that of the tree whether they are true."""
@@ -301,7 +292,8 @@ def test_a_denial_by_a_run_above_is_compared_with_the_record_of_that_run(
         seen.append(given)
         return true_judge(*given)
 
-    async def body(bench: Bench) -> str:
+    url = f"sqlite:///{tmp_path}/tree.db"
+    async with on(url) as bench:
         await bench.publish(leaf)
         run = await bench.start(top)
         for _ in range(6):
@@ -309,10 +301,6 @@ def test_a_denial_by_a_run_above_is_compared_with_the_record_of_that_run(
             for claim in await bench.claim(10):
                 await bench.report(claim, Completed(output=b"1", cost=b'{"usd":2.0}'))
         assert await bench.state(run) is RunState.FAILED
-        return run
-
-    url = f"sqlite:///{tmp_path}/tree.db"
-    run = on(url, body)
     monkeypatch.setattr("stepkeep.evidence.collect.judge_tree", watch)
     with sk.open(url) as engine:
         assert engine.certify(run).ok
@@ -343,12 +331,12 @@ def test_a_denial_without_a_spent_budget_is_found_in_the_log_of_the_run_alone(fo
     assert "were spent" in said
 
 
-def test_no_element_starts_a_child_once_the_budget_is_spent(database_url: str) -> None:
+async def test_no_element_starts_a_child_once_the_budget_is_spent(database_url: str) -> None:
     leaf = flow("leaf", task("a", 0))
     each = replace(call("each", 0, "leaf"), growth=Map(over="${{ input }}", max=9, in_flight=1, early_stop=False))
     top = flow("top", each, budget=Budget(limits={"usd": 3.0}))
 
-    async def body(bench: Bench) -> str:
+    async with on(database_url) as bench:
         await bench.publish(leaf)
         run = await bench.start(top, b"[1,2,3,4]")
         for _ in range(8):
@@ -360,15 +348,12 @@ def test_no_element_starts_a_child_once_the_budget_is_spent(database_url: str) -
         assert links[2].category is Category.GOVERNANCE
         assert "budget:usd" in (links[2].error or "")
         assert await bench.state(run) is RunState.FAILED
-        return run
-
-    run = on(database_url, body)
     with sk.open(database_url) as engine:
         assert engine.certify(run).ok
 
 
 @pytest.mark.parametrize("how", ["succeeds", "fails below", "is cancelled", "is undone", "times out"])
-def test_a_tree_of_three_levels_is_certified_as_one_however_it_ends(database_url: str, how: str) -> None:
+async def test_a_tree_of_three_levels_is_certified_as_one_however_it_ends(database_url: str, how: str) -> None:
     top = replace(TOP, timeout=60 * SECOND, grace=5 * SECOND)
 
     async def body(bench: Bench) -> tuple[str, RunState]:
@@ -384,7 +369,8 @@ def test_a_tree_of_three_levels_is_certified_as_one_however_it_ends(database_url
         await finish(bench)
         return run, await bench.state(run)
 
-    run, state = on(database_url, body)
+    async with on(database_url) as bench:
+        run, state = await body(bench)
     expected = {"succeeds": "succeeded", "fails below": "failed", "is cancelled": "cancelled"}
     assert state == expected.get(how, "rolled_back")
     with sk.open(database_url) as engine:

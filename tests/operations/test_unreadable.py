@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotFound, Unreadable
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, Handler
+from stepkeep.kernel.errors import NotFound, Unreadable
 from stepkeep.kernel.events import GateDecided, TimeCame
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import search
@@ -42,8 +42,8 @@ def approval(run_id: str) -> GateDecided:
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_a_batch_goes_on_without_the_run_that_cannot_be_read(database_url: str, how: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_batch_goes_on_without_the_run_that_cannot_be_read(database_url: str, how: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(SIGNED)
         runs = [await bench.start(plan) for _ in range(6)]
         await damage(database_url, DAMAGES[how].format(run=runs[2]))
@@ -55,12 +55,10 @@ def test_a_batch_goes_on_without_the_run_that_cannot_be_read(database_url: str, 
         assert problem.table in ("runs", "steps")
         assert f"stepkeep quarantine {runs[2]}" in str(problem)
 
-    on(database_url, act)
-
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_claims_reach_beyond_steps_of_runs_that_cannot_be_read(database_url: str, how: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_claims_reach_beyond_steps_of_runs_that_cannot_be_read(database_url: str, how: str) -> None:
+    async with on(database_url) as bench:
         wide = await bench.publish(Definition(name="wide", version=1, steps=tuple(task(f"s{n}", n) for n in range(7))))
         bad = [await bench.start(wide) for _ in range(3)]
         good = [await bench.start(await bench.publish(chain("one", 1))) for _ in range(4)]
@@ -72,14 +70,12 @@ def test_claims_reach_beyond_steps_of_runs_that_cannot_be_read(database_url: str
         for claims in claimed:
             assert isinstance(await bench.report(claims[0]), Accepted)
 
-    on(database_url, act)
-
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_sweeps_move_what_is_due_and_tell_of_the_rest_once(
+async def test_sweeps_move_what_is_due_and_tell_of_the_rest_once(
     database_url: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(SIGNED)
         bad = [await bench.start(plan) for _ in range(3)]
         good = [await bench.start(plan) for _ in range(3)]
@@ -98,11 +94,9 @@ def test_sweeps_move_what_is_due_and_tell_of_the_rest_once(
         assert len(told) == 3
         assert all(record.exc_info is None for record in caplog.records)
 
-    on(database_url, act)
 
-
-def test_a_report_on_a_run_that_cannot_be_read_spoils_no_other(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_report_on_a_run_that_cannot_be_read_spoils_no_other(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("two", 2))
         runs = [await bench.start(plan) for _ in range(4)]
         claims = {claim.run_id: claim for claim in await bench.claim(limit=4)}
@@ -111,11 +105,9 @@ def test_a_report_on_a_run_that_cannot_be_read_spoils_no_other(database_url: str
         replies, _ = await fresh.transactor.report([report_of(claims[run_id]) for run_id in runs], None)
         assert [type(reply) for reply in replies] == [Accepted, Unreadable, Accepted, Accepted]
 
-    on(database_url, act)
 
-
-def test_leases_of_other_runs_are_renewed_beside_one_that_cannot_be_read(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_leases_of_other_runs_are_renewed_beside_one_that_cannot_be_read(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("one", 1))
         for _ in range(3):
             await bench.start(plan)
@@ -128,11 +120,9 @@ def test_leases_of_other_runs_are_renewed_beside_one_that_cannot_be_read(databas
         renewed = await bench.store.renew(leases)
         assert {one.run_id for one in renewed} == {claims[0].run_id, claims[2].run_id}
 
-    on(database_url, act)
 
-
-def test_those_that_wait_for_other_runs_do_not_hear_of_it(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_those_that_wait_for_other_runs_do_not_hear_of_it(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("one", 1))
         bad, good = await bench.start(plan), await bench.start(plan)
         await damage(database_url, DAMAGES["runs"].format(run=bad))
@@ -144,8 +134,6 @@ def test_those_that_wait_for_other_runs_do_not_hear_of_it(database_url: str) -> 
         await bench.work_off()
         assert (await found).state is RunState.SUCCEEDED
         await waiting.close()
-
-    on(database_url, act)
 
 
 READS = {
@@ -166,13 +154,13 @@ READS = {
 
 
 @pytest.mark.parametrize("what", READS)
-def test_what_is_read_for_people_names_the_run_the_table_and_the_row(
+async def test_what_is_read_for_people_names_the_run_the_table_and_the_row(
     database_url: str, what: str, tmp_path: Any
 ) -> None:
     statement, where = READS[what]
     not_json = "x'7b22'" if database_url.startswith("sqlite") else r"'\x7b22'"
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("two", 2))
         bad, good = await bench.start(plan), await bench.start(plan)
         await bench.work_off()
@@ -195,11 +183,9 @@ def test_what_is_read_for_people_names_the_run_the_table_and_the_row(
             with pytest.raises(NotFound):
                 await engine.show(good)
 
-    on(database_url, act)
 
-
-def test_a_page_of_runs_has_the_others_and_says_which_is_missing(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_page_of_runs_has_the_others_and_says_which_is_missing(database_url: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("one", 1))
         runs = [await bench.start(plan) for _ in range(5)]
         await damage(database_url, f"update runs set rollback = 'sideways' where id = '{runs[3]}'")
@@ -209,8 +195,6 @@ def test_a_page_of_runs_has_the_others_and_says_which_is_missing(database_url: s
         assert [problem.run_id for problem in unreadable] == [runs[3]]
         with pytest.raises(Unreadable, match=runs[3]):
             await bench.store.list_runs(RunFilter(tenant=TENANT))
-
-    on(database_url, act)
 
 
 FINDERS = {
@@ -222,8 +206,8 @@ FINDERS = {
 
 
 @pytest.mark.parametrize("filters", FINDERS)
-def test_a_run_in_a_state_of_another_version_is_listed_with_it(database_url: str, filters: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_run_in_a_state_of_another_version_is_listed_with_it(database_url: str, filters: str) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("one", 1))
         runs = []
         for _ in range(3):
@@ -240,15 +224,13 @@ def test_a_run_in_a_state_of_another_version_is_listed_with_it(database_url: str
         succeeded = await list_runs(bench.transactor, RunFilter(tenant=TENANT, states=(RunState.SUCCEEDED,)))
         assert "unreadable" not in succeeded, "its state is none of those asked for"
 
-    on(database_url, act)
 
-
-def test_a_search_reads_on_beyond_a_page_of_runs_that_cannot_be_read(
+async def test_a_search_reads_on_beyond_a_page_of_runs_that_cannot_be_read(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "MOST_IN_ORDER", 2)
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         plan = await bench.publish(chain("one", 1))
         runs = [await bench.start(plan) for _ in range(6)]
         for run_id in runs[2:5]:
@@ -264,13 +246,11 @@ def test_a_search_reads_on_beyond_a_page_of_runs_that_cannot_be_read(
         assert unreadable == [runs[4], runs[3], runs[2]]
         assert (found["is_complete"], before) == (True, None)
 
-    on(database_url, act)
 
-
-def test_text_that_is_not_unicode_is_the_damage_of_one_run(tmp_path: Any) -> None:
+async def test_text_that_is_not_unicode_is_the_damage_of_one_run(tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path}/damaged.db"
 
-    async def act(bench: Bench) -> None:
+    async with on(url) as bench:
         plan = await bench.publish(SIGNED)
         runs = [await bench.start(plan) for _ in range(4)]
         await damage(url, f"update steps set error = cast(x'ff' as text) where run_id = '{runs[0]}'")
@@ -285,8 +265,6 @@ def test_text_that_is_not_unicode_is_the_damage_of_one_run(tmp_path: Any) -> Non
         with pytest.raises(Unreadable, match=runs[0]):
             await bench.store.read_steps(TENANT, runs[0])
 
-    on(url, act)
-
 
 DEFINITIONS = {
     "queues": "update definitions set queues = '{{' where name = 'signed'",
@@ -295,8 +273,10 @@ DEFINITIONS = {
 
 
 @pytest.mark.parametrize("how", DEFINITIONS)
-def test_runs_of_a_definition_that_cannot_be_read_are_refused_and_others_go_on(database_url: str, how: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_runs_of_a_definition_that_cannot_be_read_are_refused_and_others_go_on(
+    database_url: str, how: str
+) -> None:
+    async with on(database_url) as bench:
         bad = await bench.start(await bench.publish(SIGNED))
         good = await bench.start(await bench.publish(replace(SIGNED, name="other")))
         await damage(database_url, DEFINITIONS[how].format())
@@ -305,13 +285,11 @@ def test_runs_of_a_definition_that_cannot_be_read_are_refused_and_others_go_on(d
         assert [type(reply) for reply in replies] == [Unreadable, Accepted]
         assert str(replies[0]).startswith(f"run {bad} cannot be read: its row in definitions (id ")
 
-    on(database_url, act)
 
-
-def test_a_queue_that_cannot_be_read_keeps_no_worker_from_the_others(
+async def test_a_queue_that_cannot_be_read_keeps_no_worker_from_the_others(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await bench.publish(chain("one", 1))
         await bench.publish(Definition(name="two", version=1, steps=(task("s", executor=Handler(name="other")),)))
         before = await bench.store.list_queues(TENANT)
@@ -320,6 +298,4 @@ def test_a_queue_that_cannot_be_read_keeps_no_worker_from_the_others(
         assert await bench.store.list_queues(TENANT) == [
             (number, spec) for number, spec in before if spec.name != "other"
         ]
-
-    on(database_url, act)
     assert "a row of queues (number" in caplog.text

@@ -12,7 +12,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotFound, StoreUnavailable
+from stepkeep.kernel.errors import NotFound, StoreUnavailable
 from stepkeep.operations import waiting
 from stepkeep.operations.waiting import RunWaiter
 from stepkeep.store.protocol import RUNS_SETTLED, Notification
@@ -56,131 +56,109 @@ async def a_worker_elsewhere(url: str) -> AsyncIterator[None]:
             await serving
 
 
-def test_a_hint_ends_the_wait_without_another_look(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hint_ends_the_wait_without_another_look(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "RARE_PAUSES", (NEVER, NEVER))
     monkeypatch.setattr(waiting, "PAUSES", (0.01, 0.01))
 
-    async def go() -> None:
-        async with AsyncEngine(database_url) as engine:
-            stop = engine.store.notifier.listen(lambda hint: None)
-            async with asyncio.timeout(30):
-                while not engine.store.notifier.is_connected:  # noqa: ASYNC110 - a notifier tells nobody when it begins to hear
-                    await asyncio.sleep(0.01)
-                run_id = (await engine.start(greeting())).run_id
-                reads = results_of(engine.store, "read_states")
-                wait = asyncio.create_task(engine.wait(run_id))
-                await until(lambda: len(reads) > 0)
-                async with a_worker_elsewhere(database_url):
-                    assert (await wait).state == "succeeded"
-            stop()
-
-    asyncio.run(go())
-
-
-def test_a_run_whose_hint_is_lost_is_found_all_the_same(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def go() -> None:
-        async with AsyncEngine(database_url) as engine, a_worker_elsewhere(database_url):
+    async with AsyncEngine(database_url) as engine:
+        stop = engine.store.notifier.listen(lambda hint: None)
+        async with asyncio.timeout(30):
+            while not engine.store.notifier.is_connected:  # noqa: ASYNC110 - a notifier tells nobody when it begins to hear
+                await asyncio.sleep(0.01)
             run_id = (await engine.start(greeting())).run_id
-            monkeypatch.setattr(engine.store.notifier, "deliver", lambda hint: None)
-            async with asyncio.timeout(30):
-                assert (await engine.wait(run_id)).finished
+            reads = results_of(engine.store, "read_states")
+            wait = asyncio.create_task(engine.wait(run_id))
+            await until(lambda: len(reads) > 0)
+            async with a_worker_elsewhere(database_url):
+                assert (await wait).state == "succeeded"
+        stop()
 
-    asyncio.run(go())
+
+async def test_a_run_whose_hint_is_lost_is_found_all_the_same(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncEngine(database_url) as engine, a_worker_elsewhere(database_url):
+        run_id = (await engine.start(greeting())).run_id
+        monkeypatch.setattr(engine.store.notifier, "deliver", lambda hint: None)
+        async with asyncio.timeout(30):
+            assert (await engine.wait(run_id)).finished
 
 
-def test_a_lost_hint_is_made_up_for_while_hints_of_other_runs_go_on(
+async def test_a_lost_hint_is_made_up_for_while_hints_of_other_runs_go_on(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "RARE_PAUSES", (0.3, 0.3))
     monkeypatch.setattr(waiting, "PAUSES", (0.3, 0.3))
 
-    async def go() -> None:
-        async with AsyncEngine(database_url) as engine, a_worker_elsewhere(database_url):
-            other = (await engine.start(signed())).run_id
-            run_id = (await engine.start(greeting())).run_id
-            deliver = engine.store.notifier.deliver
-            monkeypatch.setattr(engine.store.notifier, "deliver", lambda hint: None)
-            waits = [asyncio.create_task(engine.wait(one)) for one in (other, run_id)]
+    async with AsyncEngine(database_url) as engine, a_worker_elsewhere(database_url):
+        other = (await engine.start(signed())).run_id
+        run_id = (await engine.start(greeting())).run_id
+        deliver = engine.store.notifier.deliver
+        monkeypatch.setattr(engine.store.notifier, "deliver", lambda hint: None)
+        waits = [asyncio.create_task(engine.wait(one)) for one in (other, run_id)]
 
-            async def steady() -> None:
-                while True:
-                    deliver(Notification(frozenset({RUNS_SETTLED}), {RUNS_SETTLED: frozenset({other})}))
-                    await asyncio.sleep(0.02)
+        async def steady() -> None:
+            while True:
+                deliver(Notification(frozenset({RUNS_SETTLED}), {RUNS_SETTLED: frozenset({other})}))
+                await asyncio.sleep(0.02)
 
-            noise = asyncio.create_task(steady())
-            async with asyncio.timeout(30):
-                assert (await waits[1]).finished
-            for task in (noise, waits[0]):
-                task.cancel()
-            await asyncio.gather(noise, waits[0], return_exceptions=True)
-
-    asyncio.run(go())
+        noise = asyncio.create_task(steady())
+        async with asyncio.timeout(30):
+            assert (await waits[1]).finished
+        for task in (noise, waits[0]):
+            task.cancel()
+        await asyncio.gather(noise, waits[0], return_exceptions=True)
 
 
-def test_a_run_that_waits_for_people_ends_the_wait_of_those_who_ask_for_that(database_url: str) -> None:
-    async def go() -> None:
-        async with AsyncEngine(database_url) as engine:
-            run_id = (await engine.start(signed())).run_id
-            assert (await engine.wait(run_id, until_blocked=True)).state == "blocked"
-            waited = asyncio.create_task(engine.wait(run_id))
-            await engine.approve(run_id)
-            async with asyncio.timeout(30):
-                assert (await waited).state == "succeeded"
-
-    asyncio.run(go())
+async def test_a_run_that_waits_for_people_ends_the_wait_of_those_who_ask_for_that(database_url: str) -> None:
+    async with AsyncEngine(database_url) as engine:
+        run_id = (await engine.start(signed())).run_id
+        assert (await engine.wait(run_id, until_blocked=True)).state == "blocked"
+        waited = asyncio.create_task(engine.wait(run_id))
+        await engine.approve(run_id)
+        async with asyncio.timeout(30):
+            assert (await waited).state == "succeeded"
 
 
-def test_whoever_waits_no_longer_than_so_many_seconds_is_told_how_it_stands(database_url: str) -> None:
-    async def go() -> None:
-        async with AsyncEngine(database_url) as engine:
-            run_id = (await engine.start(signed())).run_id
-            result = await engine.wait(run_id, seconds=0.05)
-            assert not result.finished
-
-    asyncio.run(go())
+async def test_whoever_waits_no_longer_than_so_many_seconds_is_told_how_it_stands(database_url: str) -> None:
+    async with AsyncEngine(database_url) as engine:
+        run_id = (await engine.start(signed())).run_id
+        result = await engine.wait(run_id, seconds=0.05)
+        assert not result.finished
 
 
-def test_nobody_waits_for_a_run_that_does_not_exist(database_url: str) -> None:
-    async def go() -> None:
-        async with AsyncEngine(database_url) as engine:
-            with pytest.raises(NotFound):
-                await engine.wait(NOBODYS)
-
-    asyncio.run(go())
+async def test_nobody_waits_for_a_run_that_does_not_exist(database_url: str) -> None:
+    async with AsyncEngine(database_url) as engine:
+        with pytest.raises(NotFound):
+            await engine.wait(NOBODYS)
 
 
-def test_many_who_wait_look_together(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def go() -> None:
-        async with AsyncEngine(database_url) as engine:
-            started = [(await engine.start(signed())).run_id for _ in range(20)]
-            looks: list[int] = []
-            real = engine.store.read_states
+async def test_many_who_wait_look_together(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with AsyncEngine(database_url) as engine:
+        started = [(await engine.start(signed())).run_id for _ in range(20)]
+        looks: list[int] = []
+        real = engine.store.read_states
 
-            async def counted(keys: Any) -> Any:
-                looks.append(len(keys))
-                return await real(keys)
+        async def counted(keys: Any) -> Any:
+            looks.append(len(keys))
+            return await real(keys)
 
-            monkeypatch.setattr(engine.store, "read_states", counted)
-            waits = [asyncio.create_task(engine.wait(run_id, until_blocked=True)) for run_id in started * 2]
-            await asyncio.gather(*waits)
-            assert looks == [20]
-
-    asyncio.run(go())
+        monkeypatch.setattr(engine.store, "read_states", counted)
+        waits = [asyncio.create_task(engine.wait(run_id, until_blocked=True)) for run_id in started * 2]
+        await asyncio.gather(*waits)
+        assert looks == [20]
 
 
-def test_closing_the_engine_ends_every_wait(database_url: str) -> None:
-    async def go() -> None:
-        async with AsyncEngine(database_url) as engine:
-            run_id = (await engine.start(signed())).run_id
-            together = RunWaiter(engine.transactor)
-            reads = results_of(engine.store, "read_states")
-            waited = asyncio.create_task(together.until(engine.tenant, run_id, ()))
-            await until(lambda: len(reads) > 0)
-            await together.close()
-            with pytest.raises(StoreUnavailable):
-                await waited
-
-    asyncio.run(go())
+async def test_closing_the_engine_ends_every_wait(database_url: str) -> None:
+    async with AsyncEngine(database_url) as engine:
+        run_id = (await engine.start(signed())).run_id
+        together = RunWaiter(engine.transactor)
+        reads = results_of(engine.store, "read_states")
+        waited = asyncio.create_task(together.until(engine.tenant, run_id, ()))
+        await until(lambda: len(reads) > 0)
+        await together.close()
+        with pytest.raises(StoreUnavailable):
+            await waited
 
 
 def test_a_program_without_an_event_loop_can_wait_too(database_url: str) -> None:

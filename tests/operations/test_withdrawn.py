@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import withdrawn
 from stepkeep.operations.settings import SettingKind, revisions
 from stepkeep.operations.triggers import manage
 from tests.databases import migrated_file
 from tests.triggers.stage import BY_ANN, Stage, hourly
-from tests.workbench import ACTOR, TENANT, Bench, chain, on_several
+from tests.workbench import ACTOR, TENANT, Bench, benches, chain
 
 WORK, OTHER = chain("report", 2), chain("other", 1)
-
-
-def go(url: str, act: Callable[[list[Bench]], Awaitable[Any]]) -> None:
-    on_several(url, 2, act)
 
 
 async def withdraw(bench: Bench, reason: str = "it pays twice", version: int = 1) -> dict[str, Any]:
@@ -35,9 +31,9 @@ async def restore(bench: Bench) -> dict[str, Any]:
     return told
 
 
-def test_no_run_of_a_withdrawn_version_starts_and_live_runs_go_on(database_url: str) -> None:
-    async def act(benches: list[Bench]) -> None:
-        bench = benches[0]
+async def test_no_run_of_a_withdrawn_version_starts_and_live_runs_go_on(database_url: str) -> None:
+    async with benches(database_url, 2) as opened:
+        bench = opened[0]
         live = await bench.start(WORK)
         once = await bench.start(WORK, idempotency_key="k")
         assert (await withdraw(bench))["state"] == "withdrawn"
@@ -52,12 +48,10 @@ def test_no_run_of_a_withdrawn_version_starts_and_live_runs_go_on(database_url: 
         assert (await restore(bench))["state"] == "published"
         await bench.start(WORK)
 
-    go(database_url, act)
 
-
-def test_other_processes_notice_within_two_seconds(database_url: str) -> None:
-    async def act(benches: list[Bench]) -> None:
-        one, other = benches
+async def test_other_processes_notice_within_two_seconds(database_url: str) -> None:
+    async with benches(database_url, 2) as opened:
+        one, other = opened
         now = 0.0
         other.transactor.monotonic = lambda: now
         await other.start(WORK)
@@ -67,12 +61,10 @@ def test_other_processes_notice_within_two_seconds(database_url: str) -> None:
         with pytest.raises(Conflict, match="withdrawn"):
             await other.start(WORK)
 
-    go(database_url, act)
 
-
-def test_every_change_is_on_record_and_none_is_made_twice(database_url: str) -> None:
-    async def act(benches: list[Bench]) -> None:
-        bench = benches[0]
+async def test_every_change_is_on_record_and_none_is_made_twice(database_url: str) -> None:
+    async with benches(database_url, 2) as opened:
+        bench = opened[0]
         await bench.publish(WORK)
         await withdraw(bench)
         with pytest.raises(Conflict, match="already: it pays twice"):
@@ -83,35 +75,29 @@ def test_every_change_is_on_record_and_none_is_made_twice(database_url: str) -> 
         kept = await revisions(bench.store, TENANT, SettingKind.WITHDRAWN, "report@1")
         assert [(one["by"], one["content"]) for one in kept] == [("bea", None), (ACTOR, {"reason": "it pays twice"})]
 
-    go(database_url, act)
-
 
 @pytest.mark.parametrize(
     ("version", "reason", "error"),
     [(2, "x", NotFound), (0, "x", InvalidInput), (1, " ", InvalidInput), (1, "x" * 501, InvalidInput)],
 )
-def test_a_withdrawal_names_a_published_version_and_a_reason(
+async def test_a_withdrawal_names_a_published_version_and_a_reason(
     database_url: str, version: int, reason: str, error: type[Exception]
 ) -> None:
-    async def act(benches: list[Bench]) -> None:
-        await benches[0].publish(WORK)
+    async with benches(database_url, 2) as opened:
+        await opened[0].publish(WORK)
         with pytest.raises(error):
-            await withdraw(benches[0], reason, version)
-
-    go(database_url, act)
+            await withdraw(opened[0], reason, version)
 
 
-def test_triggers_that_would_start_it_are_named_and_their_firings_refused(database_url: str) -> None:
-    async def act(benches: list[Bench]) -> None:
-        stage = Stage(benches[0])
+async def test_triggers_that_would_start_it_are_named_and_their_firings_refused(database_url: str) -> None:
+    async with benches(database_url, 2) as opened:
+        stage = Stage(opened[0])
         await stage.add(hourly(name="by-hand"))
         told = await withdraw(stage.bench)
         assert told["triggers"] == ["by-hand"]
         fired = await manage.fire_trigger(stage.firer, "by-hand", tenant=TENANT, acting=BY_ANN)
         assert (fired["state"], fired["run_id"]) == ("refused", None)
         assert "withdrawn" in fired["reason"]
-
-    go(database_url, act)
 
 
 def forgets_the_check(patch: pytest.MonkeyPatch) -> None:
@@ -126,19 +112,17 @@ def never_reads_again(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("plant", [forgets_the_check, never_reads_again], ids=lambda one: one.__name__)
-def test_a_planted_bug_is_found(
+async def test_a_planted_bug_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A version that another process has withdrawn long ago is started."""
     plant(monkeypatch)
 
-    async def act(benches: list[Bench]) -> str:
-        one, other = benches
+    async with benches(migrated_file(tmp_path / "s.db"), 2) as opened:
+        one, other = opened
         now = 0.0
         other.transactor.monotonic = lambda: now
         await other.start(WORK)
         await withdraw(one)
         now = 10.0
-        return await other.start(WORK)
-
-    assert on_several(migrated_file(tmp_path / "s.db"), 2, act)
+        assert await other.start(WORK)

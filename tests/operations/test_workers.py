@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from stepkeep.kernel.states import WorkerState
 from stepkeep.operations import workers
-from tests.workbench import TENANT, Bench, on
+from tests.workbench import TENANT, on
 
 
-def test_a_draining_worker_that_was_thought_lost_says_goodbye_all_the_same(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_draining_worker_that_was_thought_lost_says_goodbye_all_the_same(database_url: str) -> None:
+    async with on(database_url) as bench:
         worker = await workers.register(bench.store, tenant=TENANT, app="bench", capacity=1)
         draining = await workers.drain(bench.store, worker)
         bench.store.clock_offset += workers.MISSED_BEATS * workers.HEARTBEAT + 1
@@ -19,5 +19,3 @@ def test_a_draining_worker_that_was_thought_lost_says_goodbye_all_the_same(datab
         kept = await bench.store.find_worker(TENANT, worker.id)
         assert kept is not None
         assert kept.state is WorkerState.SHUTDOWN
-
-    on(database_url, act)

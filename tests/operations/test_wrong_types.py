@@ -13,9 +13,8 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine import AsyncEngine, Engine
 from stepkeep.operations.access import OPERATIONS
-from stepkeep.sync_engine import Engine
 from tests.suites import some
 
 

@@ -1,4 +1,6 @@
-"""A worker in a process of its own that is killed after a commit: `python then_process.py URL RUN COMMITS LEDGER`.
+"""A worker in a process of its own that is killed after a commit.
+
+`python then_process.py URL RUN COMMITS LEDGER AHEAD`
 
 It holds the workflow of the tests, so that the tests and their processes have the same one.
 """
@@ -42,4 +44,4 @@ trip.step("plan", plan, then={"max_steps": 3})
 
 if __name__ == "__main__":
     flows_process.ledger, flows_process.registry = Path(sys.argv[4]), registry
-    asyncio.run(flows_process.main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    asyncio.run(flows_process.main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[5])))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Refused
+from stepkeep.kernel.errors import Refused
 from stepkeep.kernel.rows import Vote
 from stepkeep.operations.access import Scope
 
@@ -99,20 +99,10 @@ class Stage:
         assert (await self.engine.show(run_id))["run"]["state"] == "succeeded"
 
 
-Act = Callable[[Stage], Awaitable[None]]
-
-
-def on_both_stores(act: Act) -> Callable[[str], None]:
-    """A test of both stores, from a coroutine that is given a stage with its people."""
-
-    def test(database_url: str) -> None:
-        async def go() -> None:
-            async with AsyncEngine(database_url, tenant=TENANT, actor="root", registry=handlers()) as engine:
-                stage = Stage(engine, database_url)
-                await stage.people()
-                await act(stage)
-
-        asyncio.run(go())
-
-    test.__name__, test.__qualname__, test.__doc__ = act.__name__, act.__qualname__, act.__doc__
-    return test
+@asynccontextmanager
+async def on(url: str) -> AsyncIterator[Stage]:
+    """A stage with its people."""
+    async with AsyncEngine(url, tenant=TENANT, actor="root", registry=handlers()) as engine:
+        stage = Stage(engine, url)
+        await stage.people()
+        yield stage

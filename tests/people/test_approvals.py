@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations.expire import sweep
-from tests.people.stage import HOUR, PAYOUT, TOKENS, Stage, handlers, on_both_stores
+from tests.people.stage import HOUR, PAYOUT, TOKENS, Stage, handlers
 
 TOLD = sk.Workflow("told")
 TOLD.approval("sign", prompt="Pay out?", facts={"sum": "${{ input.sum }}"}, roles=["finance"], quorum=2)
@@ -35,7 +35,6 @@ async def seen(stage: Stage, by: str, **asked: Any) -> list[dict[str, Any]]:
     return found
 
 
-@on_both_stores
 async def test_a_gate_is_listed_with_what_it_asks_and_what_was_decided(stage: Stage) -> None:
     run = (await stage.engine.run(TOLD, {"sum": 40}, by="ann")).run_id
     await stage.engine.approve(run, by="bea")
@@ -51,7 +50,6 @@ async def test_a_gate_is_listed_with_what_it_asks_and_what_was_decided(stage: St
     assert one["command"] == f"stepkeep approve {run} sign"
 
 
-@on_both_stores
 async def test_each_person_is_told_why_they_may_not(stage: Stage) -> None:
     run = await stage.run()
     await stage.engine.approve(run, by="bea")
@@ -75,7 +73,6 @@ async def test_each_person_is_told_why_they_may_not(stage: Stage) -> None:
     assert [one["run_id"] for one in await seen(stage, "cyd", mine=True)] == [run]
 
 
-@on_both_stores
 async def test_a_delegate_sees_what_the_delegator_may_decide(stage: Stage) -> None:
     run = await stage.run()
     await stage.engine.users.delegate("bea", "zoe", open_ended=True)
@@ -86,7 +83,6 @@ async def test_a_delegate_sees_what_the_delegator_may_decide(stage: Stage) -> No
     assert one["refusal"]["rule"] == "one_decision"
 
 
-@on_both_stores
 async def test_a_gate_is_late_after_its_deadline_and_after_an_escalation(stage: Stage) -> None:
     steep, plain = await stage.run(STEEP), await stage.run()
     assert await seen(stage, "bea", late=True) == []
@@ -98,7 +94,6 @@ async def test_a_gate_is_late_after_its_deadline_and_after_an_escalation(stage: 
     assert {one["run_id"] for one in await seen(stage, "bea")} == {steep, plain}
 
 
-@on_both_stores
 async def test_gates_are_listed_page_by_page_and_closed_ones_not_at_all(stage: Stage) -> None:
     runs = [await stage.run(by="ann" if number % 2 else "bea") for number in range(5)]
     found: list[str] = []
@@ -125,7 +120,6 @@ async def test_gates_are_listed_page_by_page_and_closed_ones_not_at_all(stage: S
             await stage.engine.approvals(limit=limit)  # type: ignore[arg-type]
 
 
-@on_both_stores
 async def test_a_key_without_the_scope_decide_sees_gates_that_it_may_not_decide(stage: Stage) -> None:
     run = await stage.run()
     async with stage.opened(await stage.key("bea", "read")) as bea:
@@ -138,7 +132,6 @@ async def test_a_key_without_the_scope_decide_sees_gates_that_it_may_not_decide(
             await bea.approvals()
 
 
-@on_both_stores
 async def test_explain_names_the_people_of_a_gate_and_why_others_may_not(stage: Stage) -> None:
     run = await stage.run()
     await stage.engine.approve(run, by="bea")
@@ -157,7 +150,6 @@ async def test_explain_names_the_people_of_a_gate_and_why_others_may_not(stage: 
     assert (await stage.engine.explain(run, "sign"))["causes"][0]["people"] == people
 
 
-@on_both_stores
 async def test_explain_names_the_people_of_manual_completions_and_holds(stage: Stage) -> None:
     run = await stage.run(NOTED)
     await stage.engine.approve(run, by="bea")
@@ -174,7 +166,6 @@ async def test_explain_names_the_people_of_manual_completions_and_holds(stage: S
     assert "Anyone else than bea may decide it." in cause["sentence"]
 
 
-@on_both_stores
 async def test_explain_says_that_nobody_may_decide(stage: Stage) -> None:
     run = await stage.run(STEEP)
     [cause] = (await stage.engine.explain(run))["causes"]
@@ -182,7 +173,6 @@ async def test_explain_says_that_nobody_may_decide(stage: Stage) -> None:
     assert "No registered person may decide it now." in cause["sentence"]
 
 
-@on_both_stores
 async def test_a_member_through_a_group_is_named(stage: Stage) -> None:
     await stage.engine.users.grant("auditors", role="finance", to_group=True)
     await stage.engine.users.grant("zoe", group="auditors")

@@ -5,17 +5,16 @@ The cases are those of `ways.py` which name a door that only the step itself gua
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import pytest
 
 import stepkeep as sk
-from stepkeep.errors import DefinitionError
 from stepkeep.evidence.verifier import Pack, verify
+from stepkeep.kernel.errors import DefinitionError
 from tests.evidence.test_pack import redigest, rename, rules, unzipped
-from tests.people.stage import PAYOUT, Stage, handlers, on_both_stores
+from tests.people.stage import PAYOUT, Stage, handlers
 from tests.people.test_generated_ways import play_all
 from tests.people.test_ways_round import EYES
 from tests.people.ways.play import Case
@@ -53,8 +52,8 @@ BELOW = [
 
 
 @pytest.mark.parametrize("cases", [ADOPTED[::4], BELOW, in_proof(ADOPTED)], ids=["adopted", "below", "all adopted"])
-def test_no_way_below_a_step_is_open(database_url: str, cases: list[Case]) -> None:
-    found = asyncio.run(play_all(database_url, "engine", list(enumerate(cases))))
+async def test_no_way_below_a_step_is_open(database_url: str, cases: list[Case]) -> None:
+    found = await play_all(database_url, "engine", list(enumerate(cases)))
     assert not found, "\n".join(found)
 
 
@@ -69,7 +68,6 @@ def after_child(*terms: str, **options: Any) -> sk.Workflow:
     return flow
 
 
-@on_both_stores
 async def test_the_end_of_a_child_carries_its_persons_into_the_journal_of_its_parent(stage: Stage) -> None:
     await stage.engine.publish(SIGNOFF)
     await stage.engine.users.delegate("bea", "zoe", open_ended=True)
@@ -92,7 +90,6 @@ async def test_the_end_of_a_child_carries_its_persons_into_the_journal_of_its_pa
     assert "duty_broken" in await verified(stage, run, "cyd", "bea"), "bea decided below"
 
 
-@on_both_stores
 async def test_a_pack_tells_who_started_an_idle_run(stage: Stage) -> None:
     run = (await stage.engine.start(PAYOUT, start_now=False, by="zoe")).run_id
     await stage.engine.start_idle(run, by="ann")
@@ -101,7 +98,6 @@ async def test_a_pack_tells_who_started_an_idle_run(stage: Stage) -> None:
     assert "duty_broken" in await verified(stage, run, "cyd", "ann")
 
 
-@on_both_stores
 async def test_a_pack_of_four_eyes_tells_a_delegate_from_two_people(stage: Stage) -> None:
     await stage.engine.users.delegate("cyd", "bea", open_ended=True)
     run = await stage.run(EYES)
@@ -115,7 +111,6 @@ RENEWED = sk.Workflow("renewed", registry=handlers())
 RENEWED.step("ask", "people.renewed", flow={"max_calls": 5}, inputs={"times": "${{ input.times }}"})
 
 
-@on_both_stores
 async def test_a_flow_that_continues_as_new_keeps_its_requester_whatever_the_name(stage: Stage) -> None:
     """The names that the engine gives to the runs of a chain are left out, and no others."""
     for name in ("ann", "parent:zoe"):

@@ -9,7 +9,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict
+from stepkeep.kernel.errors import Conflict
 from tests.people.stage import TENANT, Stage, handlers
 from tests.suites import in_proof
 
@@ -46,18 +46,15 @@ async def decide_at_once(engines: list[AsyncEngine], stage: Stage, chance: rando
 
 
 @pytest.mark.parametrize("rounds", [3, in_proof(100)])
-def test_of_fifty_decisions_exactly_three_count(database_url: str, rounds: int) -> None:
-    async def go() -> None:
-        async with (
-            AsyncEngine(database_url, tenant=TENANT, actor="root", registry=handlers()) as engine,
-            AsyncEngine(database_url, tenant=TENANT, actor="root") as second,
-            AsyncEngine(database_url, tenant=TENANT, actor="root") as third,
-        ):
-            stage = Stage(engine, database_url)
-            for name in FIVE:
-                await engine.users.create(name)
-                await engine.users.grant(name, role="finance")
-            for number in range(rounds):
-                await decide_at_once([engine, second, third], stage, random.Random(number))
-
-    asyncio.run(go())
+async def test_of_fifty_decisions_exactly_three_count(database_url: str, rounds: int) -> None:
+    async with (
+        AsyncEngine(database_url, tenant=TENANT, actor="root", registry=handlers()) as engine,
+        AsyncEngine(database_url, tenant=TENANT, actor="root") as second,
+        AsyncEngine(database_url, tenant=TENANT, actor="root") as third,
+    ):
+        stage = Stage(engine, database_url)
+        for name in FIVE:
+            await engine.users.create(name)
+            await engine.users.grant(name, role="finance")
+        for number in range(rounds):
+            await decide_at_once([engine, second, third], stage, random.Random(number))

@@ -11,12 +11,12 @@ import zipfile
 import pytest
 
 import stepkeep as sk
-from stepkeep.errors import Conflict
 from stepkeep.evidence.verifier import Pack, verify
+from stepkeep.kernel.errors import Conflict
 from stepkeep.operations.expire import sweep
 from stepkeep_lab.simulation.mutants import MUTANTS
 from stepkeep_lab.simulation.mutation import planted
-from tests.people.stage import HOUR, Stage, on_both_stores
+from tests.people.stage import HOUR, Stage
 
 ENDINGS = {"reject": "failed", "approve": "succeeded", "skip": "succeeded"}
 
@@ -41,7 +41,6 @@ async def told_late(stage: Stage, run: str, by: str = "bea") -> None:
     assert await stage.votes(run) == []
 
 
-@on_both_stores
 async def test_what_the_gate_says_for_its_deadline_comes_and_no_late_decision(stage: Stage) -> None:
     for on_deadline, state in ENDINGS.items():
         run = await late(stage, gated(on_deadline))
@@ -52,7 +51,6 @@ async def test_what_the_gate_says_for_its_deadline_comes_and_no_late_decision(st
             await stage.engine.approve(run, "sign", by="bea")
 
 
-@on_both_stores
 async def test_a_gate_that_escalates_takes_decisions_again_at_its_next_level(stage: Stage) -> None:
     workflow = sk.Workflow("up")
     workflow.approval(
@@ -69,7 +67,6 @@ async def test_a_gate_that_escalates_takes_decisions_again_at_its_next_level(sta
     await stage.passes(run, "zoe", step="sign")
 
 
-@on_both_stores
 async def test_the_first_of_two_decisions_in_time_is_kept_and_the_late_second_is_refused(stage: Stage) -> None:
     workflow = sk.Workflow("two")
     workflow.approval("sign", roles=["finance"], quorum=2, deadline="1h")
@@ -83,7 +80,6 @@ async def test_the_first_of_two_decisions_in_time_is_kept_and_the_late_second_is
     assert shown["approvals"] == [], "what may not be decided is not asked of anyone"
 
 
-@on_both_stores
 async def test_an_evidence_pack_with_a_late_decision_is_refused_by_name(stage: Stage) -> None:
     run = await late(stage, gated("reject"))
     with planted(next(one for one in MUTANTS if one.name == "late-vote")):

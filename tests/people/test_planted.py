@@ -5,7 +5,6 @@ The simulator has few people and no duties below a step, so that it would meet n
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -160,12 +159,12 @@ BUGS = [
 
 
 @pytest.mark.parametrize(("mutant", "case"), BUGS, ids=[mutant.name for mutant, _ in BUGS])
-def test_a_planted_bug_opens_a_way_that_is_found(tmp_path: Path, mutant: Mutant, case: Case) -> None:
+async def test_a_planted_bug_opens_a_way_that_is_found(tmp_path: Path, mutant: Mutant, case: Case) -> None:
     with planted(mutant):
-        found = asyncio.run(play_all(migrated_file(tmp_path / "planted.db"), "engine", [(0, case)]))
+        found = await play_all(migrated_file(tmp_path / "planted.db"), "engine", [(0, case)])
     assert found, f"{mutant.what}, and {case} passes"
 
 
-def test_the_same_ways_are_closed_without_a_bug(tmp_path: Path) -> None:
+async def test_the_same_ways_are_closed_without_a_bug(tmp_path: Path) -> None:
     chosen = list(enumerate(dict.fromkeys(case for _, case in BUGS)))
-    assert not asyncio.run(play_all(migrated_file(tmp_path / "sound.db"), "engine", chosen))
+    assert not await play_all(migrated_file(tmp_path / "sound.db"), "engine", chosen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import zipfile
 from collections.abc import Callable
@@ -31,7 +30,7 @@ PLACES: dict[str, Callable[[sk.Workflow], Any]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_rule_that_holds_lets_nothing_begin_before_people_agree(database_url: str, place: str) -> None:
+async def test_a_rule_that_holds_lets_nothing_begin_before_people_agree(database_url: str, place: str) -> None:
     async def act(world: World) -> None:
         shipping = sk.Workflow("shipping", registry=world.root.registry)
         shipping.step("work", "ways.work")
@@ -54,8 +53,5 @@ def test_a_rule_that_holds_lets_nothing_begin_before_people_agree(database_url: 
         with zipfile.ZipFile(io.BytesIO(await world.root.evidence(run))) as pack:
             assert verify(Pack({name: pack.read(name) for name in pack.namelist()})).findings == []
 
-    async def go() -> None:
-        async with opened(database_url, "engine") as world:
-            await act(world)
-
-    asyncio.run(go())
+    async with opened(database_url, "engine") as world:
+        await act(world)

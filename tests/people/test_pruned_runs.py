@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stepkeep as sk
-from tests.people.stage import Stage, handlers, on_both_stores
+from tests.people.stage import Stage, handlers
 
 PREPARED = sk.Workflow("prepared", registry=handlers(), duties=[{"incompatible": ["prepare", "sign"]}])
 PREPARED.step("prepare", "people.pay")
@@ -28,7 +28,6 @@ async def deleted(stage: Stage, *runs: str) -> None:
         assert [one for one in (await stage.engine.runs())["runs"] if one["id"] == run] == []
 
 
-@on_both_stores
 async def test_who_executed_a_step_counts_after_the_run_that_executed_it_is_deleted(stage: Stage) -> None:
     first = (await stage.engine.start(PREPARED, by="ann")).run_id
     async with stage.opened(await stage.key("bea", "work", "read")) as bea:
@@ -45,7 +44,6 @@ async def test_who_executed_a_step_counts_after_the_run_that_executed_it_is_dele
     await stage.passes(fourth, "cyd")
 
 
-@on_both_stores
 async def test_who_decided_a_gate_counts_after_the_run_in_which_they_did_is_deleted(stage: Stage) -> None:
     await stage.engine.users.delegate("cyd", "bea", open_ended=True)
     first = await stage.run(TWO)

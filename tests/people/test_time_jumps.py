@@ -9,7 +9,7 @@ import zipfile
 import stepkeep as sk
 from stepkeep.evidence.verifier import Pack, verify
 from stepkeep.operations.expire import sweep
-from tests.people.stage import HOUR, SECOND, Stage, later, on_both_stores
+from tests.people.stage import HOUR, SECOND, Stage, later
 
 ONE = sk.Workflow("one")
 ONE.approval("sign", roles=["finance"], not_=["requester"], deadline="6h")
@@ -22,7 +22,6 @@ async def in_order(stage: Stage, run: str) -> None:
         assert verify(Pack({name: pack.read(name) for name in pack.namelist()})).findings == []
 
 
-@on_both_stores
 async def test_a_clock_that_goes_back_reopens_no_gate_that_time_has_settled(stage: Stage) -> None:
     run = await stage.run(ONE)
     stage.engine.store.clock_offset += 7 * HOUR
@@ -33,7 +32,6 @@ async def test_a_clock_that_goes_back_reopens_no_gate_that_time_has_settled(stag
     await in_order(stage, run)
 
 
-@on_both_stores
 async def test_a_jump_past_the_deadline_is_a_late_decision_although_no_sweep_has_come(stage: Stage) -> None:
     run = await stage.run(ONE)
     stage.engine.store.clock_offset += 7 * HOUR
@@ -43,7 +41,6 @@ async def test_a_jump_past_the_deadline_is_a_late_decision_although_no_sweep_has
     await in_order(stage, run)
 
 
-@on_both_stores
 async def test_rights_with_dates_follow_the_clock_over_a_jump_and_back(stage: Stage) -> None:
     await stage.engine.users.create("yan")
     await stage.engine.users.grant("yan", role="finance", valid_to=later(2))
@@ -57,7 +54,6 @@ async def test_rights_with_dates_follow_the_clock_over_a_jump_and_back(stage: St
     await in_order(stage, run)
 
 
-@on_both_stores
 async def test_a_right_that_was_taken_away_stays_away_when_the_clock_goes_back(stage: Stage) -> None:
     await stage.engine.users.delegate("cyd", "zoe", open_ended=True)
     run = await stage.run(ONE)

@@ -18,7 +18,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.evidence.verifier import Pack, verify
 from stepkeep.operations.access import parse_key
 from stepkeep.store.principals import MakeChange, SubjectKind
-from tests.people.stage import TENANT, Stage, handlers, on_both_stores
+from tests.people.stage import TENANT, Stage, handlers
 
 ONE = sk.Workflow("one")
 ONE.approval("sign", roles=["finance"], not_=["requester"])
@@ -63,7 +63,6 @@ async def vote_of(stage: Stage, run: str) -> int:
     return vote.at
 
 
-@on_both_stores
 async def test_a_role_that_is_revoked_while_its_person_votes(stage: Stage) -> None:
     run = await vote_in_the_gap(
         stage,
@@ -76,7 +75,6 @@ async def test_a_role_that_is_revoked_while_its_person_votes(stage: Stage) -> No
     await stage.refused("approvers", again, stage.engine.approve(again, by="bea"))
 
 
-@on_both_stores
 async def test_a_group_that_its_member_leaves_or_that_loses_its_role_while_the_member_votes(stage: Stage) -> None:
     await stage.engine.users.create("yan")
     for name in ("zoe", "yan"):
@@ -93,7 +91,6 @@ async def test_a_group_that_its_member_leaves_or_that_loses_its_role_while_the_m
         await stage.refused("approvers", again, stage.engine.approve(again, by=name))
 
 
-@on_both_stores
 async def test_a_group_that_is_joined_while_a_person_votes_gives_them_nothing(stage: Stage) -> None:
     await stage.engine.users.grant("auditors", role="finance", to_group=True)
 
@@ -106,7 +103,6 @@ async def test_a_group_that_is_joined_while_a_person_votes_gives_them_nothing(st
     await stage.passes(again, "zoe")
 
 
-@on_both_stores
 async def test_a_delegation_that_is_ended_while_its_person_votes(stage: Stage) -> None:
     await stage.engine.users.delegate("bea", "zoe", open_ended=True)
     run = await vote_in_the_gap(
@@ -118,7 +114,6 @@ async def test_a_delegation_that_is_ended_while_its_person_votes(stage: Stage) -
     assert await vote_of(stage, run) < (row.revoked_at or 0)
 
 
-@on_both_stores
 async def test_a_key_that_is_revoked_while_its_owner_votes(stage: Stage) -> None:
     key = await stage.key("bea", "decide")
     async with stage.opened(key) as bea:
@@ -128,7 +123,6 @@ async def test_a_key_that_is_revoked_while_its_owner_votes(stage: Stage) -> None
     assert await vote_of(stage, run) < (row.revoked_at or 0)
 
 
-@on_both_stores
 async def test_an_account_that_is_disabled_while_its_person_votes(stage: Stage) -> None:
     run = await vote_in_the_gap(
         stage,

@@ -11,9 +11,9 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, Refused, TokenExpired, TokenUsed, WrongToken
+from stepkeep.kernel.errors import Conflict, Refused, TokenExpired, TokenUsed, WrongToken
 from stepkeep.operations.expire import sweep
-from tests.people.stage import HOUR, TENANT, TOKENS, Act, Stage, handlers, on_both_stores
+from tests.people.stage import HOUR, TENANT, TOKENS, Stage, handlers
 
 TWO = sk.Workflow("two", registry=handlers())
 TWO.step("note", "people.note", completion={"mode": "manual", "deadline": "1h"})
@@ -56,7 +56,6 @@ async def refused(kind: type[Refused], stage: Stage, run: str, token: str, step:
     return told.value
 
 
-@on_both_stores
 async def test_a_token_is_useless_twice(stage: Stage) -> None:
     run, token = await opened(stage)
     assert not (await stage.engine.complete(run, "note", token=token, by="bea"))["repeated"]
@@ -68,7 +67,6 @@ async def test_a_token_is_useless_twice(stage: Stage) -> None:
         assert (told.winner or {})["by"] == "bea"
 
 
-@on_both_stores
 async def test_a_token_is_useless_late_also_before_a_sweep(stage: Stage) -> None:
     run, token = await opened(stage)
     stage.engine.store.clock_offset += 2 * HOUR
@@ -78,7 +76,6 @@ async def test_a_token_is_useless_late_also_before_a_sweep(stage: Stage) -> None
     assert "not completed before its deadline" in str(told)
 
 
-@on_both_stores
 async def test_a_token_is_useless_for_another_step_and_another_run(stage: Stage) -> None:
     run, token = await opened(stage)
     other, _ = await opened(stage)
@@ -90,7 +87,6 @@ async def test_a_token_is_useless_for_another_step_and_another_run(stage: Stage)
     await stage.engine.complete(run, "other", token=TOKENS[-1], by="bea")
 
 
-@on_both_stores
 async def test_a_token_is_useless_for_another_activation(stage: Stage) -> None:
     """The token of the attempt before, and the one before a new one was issued."""
     first = (await stage.engine.start(AGAIN, by="ann")).run_id
@@ -104,7 +100,6 @@ async def test_a_token_is_useless_for_another_activation(stage: Stage) -> None:
     assert (await stage.engine.complete(first, "note", token=latest, by="bea"))["outcome"] == "Succeeded"
 
 
-@on_both_stores
 async def test_what_the_database_has_of_a_token_completes_nothing(stage: Stage) -> None:
     run, token = await opened(stage)
     [step, *_] = await stage.engine.store.read_steps(TENANT, run)
@@ -118,7 +113,7 @@ async def test_what_the_database_has_of_a_token_completes_nothing(stage: Stage) 
     assert token.encode() not in b"".join(await stage.engine.log(run))
 
 
-async def fifty(stage: Stage) -> None:
+async def test_of_fifty_parallel_uses_of_a_token_one_wins(stage: Stage) -> None:
     run, token = await opened(stage)
     outcomes = ["Succeeded", "Failed", "Cancelled", "Succeeded", "Failed"] * 10
     async with AsyncEngine(stage.url, tenant=TENANT, actor="root") as second:
@@ -141,7 +136,3 @@ async def fifty(stage: Stage) -> None:
         entry for entry in await stage.engine.store.read_journal(TENANT, run) if b'"completion_signalled"' in entry.body
     ]
     assert len(signalled) == 1
-
-
-fifty_at_once: Act = fifty
-test_of_fifty_parallel_uses_of_a_token_one_wins = on_both_stores(fifty_at_once)

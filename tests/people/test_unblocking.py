@@ -13,7 +13,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.evidence.verifier import Pack, verify
 from stepkeep.operations.access import Scope
 from tests.evidence.test_pack import unzipped
-from tests.people.stage import TOKENS, Stage, handlers, on_both_stores
+from tests.people.stage import TOKENS, Stage, handlers
 
 LONE = sk.Workflow("lone", registry=handlers())
 LONE.approval("sign", roles=["law"], not_=["requester"])
@@ -34,44 +34,39 @@ async def proved(stage: Stage, run: str) -> None:
 
 @pytest.mark.parametrize(("workflow", "step"), [(LONE, "sign"), (HELD, "pay")])
 @pytest.mark.parametrize("fails", [False, True])
-def test_an_operator_unblocks_a_gate_that_nobody_may_decide(
-    database_url: str, workflow: sk.Workflow, step: str, fails: bool
+async def test_an_operator_unblocks_a_gate_that_nobody_may_decide(
+    stage: Stage, workflow: sk.Workflow, step: str, fails: bool
 ) -> None:
-    @on_both_stores
-    async def unblocked(stage: Stage) -> None:
-        run = await stage.run(workflow)
-        [cause] = (await stage.engine.explain(run))["causes"]
-        assert cause["code"] == "nobody"
-        assert cause["command"] == f"stepkeep reassign {run} {step} --to NAME --reason TEXT"
-        reassign = stage.engine.interventions.reassign
-        for name in ("ann", "bea", "zoe"):
-            with pytest.raises(sk.NotAllowed):
-                await stage.engine.approve(run, step, by=name)
-        for by in ("ann", "ANN", "аnn"):
-            await stage.refused("maker_checker", run, reassign(run, step, to=["zoe"], reason="away", by=by))
-            await stage.refused("maker_checker", run, reassign(run, step, fail=True, reason="away", by=by))
-        await stage.refused("maker_checker", run, reassign(run, step, to=["ann"], reason="away", by="bea"))
-        await stage.refused("maker_checker", run, reassign(run, step, to=["Bea"], reason="away", by="bea"))
-        async with stage.opened(await stage.key("bea", "read", "decide", "start")) as bea:
-            await stage.refused("scope", run, bea.interventions.reassign(run, step, to=["zoe"], reason="away"))
-        async with stage.opened(await stage.key("bea", "read", "operate")) as bea:
-            said = await bea.interventions.reassign(
-                run, step, reason="law has left", **({"fail": True} if fails else {"to": ["zoe"]})
-            )
-            assert said["by"] == "bea"
-        if not fails:
-            await stage.refused("Conflict", run, reassign(run, step, to=["cyd"], reason="again", by="dan"))
-            assert [one["step"] for one in (await stage.engine.approvals(by="zoe", mine=True))["approvals"]] == [step]
-            await stage.refused("approvers", run, stage.engine.approve(run, step, by="bea"))
-            await stage.engine.approve(run, step, by="zoe")
-        result = await stage.engine.work_on(run)
-        assert result.state == ("failed" if fails else "succeeded")
-        await proved(stage, run)
-
-    unblocked(database_url)
+    run = await stage.run(workflow)
+    [cause] = (await stage.engine.explain(run))["causes"]
+    assert cause["code"] == "nobody"
+    assert cause["command"] == f"stepkeep reassign {run} {step} --to NAME --reason TEXT"
+    reassign = stage.engine.interventions.reassign
+    for name in ("ann", "bea", "zoe"):
+        with pytest.raises(sk.NotAllowed):
+            await stage.engine.approve(run, step, by=name)
+    for by in ("ann", "ANN", "аnn"):
+        await stage.refused("maker_checker", run, reassign(run, step, to=["zoe"], reason="away", by=by))
+        await stage.refused("maker_checker", run, reassign(run, step, fail=True, reason="away", by=by))
+    await stage.refused("maker_checker", run, reassign(run, step, to=["ann"], reason="away", by="bea"))
+    await stage.refused("maker_checker", run, reassign(run, step, to=["Bea"], reason="away", by="bea"))
+    async with stage.opened(await stage.key("bea", "read", "decide", "start")) as bea:
+        await stage.refused("scope", run, bea.interventions.reassign(run, step, to=["zoe"], reason="away"))
+    async with stage.opened(await stage.key("bea", "read", "operate")) as bea:
+        said = await bea.interventions.reassign(
+            run, step, reason="law has left", **({"fail": True} if fails else {"to": ["zoe"]})
+        )
+        assert said["by"] == "bea"
+    if not fails:
+        await stage.refused("Conflict", run, reassign(run, step, to=["cyd"], reason="again", by="dan"))
+        assert [one["step"] for one in (await stage.engine.approvals(by="zoe", mine=True))["approvals"]] == [step]
+        await stage.refused("approvers", run, stage.engine.approve(run, step, by="bea"))
+        await stage.engine.approve(run, step, by="zoe")
+    result = await stage.engine.work_on(run)
+    assert result.state == ("failed" if fails else "succeeded")
+    await proved(stage, run)
 
 
-@on_both_stores
 async def test_a_gate_that_a_person_may_decide_with_a_key_is_not_taken_from_them(stage: Stage) -> None:
     """Also where the tenant refuses names without a key."""
     run = await stage.run()
@@ -176,28 +171,24 @@ async def obey(engine: AsyncEngine, command: str) -> None:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_explain_prints_no_command_that_would_be_refused(database_url: str, scene: str) -> None:
+async def test_explain_prints_no_command_that_would_be_refused(stage: Stage, scene: str) -> None:
     """For each cause, by each person without a key and with a key of each scope: it works, or there is none."""
     make, verb = SCENES[scene]
 
-    @on_both_stores
-    async def told(stage: Stage) -> None:
-        printed, run = set(), None
-        for reader in READERS:
-            run = run or await make(stage)
-            name, _, scope = reader.partition(":")
-            scopes = {"read", *([scope] if scope else [])}
-            engine: Any = (
-                stage.opened(await stage.key(name, *scopes))
-                if scope
-                else AsyncEngine(stage.url, tenant="acme", actor=name, registry=handlers())
-            )
-            async with engine:
-                commands = [one["command"] for one in (await engine.explain(run))["causes"] if one["command"]]
-                for command in commands:
-                    await obey(engine, command)
-                    printed.add(shlex.split(command)[1])
-            run = None if commands else run
-        assert verb in printed
-
-    told(database_url)
+    printed, run = set(), None
+    for reader in READERS:
+        run = run or await make(stage)
+        name, _, scope = reader.partition(":")
+        scopes = {"read", *([scope] if scope else [])}
+        engine: Any = (
+            stage.opened(await stage.key(name, *scopes))
+            if scope
+            else AsyncEngine(stage.url, tenant="acme", actor=name, registry=handlers())
+        )
+        async with engine:
+            commands = [one["command"] for one in (await engine.explain(run))["causes"] if one["command"]]
+            for command in commands:
+                await obey(engine, command)
+                printed.add(shlex.split(command)[1])
+        run = None if commands else run
+    assert verb in printed

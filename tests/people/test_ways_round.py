@@ -13,13 +13,13 @@ import pytest
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed
 from stepkeep.kernel.decision import MOST_REQUESTERS, asked_json, asked_names, check_requesters, requesters_of
+from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations import access
 from stepkeep.operations.access import parse_key
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.triggers.sweep import TriggerSweep
-from tests.people.stage import HOUR, PAYOUT, SECOND, TENANT, Stage, handlers, later, on_both_stores
+from tests.people.stage import HOUR, PAYOUT, SECOND, TENANT, Stage, handlers, later
 
 ANYONE = sk.Workflow("anyone")
 ANYONE.approval("sign", quorum=2, not_=["requester"])
@@ -34,7 +34,6 @@ EYES.approval("second", roles=["finance"], after="first")
 
 
 # -- keys and names ----------------------------------------------------------------------------------------------------
-@on_both_stores
 async def test_a_name_of_the_requester_in_other_letters_is_the_requester(stage: Stage) -> None:
     """Case, Unicode form and look-alike letters; at a gate that takes any name, where the host vouches."""
     run = await stage.run(ANYONE)
@@ -46,7 +45,6 @@ async def test_a_name_of_the_requester_in_other_letters_is_the_requester(stage: 
     await stage.passes(run, "bea", "cyd")
 
 
-@on_both_stores
 async def test_one_name_in_two_spellings_is_one_vote(stage: Stage) -> None:
     run = await stage.run(ANYONE)
     await stage.engine.approve(run, by="jos\u00e9")
@@ -55,21 +53,18 @@ async def test_one_name_in_two_spellings_is_one_vote(stage: Stage) -> None:
     await stage.passes(run, "cyd")
 
 
-@on_both_stores
 async def test_a_name_like_that_of_a_person_with_the_role_has_no_role(stage: Stage) -> None:
     run = await stage.run()
     for name in ("Bea", "bea\u0301", "ｂea"):
         await stage.refused("approvers", run, stage.engine.approve(run, by=name))
 
 
-@on_both_stores
 async def test_a_second_account_under_a_name_that_looks_the_same_is_not_made(stage: Stage) -> None:
     run = await stage.run()
     for name, error in (("Ann", "Conflict"), ("ａｎｎ", "InvalidInput"), ("аnn", "InvalidInput")):
         await stage.refused(error, run, stage.engine.users.create(name))
 
 
-@on_both_stores
 async def test_a_key_without_the_scope_vouch_names_no_other_person(stage: Stage) -> None:
     run = await stage.run()
     async with stage.opened(await stage.key("ann", "decide", "start", "operate")) as ann:
@@ -77,7 +72,6 @@ async def test_a_key_without_the_scope_vouch_names_no_other_person(stage: Stage)
         await stage.refused("key_owner", run, ann.start(PAYOUT, by="bea"))
 
 
-@on_both_stores
 async def test_a_key_without_the_scope_decide_decides_nothing(stage: Stage) -> None:
     run = await stage.run()
     async with stage.opened(await stage.key("bea", "read", "start", "complete", "operate", "work", "admin")) as bea:
@@ -85,7 +79,6 @@ async def test_a_key_without_the_scope_decide_decides_nothing(stage: Stage) -> N
         await stage.refused("scope", run, bea.decide(run, "sign", "skip"))
 
 
-@on_both_stores
 async def test_a_revoked_key_of_an_open_program_decides_nothing(stage: Stage) -> None:
     run = await stage.run()
     key = await stage.key("bea", "decide", "read")
@@ -95,7 +88,6 @@ async def test_a_revoked_key_of_an_open_program_decides_nothing(stage: Stage) ->
         await stage.refused("key_revoked", run, bea.approve(run))
 
 
-@on_both_stores
 async def test_a_revoked_key_starts_no_run_a_second_later(stage: Stage) -> None:
     """Also while another call reads the state of the key at that moment."""
     await stage.engine.publish(PAYOUT)
@@ -112,7 +104,6 @@ async def test_a_revoked_key_starts_no_run_a_second_later(stage: Stage) -> None:
     assert len((await stage.engine.runs())["runs"]) == 1
 
 
-@on_both_stores
 async def test_calls_within_the_grace_of_a_read_go_on_and_none_goes_on_for_a_second(stage: Stage) -> None:
     assert access.FRESH_SECONDS + access.GRACE_SECONDS < 1
     async with stage.opened(await stage.key("bea", "start", "read")) as bea:
@@ -127,7 +118,6 @@ async def test_calls_within_the_grace_of_a_read_go_on_and_none_goes_on_for_a_sec
             assert (bea.access._read_at != before) is reads, passed
 
 
-@on_both_stores
 async def test_an_expired_key_decides_nothing(stage: Stage) -> None:
     run = await stage.run()
     async with stage.opened(await stage.key("bea", "decide", expires_in="1h")) as bea:
@@ -135,7 +125,6 @@ async def test_an_expired_key_decides_nothing(stage: Stage) -> None:
         await stage.refused("key_expired", run, bea.approve(run))
 
 
-@on_both_stores
 async def test_a_name_without_a_key_does_not_count_where_vouching_is_refused(stage: Stage) -> None:
     run, named = await stage.run(), await stage.run(NAMED)
     portal_key = await stage.key("zoe", "decide", "vouch", "admin")
@@ -147,7 +136,6 @@ async def test_a_name_without_a_key_does_not_count_where_vouching_is_refused(sta
 
 
 # -- delegation --------------------------------------------------------------------------------------------------------
-@on_both_stores
 async def test_nobody_delegates_to_themselves_in_any_spelling(stage: Stage) -> None:
     run = await stage.run()
     for name in ("bea", "Bea", "ｂｅａ"):
@@ -156,7 +144,6 @@ async def test_nobody_delegates_to_themselves_in_any_spelling(stage: Stage) -> N
     await stage.refused("delegation", run, stage.engine.approve(run, by="cyd", for_="bea"))
 
 
-@on_both_stores
 async def test_delegations_do_not_chain(stage: Stage) -> None:
     run = await stage.run()
     await stage.engine.users.create("yan")
@@ -167,7 +154,6 @@ async def test_delegations_do_not_chain(stage: Stage) -> None:
     await stage.refused("approvers", run, stage.engine.approve(run, by="yan"))
 
 
-@on_both_stores
 async def test_a_delegator_whose_delegate_has_voted_votes_no_more(stage: Stage) -> None:
     run = await stage.run()
     await stage.engine.users.delegate("cyd", "zoe", open_ended=True)
@@ -178,7 +164,6 @@ async def test_a_delegator_whose_delegate_has_voted_votes_no_more(stage: Stage) 
     await stage.passes(run, "dan")
 
 
-@on_both_stores
 async def test_a_delegation_that_has_ended_or_was_taken_back_does_not_count(stage: Stage) -> None:
     run = await stage.run()
     await stage.engine.users.delegate("bea", "zoe", valid_to=later(1))
@@ -189,7 +174,6 @@ async def test_a_delegation_that_has_ended_or_was_taken_back_does_not_count(stag
     await stage.refused("delegation", run, stage.engine.approve(run, by="zoe", for_="bea"))
 
 
-@on_both_stores
 async def test_a_delegation_of_a_disabled_person_does_not_count(stage: Stage) -> None:
     run = await stage.run()
     await stage.engine.users.delegate("bea", "zoe", open_ended=True)
@@ -197,7 +181,6 @@ async def test_a_delegation_of_a_disabled_person_does_not_count(stage: Stage) ->
     await stage.refused("delegation", run, stage.engine.approve(run, by="zoe", for_="bea"))
 
 
-@on_both_stores
 async def test_a_person_without_admin_delegates_no_authority_of_others(stage: Stage) -> None:
     run = await stage.run()
     async with stage.opened(await stage.key("zoe", "decide", "read")) as zoe:
@@ -205,7 +188,6 @@ async def test_a_person_without_admin_delegates_no_authority_of_others(stage: St
 
 
 # -- roles -------------------------------------------------------------------------------------------------------------
-@on_both_stores
 async def test_a_role_that_is_granted_after_the_opening_does_not_count(stage: Stage) -> None:
     run = await stage.run()
     stage.engine.store.clock_offset += SECOND
@@ -214,7 +196,6 @@ async def test_a_role_that_is_granted_after_the_opening_does_not_count(stage: St
     assert "when the gate opened" in str(told)
 
 
-@on_both_stores
 async def test_a_role_that_was_revoked_before_the_decision_does_not_count(stage: Stage) -> None:
     run = await stage.run()
     await stage.engine.users.revoke("bea", role="finance")
@@ -222,7 +203,6 @@ async def test_a_role_that_was_revoked_before_the_decision_does_not_count(stage:
     assert "any more" in str(told)
 
 
-@on_both_stores
 async def test_a_role_that_was_revoked_and_granted_again_since_the_opening_counts_for_its_times_only(
     stage: Stage,
 ) -> None:
@@ -235,7 +215,6 @@ async def test_a_role_that_was_revoked_and_granted_again_since_the_opening_count
     await stage.refused("approvers", run, stage.engine.approve(run, by="bea"))
 
 
-@on_both_stores
 async def test_a_membership_whose_dates_have_ended_does_not_count(stage: Stage) -> None:
     await stage.engine.users.grant("zoe", role="finance", valid_to=later(1))
     run = await stage.run()
@@ -243,7 +222,6 @@ async def test_a_membership_whose_dates_have_ended_does_not_count(stage: Stage) 
     await stage.refused("approvers", run, stage.engine.approve(run, by="zoe"))
 
 
-@on_both_stores
 async def test_the_role_of_a_group_ends_when_the_person_leaves_the_group(stage: Stage) -> None:
     await stage.engine.users.grant("auditors", role="finance", to_group=True)
     await stage.engine.users.grant("zoe", group="auditors")
@@ -252,7 +230,6 @@ async def test_the_role_of_a_group_ends_when_the_person_leaves_the_group(stage: 
     await stage.refused("approvers", run, stage.engine.approve(run, by="zoe"))
 
 
-@on_both_stores
 async def test_a_group_that_loses_the_role_takes_it_from_its_members(stage: Stage) -> None:
     await stage.engine.users.grant("auditors", role="finance", to_group=True)
     await stage.engine.users.grant("zoe", group="auditors")
@@ -261,20 +238,17 @@ async def test_a_group_that_loses_the_role_takes_it_from_its_members(stage: Stag
     await stage.refused("approvers", run, stage.engine.approve(run, by="zoe"))
 
 
-@on_both_stores
 async def test_a_disabled_person_decides_nothing(stage: Stage) -> None:
     run = await stage.run()
     await stage.engine.users.disable("bea")
     await stage.refused("disabled", run, stage.engine.approve(run, by="bea"))
 
 
-@on_both_stores
 async def test_a_name_that_is_not_registered_has_no_role(stage: Stage) -> None:
     run = await stage.run()
     await stage.refused("approvers", run, stage.engine.approve(run, by="stranger"))
 
 
-@on_both_stores
 async def test_a_service_is_no_person_and_decides_only_where_the_gate_names_it(stage: Stage) -> None:
     """A person who has the key of a service would vote twice; so a role does not make a service an approver."""
     await stage.engine.users.create("robot", kind="service")
@@ -291,7 +265,6 @@ async def test_a_service_is_no_person_and_decides_only_where_the_gate_names_it(s
 
 
 # -- other doors -------------------------------------------------------------------------------------------------------
-@on_both_stores
 async def test_a_message_approves_nothing(stage: Stage) -> None:
     run = await stage.run()
     for name in ("sign", "approve", "approved", "gate_decided"):
@@ -300,7 +273,6 @@ async def test_a_message_approves_nothing(stage: Stage) -> None:
     assert await stage.votes(run) == []
 
 
-@on_both_stores
 async def test_a_completion_token_approves_nothing(stage: Stage) -> None:
     run = await stage.run()
     for token in ("", "x" * 43):
@@ -308,7 +280,6 @@ async def test_a_completion_token_approves_nothing(stage: Stage) -> None:
     await stage.refused("Conflict", run, stage.engine.reissue_token(run, "sign", reason="mine", by="ann"))
 
 
-@on_both_stores
 async def test_the_person_whose_worker_executes_a_step_now_does_not_sign_it_meanwhile(stage: Stage) -> None:
     began, may_end = asyncio.Event(), asyncio.Event()
 
@@ -334,7 +305,6 @@ async def test_the_person_whose_worker_executes_a_step_now_does_not_sign_it_mean
     await stage.passes(run, "cyd")
 
 
-@on_both_stores
 async def test_one_person_is_no_four_eyes_by_acting_for_another(stage: Stage) -> None:
     """In any order, for one delegator or for two: the person who acts is one person."""
     for delegate in ("bea", "zoe"):
@@ -354,7 +324,6 @@ async def test_one_person_is_no_four_eyes_by_acting_for_another(stage: Stage) ->
         assert (await stage.engine.certify(run)).ok
 
 
-@on_both_stores
 async def test_the_person_who_starts_an_idle_run_is_its_requester(stage: Stage) -> None:
     run = (await stage.engine.start(PAYOUT, start_now=False, by="zoe")).run_id
     await stage.engine.start_idle(run, by="ann")
@@ -368,7 +337,6 @@ async def test_the_person_who_starts_an_idle_run_is_its_requester(stage: Stage) 
     await stage.refused("maker_checker", again, stage.engine.approve(again, by="ann"))
 
 
-@on_both_stores
 async def test_an_idle_run_that_its_requester_starts_has_no_other_requester(stage: Stage) -> None:
     run = (await stage.engine.start(PAYOUT, start_now=False, by="ann")).run_id
     await stage.engine.start_idle(run, by="ann")
@@ -376,7 +344,6 @@ async def test_an_idle_run_that_its_requester_starts_has_no_other_requester(stag
     await stage.passes(run, "bea", "cyd")
 
 
-@on_both_stores
 async def test_a_run_of_too_many_requesters_is_refused_and_loses_none(stage: Stage) -> None:
     run = await stage.run()
     details = (await stage.engine.store.read_run(TENANT, run)).details  # type: ignore[union-attr]
@@ -394,7 +361,6 @@ async def fired_later(stage: Stage) -> int:
     return await TriggerSweep(stage.engine.transactor).sweep()
 
 
-@on_both_stores
 async def test_the_person_who_hands_in_an_event_is_the_requester_of_the_run_that_it_starts(stage: Stage) -> None:
     await stage.engine.publish(PAYOUT)
     await stage.engine.triggers.add("asked", "payout", event="pay.requested", by="zoe")
@@ -406,7 +372,6 @@ async def test_the_person_who_hands_in_an_event_is_the_requester_of_the_run_that
     assert (await stage.engine.certify(run)).ok
 
 
-@on_both_stores
 async def test_the_person_who_adds_or_changes_a_trigger_is_the_requester_of_the_runs_that_it_starts(
     stage: Stage,
 ) -> None:
@@ -419,7 +384,6 @@ async def test_the_person_who_adds_or_changes_a_trigger_is_the_requester_of_the_
     await stage.passes(run, "bea", "cyd")
 
 
-@on_both_stores
 async def test_the_requesters_of_a_run_ask_for_those_that_its_end_starts(stage: Stage) -> None:
     quick = sk.Workflow("quick", registry=handlers())
     quick.approval("sign", approvers=["zoe"])
@@ -436,7 +400,6 @@ async def test_the_requesters_of_a_run_ask_for_those_that_its_end_starts(stage: 
     await stage.passes(run, "ann", "dan")
 
 
-@on_both_stores
 async def test_a_rerun_keeps_the_requesters_of_runs_that_were_deleted(stage: Stage) -> None:
     """A chain of reruns by three people; retention deletes each run before the next one is made, or after it."""
     run = await stage.run()
@@ -453,7 +416,6 @@ async def test_a_rerun_keeps_the_requesters_of_runs_that_were_deleted(stage: Sta
     assert (await stage.engine.certify(run)).ok
 
 
-@on_both_stores
 async def test_a_service_is_no_person_of_a_quorum_and_no_pair_of_eyes(stage: Stage) -> None:
     """Named approvers may be services; whoever has the key of one would decide twice."""
     await stage.engine.users.create("robot", kind="service")
@@ -470,14 +432,12 @@ async def test_a_service_is_no_person_of_a_quorum_and_no_pair_of_eyes(stage: Sta
     await stage.refused("four_eyes", run, stage.engine.approve(run, "first", by="robot"))
 
 
-@on_both_stores
 async def test_another_start_with_the_same_key_does_not_change_the_requester(stage: Stage) -> None:
     run = (await stage.engine.start(PAYOUT, idempotency_key="k", by="ann")).run_id
     assert (await stage.engine.start(PAYOUT, idempotency_key="k", by="zoe")).run_id == run
     await stage.refused("maker_checker", run, stage.engine.approve(run, by="ann"))
 
 
-@on_both_stores
 async def test_another_tenant_reaches_no_gate(stage: Stage) -> None:
     run = await stage.run()
     async with AsyncEngine(stage.url, tenant="other", actor="bea") as other:
@@ -491,7 +451,6 @@ async def test_another_tenant_reaches_no_gate(stage: Stage) -> None:
     await stage.refused("key_tenant", run, stage.opened(key, tenant=TENANT).open())
 
 
-@on_both_stores
 async def test_a_new_version_of_the_definition_changes_no_open_gate(stage: Stage) -> None:
     run = await stage.run()
     weak = sk.Workflow("payout", version=2)
@@ -506,7 +465,6 @@ async def test_a_new_version_of_the_definition_changes_no_open_gate(stage: Stage
     await stage.refused("maker_checker", again, stage.engine.approve(again, by="ann"))
 
 
-@on_both_stores
 async def test_an_escalated_gate_takes_no_second_decision_of_one_person(stage: Stage) -> None:
     steep = sk.Workflow("steep")
     steep.approval(
@@ -526,14 +484,12 @@ async def test_an_escalated_gate_takes_no_second_decision_of_one_person(stage: S
     await stage.passes(run, "zoe")
 
 
-@on_both_stores
 async def test_a_final_decision_is_not_turned_round(stage: Stage) -> None:
     run = await stage.run()
     await stage.engine.approve(run, by="bea")
     await stage.refused("Conflict", run, stage.engine.reject(run, by="bea"))
 
 
-@on_both_stores
 async def test_a_race_of_two_devices_is_one_vote(stage: Stage) -> None:
     key = await stage.key("bea", "decide")
     async with stage.opened(key) as phone, stage.opened(key) as laptop:
@@ -544,7 +500,6 @@ async def test_a_race_of_two_devices_is_one_vote(stage: Stage) -> None:
             assert [vote.person for vote in await stage.votes(run)] == ["bea"]
 
 
-@on_both_stores
 async def test_a_race_of_delegator_and_delegate_is_one_vote(stage: Stage) -> None:
     await stage.engine.users.delegate("bea", "zoe", open_ended=True)
     async with stage.opened(await stage.key("bea", "decide")) as bea, stage.opened(await stage.key("zoe")) as zoe:

@@ -20,7 +20,7 @@ from stepkeep.api.browsers import CSRF
 from stepkeep.client.async_client import AsyncClient
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotAllowed
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.operations.access import Scope
 from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.jobs import JobSweep

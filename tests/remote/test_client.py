@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
 from stepkeep.api.access import ROUTES
 from stepkeep.api.app import create_app
 from stepkeep.client import AsyncClient, Client
@@ -25,14 +24,14 @@ from stepkeep.client.async_client import NOT_HERE
 from stepkeep.client.binding import Route
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, DefinitionError, InvalidInput, KeyReused, NotAllowed, NotFound, Unreachable
-from stepkeep.jobs import AsyncJobs
-from stepkeep.messages import AsyncMailbox
+from stepkeep.engine.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
+from stepkeep.engine.jobs import AsyncJobs
+from stepkeep.engine.messages import AsyncMailbox
+from stepkeep.engine.outside import AsyncHooks, AsyncNetwork
+from stepkeep.engine.sending import AsyncOutbox, AsyncSinks
+from stepkeep.engine.triggers import AsyncTriggers
+from stepkeep.kernel.errors import Conflict, DefinitionError, InvalidInput, KeyReused, NotAllowed, NotFound, Unreachable
 from stepkeep.operations.quotas import Quotas
-from stepkeep.outside import AsyncHooks, AsyncNetwork
-from stepkeep.sending import AsyncOutbox, AsyncSinks
-from stepkeep.triggers import AsyncTriggers
-from stepkeep.versions import AsyncVersions
 from tests.remote.service import TENANT, make_key, serving
 
 PAIRS: list[tuple[type, type]] = [
@@ -48,7 +47,6 @@ PAIRS: list[tuple[type, type]] = [
     (AsyncSinks, made.ClientSinks),
     (AsyncOutbox, made.ClientOutbox),
     (AsyncTriggers, made.ClientTriggers),
-    (AsyncVersions, made.ClientVersions),
 ]
 ABSENT = {*NOT_HERE, "set_quotas", "allow", "remove", "receive", "take", "ack", "fail"}
 """Methods that need the database itself, or an operator without a key."""
@@ -323,7 +321,7 @@ def cutting(address: str, cuts: int) -> Iterator[tuple[str, list[int]]]:
         listener.close()
 
 
-def test_a_stream_that_breaks_is_resumed_without_gaps_and_starts_are_not_doubled(database_url: str) -> None:
+async def test_a_stream_that_breaks_is_resumed_without_gaps_and_starts_are_not_doubled(database_url: str) -> None:
     key = make_key(database_url, "ann")
 
     async def act(address: str) -> None:
@@ -352,4 +350,4 @@ def test_a_stream_that_breaks_is_resumed_without_gaps_and_starts_are_not_doubled
                 await client.close()
 
     with serving(database_url, handlers()) as address:
-        asyncio.run(act(address))
+        await act(address)

@@ -26,8 +26,8 @@ SIGNED.approval("sign", not_=["executed:pay"])
 SIGNED.step("pay", "remote.double", after="sign")
 
 
-def test_a_remote_worker_is_given_no_step_that_its_owner_may_not_execute(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_a_remote_worker_is_given_no_step_that_its_owner_may_not_execute(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(PAYOUT, MAPPED)
         bea, cyd = [await stage.key("work", owner=name) for name in ("bea", "cyd")]
         async with stage.serving(await stage.key()) as client, as_(client, bea) as hers, as_(client, cyd) as other:
@@ -49,8 +49,6 @@ def test_a_remote_worker_is_given_no_step_that_its_owner_may_not_execute(databas
                 assert found["state"] == "succeeded"
                 assert await certified(stage, run) == []
 
-    on(database_url, act)
-
 
 async def certified(stage: Stage, run: str) -> list[str]:
     """What the judge and the verifier of an evidence pack find."""
@@ -63,12 +61,14 @@ async def certified(stage: Stage, run: str) -> list[str]:
 
 
 @pytest.mark.parametrize("workflow", [PAYOUT, MAPPED, SIGNED], ids=lambda one: str(one.name))
-def test_a_log_in_which_one_owner_did_both_is_a_finding(
+async def test_a_log_in_which_one_owner_did_both_is_a_finding(
     workflow: sk.Workflow, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The check at the claim is taken out: the judge and the verifier of a pack find it without the kernel."""
 
-    async def act(stage: Stage) -> None:
+    monkeypatch.setattr("stepkeep.kernel.execution.claim_objection", lambda *given: None)
+    monkeypatch.setattr("stepkeep.kernel.asking.claim_objection", lambda *given: None)
+    async with on(database_url) as stage:
         await stage.publish(workflow)
         async with stage.serving(await stage.key()) as client:
             async with as_(client, await stage.key("work", "decide", owner="bea")) as hers:
@@ -84,7 +84,3 @@ def test_a_log_in_which_one_owner_did_both_is_a_finding(
         assert "bea" in said
         assert "rules out" in said or "against its `not`" in said
         assert "duty_broken" in said
-
-    monkeypatch.setattr("stepkeep.kernel.execution.claim_objection", lambda *given: None)
-    monkeypatch.setattr("stepkeep.kernel.asking.claim_objection", lambda *given: None)
-    on(database_url, act)

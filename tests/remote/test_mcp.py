@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -16,7 +15,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 import stepkeep as sk
-from stepkeep.mcp_tools import MOST_CHARACTERS, bounded
+from stepkeep.mcp.tools import MOST_CHARACTERS, bounded
 from tests.databases import migrated_file
 from tests.remote.service import TENANT, make_key, serving
 from tests.remote.test_client import ORDER, handlers
@@ -52,7 +51,7 @@ async def refused(client: Client, tool: str, /, **arguments: Any) -> str:
     return str(answer.content[0].text)  # type: ignore[union-attr]
 
 
-def test_an_agent_starts_watches_explains_and_cancels_over_a_service(tmp_path: Path) -> None:
+async def test_an_agent_starts_watches_explains_and_cancels_over_a_service(tmp_path: Path) -> None:
     url = migrated_file(tmp_path / "stepkeep.db")
     with sk.open(url, tenant=TENANT, actor="root") as engine:
         for workflow in (ORDER, BOT, HUMAN):
@@ -93,10 +92,10 @@ def test_an_agent_starts_watches_explains_and_cancels_over_a_service(tmp_path: P
             assert "published workflow" in await refused(client, "start_run", workflow="/etc/some.yaml")
 
     with serving(url, handlers()) as address:
-        asyncio.run(act(address))
+        await act(address)
 
 
-def test_approvals_are_off_unless_turned_on_and_then_only_where_a_gate_names_the_service(tmp_path: Path) -> None:
+async def test_approvals_are_off_unless_turned_on_and_then_only_where_a_gate_names_the_service(tmp_path: Path) -> None:
     url = migrated_file(tmp_path / "stepkeep.db")
     key = make_key(url, "bot", "read", "decide", kind="service")
     person = make_key(url, "ann", "read", "decide")
@@ -105,14 +104,11 @@ def test_approvals_are_off_unless_turned_on_and_then_only_where_a_gate_names_the
             engine.publish(workflow)
         named, other = engine.start("bot").run_id, engine.start("human").run_id
 
-    async def act() -> None:
-        async with agent(key, "--db", url, "--allow-approvals") as client:
-            said = await refused(client, "approve", run_id=other, step="person")
-            assert "not_allowed" in said
-            assert (await call(client, "approve", run_id=named, step="robot", comment="checked"))["by"] == "bot"
-            assert "start" in await refused(client, "start_run", workflow="bot")
-
-    asyncio.run(act())
+    async with agent(key, "--db", url, "--allow-approvals") as client:
+        said = await refused(client, "approve", run_id=other, step="person")
+        assert "not_allowed" in said
+        assert (await call(client, "approve", run_id=named, step="robot", comment="checked"))["by"] == "bot"
+        assert "start" in await refused(client, "start_run", workflow="bot")
     # An agent with the key of a person would decide in the name of that person.
     env = {name: value for name, value in os.environ.items() if not name.startswith("STEPKEEP_")}
     command = [sys.executable, "-m", "stepkeep", "mcp", "--db", url, "--allow-approvals"]
@@ -126,7 +122,7 @@ def test_approvals_are_off_unless_turned_on_and_then_only_where_a_gate_names_the
         assert engine.show(other)["run"]["state"] == "blocked"
 
 
-def test_an_agent_does_not_approve_what_it_asked_for(tmp_path: Path) -> None:
+async def test_an_agent_does_not_approve_what_it_asked_for(tmp_path: Path) -> None:
     """Nor does a run that it starts anew, or the parent of the run that waits."""
     own, above = sk.Workflow("own"), sk.Workflow("above")
     own.approval("robot", approvers=["bot"], not_=["requester"])
@@ -149,7 +145,7 @@ def test_an_agent_does_not_approve_what_it_asked_for(tmp_path: Path) -> None:
             assert "maker_checker" in await refused(client, "approve", run_id=child, step="robot")
             assert (await call(client, "approve", run_id=others, step="robot"))["by"] == "bot"
 
-    asyncio.run(act())
+    await act()
 
 
 def test_answers_are_bounded_and_inert() -> None:

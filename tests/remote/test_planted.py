@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def any_call(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls, "_digests", lambda asked, built: [asked.digest])
 
 
-PLANTED: list[tuple[Plant, Callable[[str], None]]] = [
+PLANTED: list[tuple[Plant, Callable[[str], Awaitable[None]]]] = [
     (any_owner, suite.test_a_worker_belongs_to_the_owner_of_its_key_and_to_its_tenant),
     (any_holder, suite.test_a_late_or_doubled_report_is_fenced_and_a_repeated_request_is_answered_again),
     (any_run, suite.test_a_late_or_doubled_report_is_fenced_and_a_repeated_request_is_answered_again),
@@ -120,9 +120,9 @@ PLANTED: list[tuple[Plant, Callable[[str], None]]] = [
 @pytest.mark.parametrize(
     ("plant", "found_by"), [in_proof(*one, name=one[0].__name__) if place else one for place, one in enumerate(PLANTED)]
 )
-def test_a_planted_bug_is_found(
-    plant: Plant, found_by: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_a_planted_bug_is_found(
+    plant: Plant, found_by: Callable[[str], Awaitable[None]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     plant(monkeypatch)
     with pytest.raises((AssertionError, ValueError)):
-        found_by(migrated_file(tmp_path / "planted.db"))
+        await found_by(migrated_file(tmp_path / "planted.db"))

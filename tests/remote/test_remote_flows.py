@@ -24,13 +24,12 @@ from tests.remote.test_remote_worker import Plain, ended, start, working
 Act = Callable[[Stage, str, httpx2.AsyncClient], Awaitable[None]]
 
 
-def on_service(url: str, act: Act) -> None:
-    async def serve(stage: Stage) -> None:
+@asynccontextmanager
+async def on_service(url: str) -> AsyncIterator[tuple[Stage, str, httpx2.AsyncClient]]:
+    async with on(url) as stage:
         await stage.publish(*flows.FLOWS)
         async with stage.serving(await stage.key()) as client:
-            await act(stage, str(client.base_url), client)
-
-    on(url, serve)
+            yield stage, str(client.base_url), client
 
 
 async def judged(client: httpx2.AsyncClient, run_id: str) -> None:
@@ -38,8 +37,8 @@ async def judged(client: httpx2.AsyncClient, run_id: str) -> None:
     assert verdict["ok"], verdict
 
 
-def test_a_remote_worker_runs_a_flow_with_all_kinds_of_calls_of_handlers(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_a_remote_worker_runs_a_flow_with_all_kinds_of_calls_of_handlers(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, client):
         flows.called.clear()
         async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
             found = await ended(client, "far.sums", {"numbers": [1, 2, 3]})
@@ -52,11 +51,9 @@ def test_a_remote_worker_runs_a_flow_with_all_kinds_of_calls_of_handlers(databas
         steps = (await client.get(f"/runs/{found['run_id']}")).json()["steps"]
         assert [step["state"] for step in steps] == ["succeeded", *["succeeded"] * 8, "skipped"]
 
-    on_service(database_url, act)
 
-
-def test_calls_of_a_remote_flow_have_the_options_of_their_handlers_and_are_undone(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_calls_of_a_remote_flow_have_the_options_of_their_handlers_and_are_undone(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, client):
         flows.undone.clear()
         async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
             well = await ended(client, "far.trip", {})
@@ -66,11 +63,9 @@ def test_calls_of_a_remote_flow_have_the_options_of_their_handlers_and_are_undon
         await judged(client, well["run_id"])
         await judged(client, badly["run_id"])
 
-    on_service(database_url, act)
 
-
-def test_a_remote_flow_waits_for_messages_and_for_people(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_a_remote_flow_waits_for_messages_and_for_people(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, client):
         async with stage.host() as host:
             await host.users.grant("ann", role="finance")
         async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
@@ -87,22 +82,18 @@ def test_a_remote_flow_waits_for_messages_and_for_people(database_url: str) -> N
         assert found["output"] == {"paid": {"cents": 20}, "decision": "approved"}
         await judged(client, run_id)
 
-    on_service(database_url, act)
 
-
-def test_a_remote_flow_starts_children_and_hears_of_their_ends(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_a_remote_flow_starts_children_and_hears_of_their_ends(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, client):
         async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
             found = await ended(client, "far.parent", {"n": 4})
         assert found["state"] == "succeeded", found
         assert found["output"] == {"one": 8, "loose": ["run_id"], "absent": "validation"}
         await judged(client, found["run_id"])
 
-    on_service(database_url, act)
 
-
-def test_a_remote_flow_continues_as_new(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_a_remote_flow_continues_as_new(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, client):
         # The queues of the calls are new: the worker reads them when its report is answered, not with a refresh.
         patient = Settings(refresh_queues_seconds=3600.0)
         async with working(url, await stage.key("work", owner="bob"), registry_of(None), settings=patient):
@@ -116,11 +107,9 @@ def test_a_remote_flow_continues_as_new(database_url: str) -> None:
         for one in runs:
             await judged(client, one)
 
-    on_service(database_url, act)
 
-
-def test_calls_beyond_the_bounds_fail_a_remote_flow_in_words(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_calls_beyond_the_bounds_fail_a_remote_flow_in_words(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, client):
         async with working(url, await stage.key("work", owner="bob"), registry_of(None)):
             many = await ended(client, "far.many", {})
             large = await ended(client, "far.large", {})
@@ -130,14 +119,12 @@ def test_calls_beyond_the_bounds_fail_a_remote_flow_in_words(database_url: str) 
         await judged(client, many["run_id"])
         await judged(client, large["run_id"])
 
-    on_service(database_url, act)
-
 
 @pytest.mark.parametrize("order", [("far", "near"), ("near", "far"), ("far", "far")], ids="-".join)
-def test_a_flow_goes_on_at_another_worker_of_either_kind(database_url: str, order: tuple[str, str]) -> None:
+async def test_a_flow_goes_on_at_another_worker_of_either_kind(database_url: str, order: tuple[str, str]) -> None:
     """The first worker leaves while the flow waits for a message; the second replays it."""
 
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+    async with on_service(database_url) as (stage, url, client):
         flows.called.clear()
         key = await stage.key("work", owner="bob")
 
@@ -172,8 +159,6 @@ def test_a_flow_goes_on_at_another_worker_of_either_kind(database_url: str, orde
         emitted = await _emitted(stage, run_id)
         assert [one.name for one in emitted] == ["begun", "ended"]
         await judged(client, run_id)
-
-    on_service(database_url, act)
 
 
 async def _emitted(stage: Stage, run_id: str) -> list[OutboxEntry]:
@@ -235,8 +220,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def test_what_no_flow_could_report_is_refused_and_changes_nothing(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_what_no_flow_could_report_is_refused_and_changes_nothing(database_url: str) -> None:
+    async with on_service(database_url) as (stage, _url, client):
         plain = await Plain.registered(client)
         run = await start(client, "far.crawl", {"page": 1, "seen": 0})
         [claim] = await plain.claim("far.crawl", wait_seconds=5)
@@ -279,11 +264,9 @@ def test_what_no_flow_could_report_is_refused_and_changes_nothing(database_url: 
         [reply] = (await plain.report(claim, good))["replies"]
         assert (reply["accepted"], reply["state"]) == (True, "awaiting_children")
 
-    on_service(database_url, act)
 
-
-def test_a_step_that_is_no_flow_makes_no_calls(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_a_step_that_is_no_flow_makes_no_calls(database_url: str) -> None:
+    async with on_service(database_url) as (stage, _url, client):
         chain = sk.Workflow("plain")
         chain.step("one", "far.double")
         await stage.publish(chain)
@@ -298,16 +281,14 @@ def test_a_step_that_is_no_flow_makes_no_calls(database_url: str) -> None:
         assert "is no flow" in told(answer, 400, "invalid_input")["detail"]
         assert "is no flow" in told(await plain.post("calls", named), 400, "invalid_input")["detail"]
 
-    on_service(database_url, act)
-
 
 LONG = "a page ends with this" * (PAGE_BYTES // 20)
 
 
-def test_a_plain_worker_drives_a_flow_and_reads_its_calls_in_pages(database_url: str) -> None:
+async def test_a_plain_worker_drives_a_flow_and_reads_its_calls_in_pages(database_url: str) -> None:
     """A page that is read later shows no end that came after the first page: a replay takes ends in their order."""
 
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+    async with on_service(database_url) as (_stage, _url, client):
         plain = await Plain.registered(client)
         run = await start(client, "far.sums", {"numbers": [1]})
         [claim] = await plain.claim("far.sums", wait_seconds=5)
@@ -341,5 +322,3 @@ def test_a_plain_worker_drives_a_flow_and_reads_its_calls_in_pages(database_url:
         [reply] = (await plain.report(third, {"kind": "completed", "output": "done"}))["replies"]
         assert reply["state"] == "succeeded"
         await judged(client, run)
-
-    on_service(database_url, act)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.errors import NotAllowed
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.remote.start import remote_worker
 from tests.api.stage import RIVAL, TENANT, Stage, on, told
@@ -63,15 +63,13 @@ async def working(url: str, key: str, made: Registry, **options: Any) -> AsyncIt
             await serving
 
 
-def on_service(url: str, act: Callable[[Stage, str, httpx2.AsyncClient], Awaitable[None]]) -> None:
+@asynccontextmanager
+async def on_service(url: str) -> AsyncIterator[tuple[Stage, str, httpx2.AsyncClient]]:
     """Act on a real server on loopback."""
-
-    async def serve(stage: Stage) -> None:
+    async with on(url) as stage:
         await stage.publish(CHAIN, FLAKY)
         async with stage.serving(await stage.key()) as client:
-            await act(stage, str(client.base_url), client)
-
-    on(url, serve)
+            yield stage, str(client.base_url), client
 
 
 async def ended(client: httpx2.AsyncClient, workflow: str, body: Any = None) -> dict[str, Any]:
@@ -83,8 +81,8 @@ async def ended(client: httpx2.AsyncClient, workflow: str, body: Any = None) -> 
     return {**found, "run_id": run_id}
 
 
-def test_a_remote_worker_runs_steps_with_inputs_outputs_and_retries(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_a_remote_worker_runs_steps_with_inputs_outputs_and_retries(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, client):
         key = await stage.key("work", owner="bob")
         async with working(url, key, registry(), app="far") as worker:
             chain = await ended(client, "chain", {"n": 5})
@@ -101,8 +99,6 @@ def test_a_remote_worker_runs_steps_with_inputs_outputs_and_retries(database_url
             assert row.owner == "bob"
         after = (await client.get("/workers", params={"live": False})).json()["workers"]
         assert [one["state"] for one in after] == ["shutdown"]
-
-    on_service(database_url, act)
 
 
 class Plain:
@@ -141,8 +137,8 @@ async def start(client: httpx2.AsyncClient, workflow: str, body: Any = None) -> 
     return str(made.json()["run_id"])
 
 
-def test_the_plain_protocol_gives_rendered_inputs_and_chains_claims(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_the_plain_protocol_gives_rendered_inputs_and_chains_claims(database_url: str) -> None:
+    async with on_service(database_url) as (_stage, _url, client):
         plain = await Plain.registered(client)
         run = await start(client, "chain", {"n": 3})
         [one] = await plain.claim("remote.double", "remote.told", wait_seconds=5)
@@ -162,13 +158,11 @@ def test_the_plain_protocol_gives_rendered_inputs_and_chains_claims(database_url
         found = (await client.get(f"/runs/{run}/result", params={"wait": 5})).json()
         assert found["state"] == "succeeded"
 
-    on_service(database_url, act)
 
-
-def test_a_remote_worker_is_busy_since_its_first_claim(database_url: str) -> None:
+async def test_a_remote_worker_is_busy_since_its_first_claim(database_url: str) -> None:
     """It says so with a heartbeat after the claim; the service knows the time of the claim."""
 
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+    async with on_service(database_url) as (stage, _url, client):
         plain, store = await Plain.registered(client), stage.engine.store
         run = await start(client, "chain", {"n": 3})
         await plain.claim("remote.double", wait_seconds=5)
@@ -178,11 +172,9 @@ def test_a_remote_worker_is_busy_since_its_first_claim(database_url: str) -> Non
         assert [entry.at for entry in await store.read_worker_journal(TENANT, plain.id)][-1] == claimed
         assert (await plain.post("heartbeat", {"busy": False})).json()["worker"]["state"] == "idle"
 
-    on_service(database_url, act)
 
-
-def test_a_late_or_doubled_report_is_fenced_and_a_repeated_request_is_answered_again(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_a_late_or_doubled_report_is_fenced_and_a_repeated_request_is_answered_again(database_url: str) -> None:
+    async with on_service(database_url) as (_stage, _url, client):
         plain = await Plain.registered(client)
         other = await Plain.registered(client, instance="fedcba9876543210")
         run = await start(client, "flaky")
@@ -206,10 +198,8 @@ def test_a_late_or_doubled_report_is_fenced_and_a_repeated_request_is_answered_a
         assert (await plain.post("renew", {"leases": [lease]})).json() == {"renewed": []}
         told(await plain.post("inputs", {"runs": [{"run_id": run, "details": True}]}), 404, "not_found")
 
-    on_service(database_url, act)
 
-
-def test_checkpoints_are_recorded_over_http_and_found_by_the_next_claim(database_url: str) -> None:
+async def test_checkpoints_are_recorded_over_http_and_found_by_the_next_claim(database_url: str) -> None:
     """By a worker of this package and by one of the plain protocol; a late one is fenced."""
     called: list[int] = []
 
@@ -219,7 +209,7 @@ def test_checkpoints_are_recorded_over_http_and_found_by_the_next_claim(database
             raise ConnectionError("not yet")
         return len(found)
 
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+    async with on_service(database_url) as (stage, url, client):
         worker = await Plain.registered(client)
         run_id = await start(client, "flaky")
         [held] = await worker.claim("remote.flaky")
@@ -241,11 +231,9 @@ def test_checkpoints_are_recorded_over_http_and_found_by_the_next_claim(database
             flaky = await ended(client, "flaky")
         assert (flaky["state"], flaky["output"], called) == ("succeeded", 9000, [1])
 
-    on_service(database_url, act)
 
-
-def test_a_lease_that_ran_out_is_given_to_another_worker(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_a_lease_that_ran_out_is_given_to_another_worker(database_url: str) -> None:
+    async with on_service(database_url) as (stage, _url, client):
         plain = await Plain.registered(client)
         other = await Plain.registered(client, instance="fedcba9876543210")
         await start(client, "flaky")
@@ -260,11 +248,9 @@ def test_a_lease_that_ran_out_is_given_to_another_worker(database_url: str) -> N
         found = (await client.get(f"/runs/{claim['run_id']}/result")).json()
         assert found["output"] == "taken"
 
-    on_service(database_url, act)
 
-
-def test_a_worker_belongs_to_the_owner_of_its_key_and_to_its_tenant(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_a_worker_belongs_to_the_owner_of_its_key_and_to_its_tenant(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, client):
         plain = await Plain.registered(client)
         await start(client, "flaky")
         for key in (await stage.key("work", owner="bob"), await stage.key("work", tenant=RIVAL, owner="eve")):
@@ -285,11 +271,9 @@ def test_a_worker_belongs_to_the_owner_of_its_key_and_to_its_tenant(database_url
             for number in range(1, 5):
                 told(await stranger.get(f"/work/definitions/{number}"), 404, "not_found")
 
-    on_service(database_url, act)
 
-
-def test_capabilities_need_a_role_of_the_owner_and_a_registration(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_capabilities_need_a_role_of_the_owner_and_a_registration(database_url: str) -> None:
+    async with on_service(database_url) as (stage, _url, client):
         drawn = sk.Workflow("drawn")
         drawn.step("draw", "remote.draw", capabilities=["gpu"])
         await stage.publish(drawn)
@@ -306,11 +290,9 @@ def test_capabilities_need_a_role_of_the_owner_and_a_registration(database_url: 
         assert await plain.claim("remote.draw") == []
         assert [one["run_id"] for one in await able.claim("remote.draw")] == [run]
 
-    on_service(database_url, act)
 
-
-def test_what_only_a_whole_worker_can_run_is_handed_back_with_the_reason(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_what_only_a_whole_worker_can_run_is_handed_back_with_the_reason(database_url: str) -> None:
+    async with on_service(database_url) as (stage, _url, client):
         wrong = sk.Workflow("wrong")
         wrong.step("odd", "remote.double", inputs={"n": "${{ input.a.b }}"})
         await stage.publish(wrong)
@@ -321,32 +303,28 @@ def test_what_only_a_whole_worker_can_run_is_handed_back_with_the_reason(databas
         assert found["state"] == "failed"
         assert "cannot be rendered" in str(found["error"])
 
-    on_service(database_url, act)
 
-
-def test_a_transactional_step_that_a_remote_worker_hands_back_is_no_error(
+async def test_a_transactional_step_that_a_remote_worker_hands_back_is_no_error(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
-        paid = sk.Workflow("paid")
-        paid.step("pay", "remote.pay", transactional=True)
-        await stage.publish(paid)
-        async with working(url, await stage.key("work", owner="bob"), registry(pay=lambda: None)):
-            run = await start(client, "paid")
-
-            async def is_handed_back() -> bool:
-                return "handed back" in caplog.text
-
-            await eventually(is_handed_back)
-            assert (await client.get(f"/runs/{run}")).json()["run"]["state"] in ("queued", "running")
-
     with caplog.at_level(logging.INFO, logger="stepkeep"):
-        on_service(database_url, act)
+        async with on_service(database_url) as (stage, url, client):
+            paid = sk.Workflow("paid")
+            paid.step("pay", "remote.pay", transactional=True)
+            await stage.publish(paid)
+            async with working(url, await stage.key("work", owner="bob"), registry(pay=lambda: None)):
+                run = await start(client, "paid")
+
+                async def is_handed_back() -> bool:
+                    return "handed back" in caplog.text
+
+                await eventually(is_handed_back)
+                assert (await client.get(f"/runs/{run}")).json()["run"]["state"] in ("queued", "running")
     assert {one.levelname for one in caplog.records if "handed back" in one.getMessage()} == {"INFO"}
 
 
-def test_a_cancelled_run_stops_the_handler_of_a_remote_worker(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_a_cancelled_run_stops_the_handler_of_a_remote_worker(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, client):
         slow = sk.Workflow("slow")
         slow.step("wait", "remote.wait")
         await stage.publish(slow)
@@ -369,21 +347,17 @@ def test_a_cancelled_run_stops_the_handler_of_a_remote_worker(database_url: str)
             found = (await client.get(f"/runs/{run}/result", params={"wait": 10})).json()
             assert found["state"] == "cancelled"
 
-    on_service(database_url, act)
 
-
-def test_a_key_without_the_scope_work_is_refused_before_anything_is_claimed(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_a_key_without_the_scope_work_is_refused_before_anything_is_claimed(database_url: str) -> None:
+    async with on_service(database_url) as (stage, url, _client):
         with pytest.raises(NotAllowed) as refused:
             async with remote_worker(url, await stage.key("read", owner="bob"), registry()):
                 raise AssertionError("it must not begin")
         assert refused.value.rule == "scope"
 
-    on_service(database_url, act)
 
-
-def test_a_plain_worker_adds_steps_and_is_given_their_inputs(database_url: str) -> None:
-    async def act(stage: Stage, url: str, client: httpx2.AsyncClient) -> None:
+async def test_a_plain_worker_adds_steps_and_is_given_their_inputs(database_url: str) -> None:
+    async with on_service(database_url) as (stage, _url, client):
         made = sk.Workflow("planned")
         made.step("plan", "remote.plan", then={"max_steps": 2})
         await stage.publish(made)
@@ -405,8 +379,6 @@ def test_a_plain_worker_adds_steps_and_is_given_their_inputs(database_url: str) 
             await plain.report(one, {"kind": "completed", "output": output})
         found = (await client.get(f"/runs/{run}/result", params={"wait": 5})).json()
         assert found["output"] == {"output": "planned", "steps": {"one": 6, "two": 12}}
-
-    on_service(database_url, act)
 
 
 def _named(claim: dict[str, Any]) -> dict[str, Any]:

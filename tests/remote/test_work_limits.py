@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations.people_journal import Change, record
 from tests.api.stage import TENANT, Stage, on, told
 from tests.remote.test_remote_worker import Plain, ended, start, working
@@ -33,19 +34,17 @@ def registry() -> Registry:
     return made
 
 
-def limited(url: str, act: Any) -> None:
+@asynccontextmanager
+async def limited(url: str) -> AsyncIterator[tuple[Stage, httpx2.AsyncClient, str, str]]:
     """Act on a service with a key that works on the queue bank alone, and one for the handler post.mail alone."""
-
-    async def serve(stage: Stage) -> None:
+    async with on(url) as stage:
         await stage.publish(PAY, MAIL, BOTH)
         keys = [
             await stage.key("work", owner="bob", queues=["bank"]),
             await stage.key("work", owner="bob", handlers=["post.mail"]),
         ]
         async with stage.serving(await stage.key()) as client:
-            await act(stage, client, *keys)
-
-    on(url, serve)
+            yield stage, client, *keys
 
 
 def as_(client: httpx2.AsyncClient, key: str) -> httpx2.AsyncClient:
@@ -53,50 +52,48 @@ def as_(client: httpx2.AsyncClient, key: str) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(base_url=client.base_url, headers=headers, timeout=60)
 
 
-def test_a_limited_key_sees_and_claims_its_queues_alone(database_url: str) -> None:
-    async def act(stage: Stage, client: httpx2.AsyncClient, bank: str, post: str) -> None:
-        async with as_(client, bank) as mine, as_(client, post) as other:
-            queues = (await mine.get("/work/queues")).json()["queues"]
-            assert [(one["name"], one["group"]) for one in queues] == [("bank.pay", "bank")]
-            everything = (await client.get("/work/queues")).json()["queues"]
-            [foreign] = [one["number"] for one in everything if one["name"] == "post.mail"]
-            worker = await Plain.registered(mine)
-            await start(client, "mail")
-            run = await start(client, "pay")
-            for wanted in ({"queues": [foreign]}, {"handlers": ["bank.pay"], "groups": ["", "bank"]}):
-                refused = told(await worker.post("claim", {"slots": 4, **wanted}), 403, "not_allowed")
-                assert (refused["rule"], "limited to queue bank" in refused["detail"]) == ("work_limits", True)
-            [claim] = await worker.claim("bank.pay", "post.mail")
-            assert claim["run_id"] == run
-            poster = await Plain.registered(other)
-            named = await poster.post("claim", {"slots": 4, "handlers": ["bank.pay", "post.mail"]})
-            assert told(named, 403, "not_allowed")["rule"] == "work_limits"
-            [mail] = await poster.claim("post.mail")
-            assert mail["step"] == "mail"
-
-    limited(database_url, act)
-
-
-def test_a_chained_claim_after_a_report_keeps_to_the_limits(database_url: str) -> None:
-    async def act(stage: Stage, client: httpx2.AsyncClient, bank: str, post: str) -> None:
-        async with as_(client, post) as mine:
-            worker = await Plain.registered(mine)
-            await start(client, "both")
-            [mail] = await worker.claim("post.mail")
-            name = {field: mail[field] for field in ("run_id", "no", "fence")}
-            body = {"reports": [{**name, "outcome": {"kind": "completed"}}]}
-            wanted = {"slots": 2, "handlers": ["bank.pay"]}
-            told(await worker.post("report", {**body, "claim": wanted}), 403, "not_allowed")
-            answer = await worker.report(mail, {"kind": "completed"}, claim={"slots": 2, "handlers": ["post.mail"]})
-            assert answer["claims"] == []
-
-    limited(database_url, act)
+async def test_a_limited_key_sees_and_claims_its_queues_alone(database_url: str) -> None:
+    async with (
+        limited(database_url) as (_stage, client, bank, post),
+        as_(client, bank) as mine,
+        as_(client, post) as other,
+    ):
+        queues = (await mine.get("/work/queues")).json()["queues"]
+        assert [(one["name"], one["group"]) for one in queues] == [("bank.pay", "bank")]
+        everything = (await client.get("/work/queues")).json()["queues"]
+        [foreign] = [one["number"] for one in everything if one["name"] == "post.mail"]
+        worker = await Plain.registered(mine)
+        await start(client, "mail")
+        run = await start(client, "pay")
+        for wanted in ({"queues": [foreign]}, {"handlers": ["bank.pay"], "groups": ["", "bank"]}):
+            refused = told(await worker.post("claim", {"slots": 4, **wanted}), 403, "not_allowed")
+            assert (refused["rule"], "limited to queue bank" in refused["detail"]) == ("work_limits", True)
+        [claim] = await worker.claim("bank.pay", "post.mail")
+        assert claim["run_id"] == run
+        poster = await Plain.registered(other)
+        named = await poster.post("claim", {"slots": 4, "handlers": ["bank.pay", "post.mail"]})
+        assert told(named, 403, "not_allowed")["rule"] == "work_limits"
+        [mail] = await poster.claim("post.mail")
+        assert mail["step"] == "mail"
 
 
-def test_a_limited_key_does_not_find_the_workers_of_wider_keys_of_its_owner(database_url: str) -> None:
+async def test_a_chained_claim_after_a_report_keeps_to_the_limits(database_url: str) -> None:
+    async with limited(database_url) as (_stage, client, _bank, post), as_(client, post) as mine:
+        worker = await Plain.registered(mine)
+        await start(client, "both")
+        [mail] = await worker.claim("post.mail")
+        name = {field: mail[field] for field in ("run_id", "no", "fence")}
+        body = {"reports": [{**name, "outcome": {"kind": "completed"}}]}
+        wanted = {"slots": 2, "handlers": ["bank.pay"]}
+        told(await worker.post("report", {**body, "claim": wanted}), 403, "not_allowed")
+        answer = await worker.report(mail, {"kind": "completed"}, claim={"slots": 2, "handlers": ["post.mail"]})
+        assert answer["claims"] == []
+
+
+async def test_a_limited_key_does_not_find_the_workers_of_wider_keys_of_its_owner(database_url: str) -> None:
     """Nor of keys with other limits, on any route; a rotated key has the limits of the old one, and finds them."""
 
-    async def act(stage: Stage, client: httpx2.AsyncClient, bank: str, post: str) -> None:
+    async with limited(database_url) as (stage, client, bank, post):
         wide = await stage.key("work", owner="bob")
         async with as_(client, wide) as all_, as_(client, post) as mine, as_(client, bank) as other:
             worker = await Plain.registered(all_)
@@ -127,11 +124,9 @@ def test_a_limited_key_does_not_find_the_workers_of_wider_keys_of_its_owner(data
         async with as_(client, rotated["secret"]) as mine:
             assert (await Plain(mine, own.id).post("heartbeat", {})).status_code == 200
 
-    limited(database_url, act)
 
-
-def test_a_remote_worker_offers_and_runs_what_its_key_allows(database_url: str) -> None:
-    async def act(stage: Stage, client: httpx2.AsyncClient, bank: str, post: str) -> None:
+async def test_a_remote_worker_offers_and_runs_what_its_key_allows(database_url: str) -> None:
+    async with limited(database_url) as (_stage, client, _bank, post):
         run = await start(client, "pay")
         async with working(str(client.base_url), post, registry(), app="post") as worker:
             assert (await ended(client, "mail"))["output"] == "post.mail"
@@ -142,11 +137,9 @@ def test_a_remote_worker_offers_and_runs_what_its_key_allows(database_url: str) 
             assert "no live worker" in str(why).lower() or "no worker" in str(why).lower(), why
         assert (await client.get(f"/runs/{run}")).json()["run"]["state"] == "queued"
 
-    limited(database_url, act)
 
-
-def test_a_local_worker_with_a_limited_key_claims_its_queues_alone(database_url: str) -> None:
-    async def act(stage: Stage, client: httpx2.AsyncClient, bank: str, post: str) -> None:
+async def test_a_local_worker_with_a_limited_key_claims_its_queues_alone(database_url: str) -> None:
+    async with limited(database_url) as (stage, client, bank, _post):
         other = await start(client, "mail")
         async with AsyncEngine(stage.url, key=bank, registry=registry()) as engine:
             hosted = await engine.start_worker(concurrency=4)
@@ -154,11 +147,9 @@ def test_a_local_worker_with_a_limited_key_claims_its_queues_alone(database_url:
             await hosted.stop()
         assert (await client.get(f"/runs/{other}")).json()["run"]["state"] == "queued"
 
-    limited(database_url, act)
 
-
-def test_limits_of_a_key_are_shown_checked_and_no_way_to_take_events(database_url: str) -> None:
-    async def act(stage: Stage, client: httpx2.AsyncClient, bank: str, post: str) -> None:
+async def test_limits_of_a_key_are_shown_checked_and_no_way_to_take_events(database_url: str) -> None:
+    async with limited(database_url) as (stage, client, bank, _post):
         made = await client.post("/api-keys", json={"owner": "bob", "scopes": ["work"], "queues": ["", "bank", ""]})
         assert made.status_code == 201, made.text
         assert (made.json()["key"]["queues"], made.json()["key"]["handlers"]) == (["", "bank"], None)
@@ -179,24 +170,17 @@ def test_limits_of_a_key_are_shown_checked_and_no_way_to_take_events(database_ur
             with pytest.raises(NotAllowed, match="limited to queue bank"):
                 await engine.outbox.take("sink")
 
-    limited(database_url, act)
 
+async def test_the_schema_keeps_the_limits_of_a_key(database_url: str) -> None:
+    async with AsyncEngine(database_url, tenant=TENANT, actor="root") as engine:
+        await engine.users.create("bob")
+        made = await engine.keys.create("bob", scopes=["work"], queues=["bank"])
+        row = await engine.store.people.find_key(made["key"]["id"])
+        assert row is not None
+        assert (row.queues, row.handlers) == (("bank",), None)
 
-def test_the_schema_keeps_the_limits_of_a_key(database_url: str) -> None:
-    async def act() -> None:
-        async with AsyncEngine(database_url, tenant=TENANT, actor="root") as engine:
-            await engine.users.create("bob")
-            made = await engine.keys.create("bob", scopes=["work"], queues=["bank"])
-            row = await engine.store.people.find_key(made["key"]["id"])
-            assert row is not None
-            assert (row.queues, row.handlers) == (("bank",), None)
+        async def decide(now: int) -> Any:
+            return lambda at: Change(event="key_revoked", subject="bob", detail={}, keys=(replace(row, queues=None),))
 
-            async def decide(now: int) -> Any:
-                return lambda at: Change(
-                    event="key_revoked", subject="bob", detail={}, keys=(replace(row, queues=None),)
-                )
-
-            with pytest.raises(Exception, match="a key keeps the queues"):
-                await record(engine.store, TENANT, {"actor": "root", "vouched_by": None, "key": None}, decide)
-
-    asyncio.run(act())
+        with pytest.raises(Exception, match="a key keeps the queues"):
+            await record(engine.store, TENANT, {"actor": "root", "vouched_by": None, "key": None}, decide)

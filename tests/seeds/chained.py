@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,15 +105,12 @@ async def send(bench: Bench, run_id: str, event: str, payload: bytes = b"{}", **
     return await people.send(bench.transactor, run_id, event, payload, tenant=TENANT, actor=ACTOR, **options)
 
 
-def on(url: str, scene: Callable[[Bench], Awaitable[None]]) -> None:
+@asynccontextmanager
+async def on(url: str) -> AsyncIterator[Bench]:
     """Play a scene on a fresh database."""
-
-    async def play() -> None:
-        async with benches(url) as (bench,):
-            await scene(bench)
-            assert await bench.store.stuck_runs() == []
-
-    asyncio.run(play())
+    async with benches(url) as (bench,):
+        yield bench
+        assert await bench.store.stuck_runs() == []
 
 
 def broken(lines: list[Line], of: Judged) -> dict[str, list[str]]:

@@ -16,7 +16,6 @@ import pytest
 from tests.kernel.driver import TOKEN, World, allowing, gate, work
 
 from stepkeep.definition.compiled_policy import CompiledPolicy, PolicyDocument
-from stepkeep.errors import Conflict, TokenExpired, TokenUsed, WrongToken
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -29,6 +28,7 @@ from stepkeep.kernel.definition import (
     PolicyRule,
     Rule,
 )
+from stepkeep.kernel.errors import Conflict, TokenExpired, TokenUsed, WrongToken
 from stepkeep.kernel.events import ManualOutcome
 from stepkeep.kernel.outcomes import Completed, Failed, RulesFailed
 from stepkeep.kernel.states import Category, StepState

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.seeds.ioa_stage import Stage, stage_on
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.errors import Conflict
 
 ONE = "steps: [{ name: a, agent: x, action: do, timeout: 1m }]"
 CHAIN = """

@@ -314,7 +314,7 @@ PARENT = f"""{HEAD.format(name="outer")}{SPEC}
 
 
 @pytest.mark.parametrize(("fails", "undone"), [(False, []), (True, ["unbook"])])
-def test_a_sub_workflow_of_the_same_format_runs_and_is_taken_back(
+async def test_a_sub_workflow_of_the_same_format_runs_and_is_taken_back(
     database_url: str, tmp_path: Path, fails: bool, undone: list[str]
 ) -> None:
     """000 §6 guideline 5, on both databases."""
@@ -332,13 +332,10 @@ def test_a_sub_workflow_of_the_same_format_runs_and_is_taken_back(
         path.write_text(text, encoding="utf-8")
         return load_file(path, known, "ioa")
 
-    async def go() -> dict[str, Any]:
-        async with sk.AsyncEngine(database_url, registry=known) as engine:
-            await engine.publish(written(CHILD))
-            result = await engine.run(written(PARENT), {"seat": 7})
-            return await engine.show(result.id, as_="ioa")
-
-    view = asyncio.run(go())
+    async with sk.AsyncEngine(database_url, registry=known) as engine:
+        await engine.publish(written(CHILD))
+        result = await engine.run(written(PARENT), {"seat": 7})
+        view = await engine.show(result.id, as_="ioa")
     assert [action for action, _ in done] == ["book", "last", *undone]
     assert done[0] == ("book", {"seat": 7})
     assert view["status"]["state"] == "completed"

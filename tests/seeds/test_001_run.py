@@ -11,8 +11,8 @@ from tests.seeds.chained import FLAKY, HOPELESS, accepted, cancel, decide, later
 from tests.workbench import SECOND, TENANT, Bench, report_of
 
 from stepkeep.dialects.run.machine import JUDGED, RUN, STEP
-from stepkeep.errors import Conflict, Fenced
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import Conflict, Fenced
 from stepkeep.kernel.events import StepClaimed
 from stepkeep.kernel.outcomes import Completed, TimedOut
 from stepkeep.kernel.plan import NO_QUEUE
@@ -95,10 +95,10 @@ def test_the_engine_refines_the_seed_and_shows_every_row_of_its_tables() -> None
     assert found.shown["step"] >= STEP_TABLE - {("RUNNING", "RUNNING")}
 
 
-def test_a_run_is_running_from_its_first_claim_and_waits_at_its_gate(url: str) -> None:
+async def test_a_run_is_running_from_its_first_claim_and_waits_at_its_gate(url: str) -> None:
     """001 PENDING → RUNNING, RUNNING → WAITING_APPROVAL, WAITING_APPROVAL → SUCCEEDED."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         assert path(await told(bench, run_id, "run")) == "PENDING"
         (claim,) = await bench.claim()
@@ -113,26 +113,22 @@ def test_a_run_is_running_from_its_first_claim_and_waits_at_its_gate(url: str) -
         assert path(lines, "APPROVAL") == "PENDING WAITING_APPROVAL SUCCEEDED"
         assert not any("extension" in line["metadata"] for line in lines)
 
-    on(url, scene)
 
-
-def test_an_approval_in_the_middle_resumes_the_run(url: str) -> None:
+async def test_an_approval_in_the_middle_resumes_the_run(url: str) -> None:
     """001 WAITING_APPROVAL → RUNNING, RUNNING → SUCCEEDED."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, template("TOOL", "APPROVAL", "LLM"))
         await bench.work_off()
         await decide(bench, run_id, approve=True)
         await bench.work_off()
         assert path(await told(bench, run_id, "run")) == "PENDING RUNNING WAITING_APPROVAL RUNNING SUCCEEDED"
 
-    on(url, scene)
 
-
-def test_two_gates_in_a_row_are_one_wait(url: str) -> None:
+async def test_two_gates_in_a_row_are_one_wait(url: str) -> None:
     """001 WAITING_APPROVAL: nothing ran in between, so nothing is shown in between."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, template("TOOL", "APPROVAL", "APPROVAL"))
         await bench.work_off()
         await decide(bench, run_id, approve=True, step="APPROVAL")
@@ -140,25 +136,21 @@ def test_two_gates_in_a_row_are_one_wait(url: str) -> None:
         await decide(bench, run_id, approve=True, step="APPROVAL-2")
         assert path(await told(bench, run_id, "run")) == "PENDING RUNNING WAITING_APPROVAL SUCCEEDED"
 
-    on(url, scene)
 
-
-def test_a_template_that_begins_with_a_gate_opens_it(url: str) -> None:
+async def test_a_template_that_begins_with_a_gate_opens_it(url: str) -> None:
     """The seed's own service opens gates after TOOL only and would hang here (001 PENDING → WAITING_APPROVAL)."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, template("APPROVAL", "LLM"))
         assert path(await told(bench, run_id, "run"), "APPROVAL") == "PENDING WAITING_APPROVAL"
         await decide(bench, run_id, approve=True)
         assert await bench.work_off() == 1
 
-    on(url, scene)
 
-
-def test_a_step_that_exhausts_its_attempts_fails_the_run(url: str) -> None:
+async def test_a_step_that_exhausts_its_attempts_fails_the_run(url: str) -> None:
     """001 RUNNING → FAILED, for step and run, and after an approval."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, template("APPROVAL", "LLM", max_attempts=1))
         await decide(bench, run_id, approve=True)
         (claim,) = await bench.claim()
@@ -167,13 +159,11 @@ def test_a_step_that_exhausts_its_attempts_fails_the_run(url: str) -> None:
         assert path(lines) == "PENDING RUNNING WAITING_APPROVAL RUNNING FAILED"
         assert path(lines, "LLM") == "PENDING RUNNING FAILED"
 
-    on(url, scene)
 
-
-def test_a_rejected_gate_fails_the_run_by_an_extension(url: str) -> None:
+async def test_a_rejected_gate_fails_the_run_by_an_extension(url: str) -> None:
     """001 has no reject: nothing failed after an approval, no worker claimed a step, and no cancel was asked for."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, template("APPROVAL", "LLM"))
         await decide(bench, run_id, approve=False)
         lines = await told(bench, run_id, "run")
@@ -188,13 +178,11 @@ def test_a_rejected_gate_fails_the_run_by_an_extension(url: str) -> None:
             ("FAILED", "Gate refused"),
         ]
 
-    on(url, scene)
 
-
-def test_a_cancel_ends_a_run_and_its_steps_wherever_they_are(url: str) -> None:
+async def test_a_cancel_ends_a_run_and_its_steps_wherever_they_are(url: str) -> None:
     """001 PENDING / RUNNING / WAITING_APPROVAL → CANCELED, for runs and for steps."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         pending = await begin(bench)
         await cancel(bench, pending)
         assert path(await told(bench, pending, "run")) == "PENDING CANCELED"
@@ -214,13 +202,11 @@ def test_a_cancel_ends_a_run_and_its_steps_wherever_they_are(url: str) -> None:
         assert path(lines) == "PENDING RUNNING WAITING_APPROVAL CANCELED"
         assert path(lines, "APPROVAL") == "PENDING WAITING_APPROVAL CANCELED"
 
-    on(url, scene)
 
-
-def test_terminal_runs_stay_as_they_are(url: str) -> None:
+async def test_terminal_runs_stay_as_they_are(url: str) -> None:
     """001 Run transitions: Terminal."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         canceled = await begin(bench)
         await cancel(bench, canceled)
         before = await told(bench, canceled, "run")
@@ -232,13 +218,11 @@ def test_terminal_runs_stay_as_they_are(url: str) -> None:
             await cancel(bench, succeeded)
         assert path(await told(bench, succeeded, "run")) == "PENDING RUNNING SUCCEEDED"
 
-    on(url, scene)
 
-
-def test_output_and_cost_of_a_success_are_stored(url: str) -> None:
+async def test_output_and_cost_of_a_success_are_stored(url: str) -> None:
     """001 RUNNING → SUCCEEDED: stores output and cost."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, template("LLM"))
         (claim,) = await bench.claim()
         await bench.report(claim, Completed(output=b'{"text":"hello"}', cost=b'{"usd":0.000504}'))
@@ -246,14 +230,12 @@ def test_output_and_cost_of_a_success_are_stored(url: str) -> None:
         assert (attempt.output, attempt.cost) == (b'{"text":"hello"}', b'{"usd":0.000504}')
         assert (await shown(bench, run_id, "run"))["cost"]["total_cost_usd"] == 0.000504
 
-    on(url, scene)
-
 
 # -- Invariants ------------------------------------------------------------------------------------------------------
-def test_approve_moves_only_a_gate_that_waits(url: str) -> None:
+async def test_approve_moves_only_a_gate_that_waits(url: str) -> None:
     """001 Approval only from WAITING_APPROVAL."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         for step in ("APPROVAL", None):
             with pytest.raises(Conflict):
@@ -266,13 +248,11 @@ def test_approve_moves_only_a_gate_that_waits(url: str) -> None:
             await decide(bench, run_id, approve=True)
         assert path(await told(bench, run_id, "run"), "APPROVAL") == "PENDING CANCELED"
 
-    on(url, scene)
 
-
-def test_approve_is_idempotent(url: str) -> None:
+async def test_approve_is_idempotent(url: str) -> None:
     """001 Approval only from WAITING_APPROVAL: the second approval advances nothing, not even the next gate."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, template("TOOL", "APPROVAL", "LLM", "APPROVAL"))
         await bench.work_off()
         first = await decide(bench, run_id, approve=True)
@@ -283,13 +263,11 @@ def test_approve_is_idempotent(url: str) -> None:
             await decide(bench, run_id, approve=True)
         assert path(await told(bench, run_id, "run"), "APPROVAL-2") == "PENDING WAITING_APPROVAL"
 
-    on(url, scene)
 
-
-def test_no_worker_executes_approval(url: str) -> None:
+async def test_no_worker_executes_approval(url: str) -> None:
     """001 Worker never executes APPROVAL: it is in no queue, and a claim of it is refused."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         definition = accepted("run", DEFAULT)
         gate = definition.steps[2]
         assert gate.executor is None
@@ -305,10 +283,8 @@ def test_no_worker_executes_approval(url: str) -> None:
         assert isinstance(reply, Conflict)
         assert path(await told(bench, run_id, "run"), "APPROVAL") == "PENDING WAITING_APPROVAL"
 
-    on(url, scene)
 
-
-def test_steps_are_claimed_strictly_by_position(url: str) -> None:
+async def test_steps_are_claimed_strictly_by_position(url: str) -> None:
     """001 Ordering constraints: the seed's own service could claim LLM and TOOL at once."""
     text = """
         template: default
@@ -318,7 +294,7 @@ def test_steps_are_claimed_strictly_by_position(url: str) -> None:
           - {position: 2, name: LLM}
     """
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, text)
         for name in ("ZEBRA", "LLM", "TOOL"):
             claims = await bench.claim(10)
@@ -331,13 +307,11 @@ def test_steps_are_claimed_strictly_by_position(url: str) -> None:
         ]
         assert created == ["ZEBRA", "LLM", "TOOL"]
 
-    on(url, scene)
 
-
-def test_a_claim_increments_attempts(url: str) -> None:
+async def test_a_claim_increments_attempts(url: str) -> None:
     """001 PENDING → RUNNING: increments `attempts`."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, template("LLM"))
         for pause in (4, 8):
             (claim,) = await bench.claim()
@@ -348,14 +322,12 @@ def test_a_claim_increments_attempts(url: str) -> None:
         claims = [line["metadata"]["attempt"] for line in lines if line["metadata"].get("because") == "claimed"]
         assert claims == [1, 2, 3]
 
-    on(url, scene)
-
 
 # -- Edge cases and behavior -----------------------------------------------------------------------------------------
-def test_a_stale_running_step_is_reclaimed_as_running(url: str) -> None:
+async def test_a_stale_running_step_is_reclaimed_as_running(url: str) -> None:
     """001 Reclaiming stale RUNNING steps; RUNNING (stale) → RUNNING (reclaimed)."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, template("LLM", reclaim_after="5m"))
         (stale,) = await bench.claim()
         await later(bench, 299 * SECOND)
@@ -373,13 +345,11 @@ def test_a_stale_running_step_is_reclaimed_as_running(url: str) -> None:
         states = [attempt.state for attempt in await bench.store.read_attempts(TENANT, run_id)]
         assert states == [AttemptState.LOST, AttemptState.SUCCEEDED]
 
-    on(url, scene)
 
-
-def test_reclaims_use_up_attempts(url: str) -> None:
+async def test_reclaims_use_up_attempts(url: str) -> None:
     """The seed's own service reclaims forever; here max_attempts holds (001 When attempts exceed max)."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, template("LLM", max_attempts=2))
         for _ in range(2):
             assert len(await bench.claim()) == 1
@@ -391,13 +361,11 @@ def test_reclaims_use_up_attempts(url: str) -> None:
         (step,) = await bench.store.read_steps(TENANT, run_id)
         assert step.category is Category.POISON
 
-    on(url, scene)
 
-
-def test_retries_wait_exactly_two_to_the_attempts_times_the_base(url: str) -> None:
+async def test_retries_wait_exactly_two_to_the_attempts_times_the_base(url: str) -> None:
     """001 next_run_at = now + (2^attempts * base_delay): 4 s and 8 s, then FAILED."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         for seconds in (4, 8):
             (claim,) = await bench.claim()
@@ -414,13 +382,11 @@ def test_retries_wait_exactly_two_to_the_attempts_times_the_base(url: str) -> No
         assert path(lines, "LLM") == "PENDING RUNNING PENDING RUNNING PENDING RUNNING FAILED"
         assert path(lines) == "PENDING RUNNING FAILED"
 
-    on(url, scene)
 
-
-def test_the_backoff_has_no_cap_of_its_own(url: str) -> None:
+async def test_the_backoff_has_no_cap_of_its_own(url: str) -> None:
     """001 Retries and exponential backoff: ten attempts of a one-hour base reach 2^9 hours."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, template("LLM", max_attempts=10, retry_base_delay="1h"))
         for attempt in range(1, 10):
             (claim,) = await bench.claim()
@@ -431,26 +397,22 @@ def test_the_backoff_has_no_cap_of_its_own(url: str) -> None:
             assert step.attempts == attempt
             await later(bench, 2**attempt * 3600 * SECOND)
 
-    on(url, scene)
-
 
 @pytest.mark.parametrize("outcome", [FLAKY, TimedOut()], ids=["error", "timeout"])
-def test_every_error_and_every_timeout_is_retried(url: str, outcome: Any) -> None:
+async def test_every_error_and_every_timeout_is_retried(url: str, outcome: Any) -> None:
     """001 RUNNING → PENDING."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, template("LLM"))
         (claim,) = await bench.claim()
         await bench.report(claim, outcome)
         assert path(await told(bench, run_id, "run"), "LLM") == "PENDING RUNNING PENDING"
 
-    on(url, scene)
 
-
-def test_what_is_never_retried_fails_at_once(url: str) -> None:
+async def test_what_is_never_retried_fails_at_once(url: str) -> None:
     """001 RUNNING → FAILED: terminal failure."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         (claim,) = await bench.claim()
         await bench.report(claim, HOPELESS)
@@ -459,13 +421,11 @@ def test_what_is_never_retried_fails_at_once(url: str) -> None:
         assert path(lines, "TOOL") == "PENDING CANCELED"
         assert path(lines) == "PENDING RUNNING FAILED"
 
-    on(url, scene)
 
-
-def test_there_is_no_rollback(url: str) -> None:
+async def test_there_is_no_rollback(url: str) -> None:
     """001 knows none: a cancel that asks for it has nothing to undo."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         (claim,) = await bench.claim()
         await bench.transactor.report([report_of(claim)], None)
@@ -475,5 +435,3 @@ def test_there_is_no_rollback(url: str) -> None:
         assert record is not None
         assert (record.run.rollback, record.run.undoing) == ("none", 0)
         assert len(await bench.store.read_steps(TENANT, run_id)) == 3
-
-    on(url, scene)

@@ -32,7 +32,7 @@ from tests.seeds.chained import (
     shown,
     told,
 )
-from tests.workbench import SECOND, Bench
+from tests.workbench import SECOND
 
 from stepkeep.definition.findings import LOAD_IT
 from stepkeep.definition.handlers import load_app
@@ -42,8 +42,8 @@ from stepkeep.dialects.registry import check_file, dialect, recognise
 from stepkeep.dialects.run.front import FRONT
 from stepkeep.dialects.run.machine import JUDGED
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import KeyReused, NotFound
 from stepkeep.kernel.definition import Backoff, Dependency, Handler
+from stepkeep.kernel.errors import KeyReused, NotFound
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import RETRIED_BY_DEFAULT, OnFailure, RunState, StepState
 from stepkeep.operations.log import export_run
@@ -216,7 +216,7 @@ def test_a_gate_that_cannot_do_what_is_asked_of_it_is_advised_about() -> None:
 def test_nothing_that_can_be_written_makes_a_traceback(data: Any) -> None:
     class Anywhere:
         def problem(self, path: Any, message: str, hint: str = "", *, key: bool = False, inside: int = 0) -> Any:
-            from stepkeep.errors import Problem
+            from stepkeep.kernel.errors import Problem
 
             return Problem(file="f", line=1, column=1, path=str(path), message=message, hint=hint)
 
@@ -266,24 +266,25 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Line]]:
     """Honest logs of a run that passed, one that failed and one that was cancelled."""
     found: dict[str, list[Line]] = {}
 
-    async def scene(bench: Bench) -> None:
-        definition = accepted("run", DEFAULT)
-        passed = await bench.start(definition)
-        await bench.work_off()
-        await decide(bench, passed, approve=True)
-        failed = await bench.start(definition)
-        (claim,) = await bench.claim()
-        await bench.report(claim, FLAKY)
-        await later(bench, 4 * SECOND)
-        (claim,) = await bench.claim()
-        await bench.report(claim, HOPELESS)
-        cancelled = await bench.start(definition)
-        await bench.claim()
-        await cancel(bench, cancelled)
-        for name, run_id in (("passed", passed), ("failed", failed), ("cancelled", cancelled)):
-            found[name] = await told(bench, run_id, "run")
+    async def scene() -> None:
+        async with on(f"sqlite:///{tmp_path_factory.mktemp('logs')}/run.db") as bench:
+            definition = accepted("run", DEFAULT)
+            passed = await bench.start(definition)
+            await bench.work_off()
+            await decide(bench, passed, approve=True)
+            failed = await bench.start(definition)
+            (claim,) = await bench.claim()
+            await bench.report(claim, FLAKY)
+            await later(bench, 4 * SECOND)
+            (claim,) = await bench.claim()
+            await bench.report(claim, HOPELESS)
+            cancelled = await bench.start(definition)
+            await bench.claim()
+            await cancel(bench, cancelled)
+            for name, run_id in (("passed", passed), ("failed", failed), ("cancelled", cancelled)):
+                found[name] = await told(bench, run_id, "run")
 
-    on(f"sqlite:///{tmp_path_factory.mktemp('logs')}/run.db", scene)
+    asyncio.run(scene())
     return found
 
 
@@ -383,8 +384,8 @@ def test_every_invariant_cites_the_seed_and_is_lied_to_above() -> None:
 
 
 # -- the words -------------------------------------------------------------------------------------------------------
-def test_a_run_reads_as_the_service_would_answer(url: str) -> None:
-    async def scene(bench: Bench) -> None:
+async def test_a_run_reads_as_the_service_would_answer(url: str) -> None:
+    async with on(url) as bench:
         text = "template: words\nsteps:" + "".join(
             f"\n  - {{position: {no}, name: {name}}}" for no, name in enumerate(("LLM", "LLM", "APPROVAL"), 1)
         )
@@ -443,11 +444,9 @@ def test_a_run_reads_as_the_service_would_answer(url: str) -> None:
         assert by_type["RUN_APPROVED"]["payload"] == {"approved_by": "ada"}
         assert (by_type["RUN_APPROVED"]["step_id"], by_type["STEP_APPROVED"]["step_id"]) == (None, rows[2]["id"])
 
-    on(url, scene)
 
-
-def test_failures_and_cancels_are_told_as_events(url: str) -> None:
-    async def scene(bench: Bench) -> None:
+async def test_failures_and_cancels_are_told_as_events(url: str) -> None:
+    async with on(url) as bench:
         definition = accepted("run", DEFAULT)
         failed = await bench.start(definition)
         (claim,) = await bench.claim()
@@ -469,10 +468,8 @@ def test_failures_and_cancels_are_told_as_events(url: str) -> None:
             {"reason": "user_request", "canceled_by": "tester"},
         )
 
-    on(url, scene)
 
-
-def test_a_native_run_can_be_read_in_these_words(url: str) -> None:
+async def test_a_native_run_can_be_read_in_these_words(url: str) -> None:
     """The extension SKIPPED, and names that are the steps' own."""
     text = """
         {"workflow": "mixed", "steps": [
@@ -480,7 +477,7 @@ def test_a_native_run_can_be_read_in_these_words(url: str) -> None:
           {"name": "act", "uses": "noop"}]}
     """
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         from stepkeep.definition.native import load_text
 
         run_id = await bench.start(load_text(text, "m.json"), b'{"go": false}')
@@ -491,8 +488,6 @@ def test_a_native_run_can_be_read_in_these_words(url: str) -> None:
         assert found["status"] == "SUCCEEDED"
         assert [step["name"] for step in found["steps"]["steps"]] == ["look", "act"]
 
-    on(url, scene)
-
 
 # -- the service around it -------------------------------------------------------------------------------------------
 def registry_of(*names: str) -> Registry:
@@ -502,62 +497,56 @@ def registry_of(*names: str) -> Registry:
     return registry
 
 
-def test_one_key_makes_one_run(database_url: str) -> None:
+async def test_one_key_makes_one_run(database_url: str) -> None:
     """001 Idempotent run creation."""
 
-    async def scene() -> None:
-        definition = accepted("run", DEFAULT)
-        async with AsyncEngine(database_url, registry=registry_of("LLM", "TOOL")) as engine:
-            first, again = await asyncio.gather(
-                engine.start(definition, {"a": 1}, idempotency_key="k-1"),
-                engine.start(definition, {"a": 1}, idempotency_key="k-1"),
-            )
-            assert first.run_id == again.run_id
-            assert sorted([first.created, again.created]) == [False, True]
-            with pytest.raises(KeyReused, match="another body"):
-                await engine.start(definition, {"a": 2}, idempotency_key="k-1")
-            assert len((await engine.runs())["runs"]) == 1
-        async with AsyncEngine(database_url, tenant="other") as other:
-            elsewhere = await other.start(definition, {"a": 2}, idempotency_key="k-1")
-            assert elsewhere.created
-            assert elsewhere.run_id != first.run_id
-
-    asyncio.run(scene())
+    definition = accepted("run", DEFAULT)
+    async with AsyncEngine(database_url, registry=registry_of("LLM", "TOOL")) as engine:
+        first, again = await asyncio.gather(
+            engine.start(definition, {"a": 1}, idempotency_key="k-1"),
+            engine.start(definition, {"a": 1}, idempotency_key="k-1"),
+        )
+        assert first.run_id == again.run_id
+        assert sorted([first.created, again.created]) == [False, True]
+        with pytest.raises(KeyReused, match="another body"):
+            await engine.start(definition, {"a": 2}, idempotency_key="k-1")
+        assert len((await engine.runs())["runs"]) == 1
+    async with AsyncEngine(database_url, tenant="other") as other:
+        elsewhere = await other.start(definition, {"a": 2}, idempotency_key="k-1")
+        assert elsewhere.created
+        assert elsewhere.run_id != first.run_id
 
 
-def test_another_tenants_run_does_not_exist(database_url: str) -> None:
+async def test_another_tenants_run_does_not_exist(database_url: str) -> None:
     """001 Tenant isolation: get, list, cancel and approve answer as if there were no such run."""
 
-    async def scene() -> None:
-        async with (
-            AsyncEngine(database_url, tenant="ours", registry=registry_of("LLM", "TOOL")) as ours,
-            AsyncEngine(database_url, tenant="theirs", registry=registry_of("LLM", "TOOL")) as theirs,
-        ):
-            result = await ours.run(accepted("run", DEFAULT))
-            assert result.state is RunState.BLOCKED
-            run_id = result.id
-            attempts: list[Callable[[], Any]] = [
-                lambda: theirs.show(run_id),
-                lambda: theirs.show(run_id, as_="run"),
-                lambda: theirs.cancel(run_id),
-                lambda: theirs.approve(run_id),
-                lambda: theirs.approve(run_id, "APPROVAL"),
-                lambda: theirs.reject(run_id),
-                lambda: theirs.send(run_id, "hello"),
-                lambda: theirs.rerun(run_id),
-            ]
-            for attempt in attempts:
-                with pytest.raises(NotFound):
-                    await attempt()
+    async with (
+        AsyncEngine(database_url, tenant="ours", registry=registry_of("LLM", "TOOL")) as ours,
+        AsyncEngine(database_url, tenant="theirs", registry=registry_of("LLM", "TOOL")) as theirs,
+    ):
+        result = await ours.run(accepted("run", DEFAULT))
+        assert result.state is RunState.BLOCKED
+        run_id = result.id
+        attempts: list[Callable[[], Any]] = [
+            lambda: theirs.show(run_id),
+            lambda: theirs.show(run_id, as_="run"),
+            lambda: theirs.cancel(run_id),
+            lambda: theirs.approve(run_id),
+            lambda: theirs.approve(run_id, "APPROVAL"),
+            lambda: theirs.reject(run_id),
+            lambda: theirs.send(run_id, "hello"),
+            lambda: theirs.rerun(run_id),
+        ]
+        for attempt in attempts:
             with pytest.raises(NotFound):
-                async for _ in export_run(theirs.transactor, run_id, tenant="theirs"):
-                    pass
-            assert (await theirs.runs())["runs"] == []
-            assert await ours.runs(as_="run") == {"runs": [{"id": run_id, "status": "WAITING_APPROVAL"}]}
-            assert (await ours.approve(run_id))["repeated"] is False
-            assert (await ours.show(run_id, as_="run"))["status"] == "SUCCEEDED"
-
-    asyncio.run(scene())
+                await attempt()
+        with pytest.raises(NotFound):
+            async for _ in export_run(theirs.transactor, run_id, tenant="theirs"):
+                pass
+        assert (await theirs.runs())["runs"] == []
+        assert await ours.runs(as_="run") == {"runs": [{"id": run_id, "status": "WAITING_APPROVAL"}]}
+        assert (await ours.approve(run_id))["repeated"] is False
+        assert (await ours.show(run_id, as_="run"))["status"] == "SUCCEEDED"
 
 
 # -- the example -----------------------------------------------------------------------------------------------------
@@ -571,24 +560,21 @@ def test_another_tenants_run_does_not_exist(database_url: str) -> None:
     ],
     ids=["success", "retry", "failure", "timeout"],
 )
-def test_the_example_does_what_it_says(url: str, given: dict[str, str], status: str, tool: list[str]) -> None:
-    async def scene() -> None:
-        load_app(str(EXAMPLES / "run_handlers.py"))
-        async with AsyncEngine(url) as engine:
-            report = check_file(EXAMPLES / "run.yaml", engine.registry)
-            assert (report.problems, report.warnings) == ((), ())
-            assert report.definition is not None
-            result = await engine.run(report.definition, given)
-            assert (await engine.show(result.id, as_="run"))["status"] == status
-            lines = [line async for line in export_run(engine.transactor, result.id, tenant="default", dialect="run")]
-            ends = [
-                line["to_state"]
-                for line in lines
-                if line["metadata"].get("step") == "TOOL" and line["from_state"] == "RUNNING"
-            ]
-            assert ends == tool
-            if status == "WAITING_APPROVAL":
-                await engine.cancel(result.id)
-                assert (await engine.show(result.id, as_="run"))["status"] == "CANCELED"
-
-    asyncio.run(scene())
+async def test_the_example_does_what_it_says(url: str, given: dict[str, str], status: str, tool: list[str]) -> None:
+    load_app(str(EXAMPLES / "run_handlers.py"))
+    async with AsyncEngine(url) as engine:
+        report = check_file(EXAMPLES / "run.yaml", engine.registry)
+        assert (report.problems, report.warnings) == ((), ())
+        assert report.definition is not None
+        result = await engine.run(report.definition, given)
+        assert (await engine.show(result.id, as_="run"))["status"] == status
+        lines = [line async for line in export_run(engine.transactor, result.id, tenant="default", dialect="run")]
+        ends = [
+            line["to_state"]
+            for line in lines
+            if line["metadata"].get("step") == "TOOL" and line["from_state"] == "RUNNING"
+        ]
+        assert ends == tool
+        if status == "WAITING_APPROVAL":
+            await engine.cancel(result.id)
+            assert (await engine.show(result.id, as_="run"))["status"] == "CANCELED"

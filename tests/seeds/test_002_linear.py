@@ -14,8 +14,8 @@ from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches
 
 from stepkeep.dialects.linear.machine import JUDGED, RUN, STEP
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, Fenced
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import Conflict, Fenced
 from stepkeep.kernel.events import StepClaimed
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Waiting
 from stepkeep.kernel.states import Category
@@ -86,10 +86,10 @@ def test_the_engine_refines_the_seed_and_shows_every_one_of_its_arrows() -> None
 
 
 # -- Start Flow ------------------------------------------------------------------------------------------------------
-def test_the_start_inserts_everything_in_one_transaction(url: str) -> None:
+async def test_the_start_inserts_everything_in_one_transaction(url: str) -> None:
     """002 Start Flow (Full Step Pre-insert)."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, given=b'{"order":7}', business_key="o-7")
         instance, steps = await rows(bench, run_id)
         assert (instance["status"], instance["current_step_seq"], instance["current_step_type"]) == (
@@ -108,25 +108,20 @@ def test_the_start_inserts_everything_in_one_transaction(url: str) -> None:
         lines = await told(bench, run_id, "linear")
         assert {line["metadata"]["seq"] for line in lines[1:]} == {1}, "the start took more than one transaction"
 
-    on(url, scene)
 
-
-def test_running_needs_no_definition_in_memory(url: str) -> None:
+async def test_running_needs_no_definition_in_memory(url: str) -> None:
     """002 Scope: runtime progression does not depend on in-memory workflow definitions."""
 
-    async def scene() -> None:
-        async with benches(url, 2) as (first, second):
-            run_id = await begin(first)
-            assert await second.work_off() == 3
-            assert (await rows(second, run_id))[0]["status"] == "COMPLETED"
-
-    asyncio.run(scene())
+    async with benches(url, 2) as (first, second):
+        run_id = await begin(first)
+        assert await second.work_off() == 3
+        assert (await rows(second, run_id))[0]["status"] == "COMPLETED"
 
 
-def test_an_instance_comes_into_being_when_it_is_started(url: str) -> None:
+async def test_an_instance_comes_into_being_when_it_is_started(url: str) -> None:
     """002 Start Flow: a run that is created idle is no instance yet."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, start_now=False)
         assert moves(await told(bench, run_id, "linear")) == []
         assert (await rows(bench, run_id))[0]["status"] is None
@@ -136,33 +131,28 @@ def test_an_instance_comes_into_being_when_it_is_started(url: str) -> None:
         assert moves(lines) == [(None, "RUNNING")]
         assert path(lines, "VALIDATE") == "PENDING READY"
 
-    on(url, scene)
 
-
-def test_one_instance_is_live_per_business_key_and_the_highest_version_starts(database_url: str) -> None:
+async def test_one_instance_is_live_per_business_key_and_the_highest_version_starts(database_url: str) -> None:
     """002 start: bizKey, context and the highest version."""
 
-    async def scene() -> None:
-        async with AsyncEngine(database_url) as engine:
-            for version, last in ((1, "SHIP"), (3, "DELIVER"), (2, "SEND")):
-                await engine.publish(accepted("linear", workflow("VALIDATE", last, workflowVersion=version)))
-            started = await engine.start("order.process", {"order": 7}, business_key="o-7")
-            found = await engine.show(started.run_id, as_="linear")
-            assert found["workflow_instance"]["workflow_version"] == 3
-            assert found["workflow_step"][1]["step_type"] == "DELIVER"
-            with pytest.raises(Conflict, match="only one may be"):
-                await engine.start("order.process", {"order": 7}, business_key="o-7")
-            await engine.cancel(started.run_id)
-            assert (await engine.start("order.process", {"order": 7}, business_key="o-7")).created
-
-    asyncio.run(scene())
+    async with AsyncEngine(database_url) as engine:
+        for version, last in ((1, "SHIP"), (3, "DELIVER"), (2, "SEND")):
+            await engine.publish(accepted("linear", workflow("VALIDATE", last, workflowVersion=version)))
+        started = await engine.start("order.process", {"order": 7}, business_key="o-7")
+        found = await engine.show(started.run_id, as_="linear")
+        assert found["workflow_instance"]["workflow_version"] == 3
+        assert found["workflow_step"][1]["step_type"] == "DELIVER"
+        with pytest.raises(Conflict, match="only one may be"):
+            await engine.start("order.process", {"order": 7}, business_key="o-7")
+        await engine.cancel(started.run_id)
+        assert (await engine.start("order.process", {"order": 7}, business_key="o-7")).created
 
 
 # -- Tick Flow -------------------------------------------------------------------------------------------------------
-def test_an_expired_lease_is_released_to_ready(url: str) -> None:
+async def test_an_expired_lease_is_released_to_ready(url: str) -> None:
     """002 1) Lease Recovery: attempts + 1, next_run_at = now, LEASE_EXPIRED, lock cleared."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         await bench.claim()
         await later(bench, 29 * SECOND)
@@ -178,13 +168,11 @@ def test_an_expired_lease_is_released_to_ready(url: str) -> None:
         assert row["next_run_at"] == last["timestamp"]
         assert len(await bench.claim()) == 1
 
-    on(url, scene)
 
-
-def test_a_step_that_always_loses_its_lease_dies(url: str) -> None:
+async def test_a_step_that_always_loses_its_lease_dies(url: str) -> None:
     """The seed as written tries a poisonous step forever; three losses are enough (design section 4)."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         for _ in range(3):
             assert len(await bench.claim()) == 1
@@ -193,13 +181,11 @@ def test_a_step_that_always_loses_its_lease_dies(url: str) -> None:
         instance, steps = await rows(bench, run_id)
         assert (instance["status"], steps[0]["status"], steps[0]["attempts"]) == ("FAILED", "DEAD", 3)
 
-    on(url, scene)
 
-
-def test_a_claim_takes_a_ready_step_under_a_lease(url: str) -> None:
+async def test_a_claim_takes_a_ready_step_under_a_lease(url: str) -> None:
     """002 2) Claim READY Steps: locked_by, locked_until = now + lease."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, workflow("VALIDATE", "SHIP", leaseSeconds=45))
         (claim,) = await bench.claim(50)
         _, (row, following) = await rows(bench, run_id)
@@ -210,28 +196,23 @@ def test_a_claim_takes_a_ready_step_under_a_lease(url: str) -> None:
         assert following["status"] == "PENDING"
         assert moves(await told(bench, run_id, "linear"), "VALIDATE")[-1] == ("READY", "RUNNING")
 
-    on(url, scene)
 
-
-def test_a_batch_is_claimed_once_however_many_workers_ask(database_url: str) -> None:
+async def test_a_batch_is_claimed_once_however_many_workers_ask(database_url: str) -> None:
     """002 2) FOR UPDATE SKIP LOCKED: each row goes to one worker."""
 
-    async def scene() -> None:
-        async with benches(database_url, 2) as (first, second):
-            plan = await first.publish(accepted("linear", ORDER))
-            run_ids = {await first.start(plan) for _ in range(40)}
-            taken = [*await first.claim(1)]
-            while any(batches := await asyncio.gather(first.claim(7), second.claim(7))):
-                taken += [claim for batch in batches for claim in batch]
-            assert sorted(claim.run_id for claim in taken) == sorted(run_ids)
-
-    asyncio.run(scene())
+    async with benches(database_url, 2) as (first, second):
+        plan = await first.publish(accepted("linear", ORDER))
+        run_ids = {await first.start(plan) for _ in range(40)}
+        taken = [*await first.claim(1)]
+        while any(batches := await asyncio.gather(first.claim(7), second.claim(7))):
+            taken += [claim for batch in batches for claim in batch]
+        assert sorted(claim.run_id for claim in taken) == sorted(run_ids)
 
 
-def test_nothing_but_a_ready_step_that_is_due_is_claimed(url: str) -> None:
+async def test_nothing_but_a_ready_step_that_is_due_is_claimed(url: str) -> None:
     """002 2) status = READY && next_run_at <= now; a worker never executes without claiming."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         claimer = await bench.claimer()
 
@@ -247,13 +228,11 @@ def test_nothing_but_a_ready_step_that_is_due_is_claimed(url: str) -> None:
         await later(bench, SECOND)
         assert len(await bench.claim()) == 1
 
-    on(url, scene)
 
-
-def test_a_timed_out_wait_is_claimed_as_it_is(url: str) -> None:
+async def test_a_timed_out_wait_is_claimed_as_it_is(url: str) -> None:
     """002 3) WAITING && deadline_at <= now → claim to RUNNING; the handler is told WAITING_TIMEOUT."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         await do(bench, WAITING)
         await later(bench, 59 * SECOND)
@@ -268,37 +247,32 @@ def test_a_timed_out_wait_is_claimed_as_it_is(url: str) -> None:
         assert path(lines, "VALIDATE") == "PENDING READY RUNNING WAITING RUNNING DONE"
         assert (await rows(bench, run_id))[1][0]["attempts"] == 0, "a wait was counted as an attempt"
 
-    on(url, scene)
-
 
 # -- Execution Result Handling ---------------------------------------------------------------------------------------
-def test_a_late_write_is_refused_before_and_after_somebody_took_over(database_url: str) -> None:
+async def test_a_late_write_is_refused_before_and_after_somebody_took_over(database_url: str) -> None:
     """002 lease condition: status = RUNNING, locked_by = thisWorkerId, locked_until >= now."""
 
-    async def scene() -> None:
-        async with benches(database_url, 2) as (first, second):
-            run_id = await begin(first)
-            (mine,) = await first.claim()
-            first.store.clock_offset = second.store.clock_offset = 31 * SECOND
-            assert isinstance(await first.report(mine, Completed(output=b'"late"')), Fenced)
-            await later(second, 0)
-            (theirs,) = await second.claim()
-            assert isinstance(await first.report(mine, WAITING), Fenced)
-            assert isinstance(await second.report(theirs, Completed(output=b'"right"')), Accepted)
-            assert isinstance(await first.report(mine, HOPELESS), Fenced)
-            instance, steps = await rows(second, run_id)
-            assert (instance["status"], steps[0]["status"], steps[1]["status"]) == ("RUNNING", "DONE", "READY")
-            assert await second.store.read_outbox(TENANT, run_id) == [], "a refused write left an outbound event"
-            outputs = await second.store.read_outputs([(TENANT, run_id, 0)])
-            assert outputs[TENANT, run_id, 0] == b'"right"'
-
-    asyncio.run(scene())
+    async with benches(database_url, 2) as (first, second):
+        run_id = await begin(first)
+        (mine,) = await first.claim()
+        first.store.clock_offset = second.store.clock_offset = 31 * SECOND
+        assert isinstance(await first.report(mine, Completed(output=b'"late"')), Fenced)
+        await later(second, 0)
+        (theirs,) = await second.claim()
+        assert isinstance(await first.report(mine, WAITING), Fenced)
+        assert isinstance(await second.report(theirs, Completed(output=b'"right"')), Accepted)
+        assert isinstance(await first.report(mine, HOPELESS), Fenced)
+        instance, steps = await rows(second, run_id)
+        assert (instance["status"], steps[0]["status"], steps[1]["status"]) == ("RUNNING", "DONE", "READY")
+        assert await second.store.read_outbox(TENANT, run_id) == [], "a refused write left an outbound event"
+        outputs = await second.store.read_outputs([(TENANT, run_id, 0)])
+        assert outputs[TENANT, run_id, 0] == b'"right"'
 
 
-def test_completed_activates_the_next_step_and_moves_the_pointer(url: str) -> None:
+async def test_completed_activates_the_next_step_and_moves_the_pointer(url: str) -> None:
     """002 A) Completed, up to the instance's COMPLETED where no next row exists."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         for seq, name in enumerate(("VALIDATE", "PAY", "SHIP")):
             instance, steps = await rows(bench, run_id)
@@ -325,13 +299,11 @@ def test_completed_activates_the_next_step_and_moves_the_pointer(url: str) -> No
         )
         assert done == ready, "the next step was activated in another transaction"
 
-    on(url, scene)
 
-
-def test_waiting_parks_the_step_and_keeps_its_outbound_events(database_url: str) -> None:
+async def test_waiting_parks_the_step_and_keeps_its_outbound_events(database_url: str) -> None:
     """002 B) Waiting: event type, deadline, no next_run_at; outbox in the same transaction; the instance stays."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await begin(bench)
         await do(bench, WAITING)
         instance, (row, *_) = await rows(bench, run_id)
@@ -345,25 +317,21 @@ def test_waiting_parks_the_step_and_keeps_its_outbound_events(database_url: str)
         assert (event.name, msgspec.json.decode(event.payload)) == ("payment.requested", {"order": 7})
         assert event.seq == last["metadata"]["seq"], "the event was written in another transaction"
 
-    on(database_url, scene)
 
-
-def test_the_instance_never_shows_that_it_waits(url: str) -> None:
+async def test_the_instance_never_shows_that_it_waits(url: str) -> None:
     """002 B) Instance stays RUNNING."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         await do(bench, WAITING)
         assert str(await bench.state(run_id)) == "blocked"
         assert path(await told(bench, run_id, "linear")) == "RUNNING"
 
-    on(url, scene)
 
-
-def test_retry_schedules_ready_with_the_backoff_that_was_asked_for(url: str) -> None:
+async def test_retry_schedules_ready_with_the_backoff_that_was_asked_for(url: str) -> None:
     """002 C) Retry(backoff, lastError)."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         await do(bench, Failed(category=Category.TRANSIENT, error="the export is not ready", delay=17 * SECOND))
         last = (await told(bench, run_id, "linear"))[-2]
@@ -373,13 +341,11 @@ def test_retry_schedules_ready_with_the_backoff_that_was_asked_for(url: str) -> 
         assert (row["status"], row["attempts"], row["last_error"]) == ("READY", 1, "the export is not ready")
         assert row["next_run_at"] > last["timestamp"]
 
-    on(url, scene)
 
-
-def test_the_policys_backoff_doubles_from_one_second_to_five_minutes(url: str) -> None:
+async def test_the_policys_backoff_doubles_from_one_second_to_five_minutes(url: str) -> None:
     """002 C) Retry: base × 2^(n-1), at most the cap; the tenth failure is final."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         for seconds in (1, 2, 4, 8, 16, 32, 64, 128, 256):
             await do(bench, FLAKY)
@@ -395,13 +361,11 @@ def test_the_policys_backoff_doubles_from_one_second_to_five_minutes(url: str) -
             assert last["due_at"] - last["at"] == seconds * SECOND
             await later(bench, seconds * SECOND)
 
-    on(url, scene)
 
-
-def test_with_max_attempts_three_there_are_three_executions(url: str) -> None:
+async def test_with_max_attempts_three_there_are_three_executions(url: str) -> None:
     """002 C) If (attempts + 1) >= max_attempts the step is exhausted."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, workflow("VALIDATE", "SHIP", retryPolicy={"maxAttempts": 3}))
         executions = 0
         while claims := await bench.claim():
@@ -414,13 +378,11 @@ def test_with_max_attempts_three_there_are_three_executions(url: str) -> None:
         lines = await told(bench, run_id, "linear")
         assert path(lines, "VALIDATE") == "PENDING READY RUNNING READY RUNNING READY RUNNING DEAD"
 
-    on(url, scene)
 
-
-def test_dead_fails_the_instance_in_the_same_transaction(url: str) -> None:
+async def test_dead_fails_the_instance_in_the_same_transaction(url: str) -> None:
     """002 D) Dead: attempts + 1, last_error, failed_at."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         await do(bench)
         await do(bench, HOPELESS)
@@ -434,14 +396,12 @@ def test_dead_fails_the_instance_in_the_same_transaction(url: str) -> None:
         ends = {line["metadata"]["seq"] for line in lines if line["to_state"] in ("DEAD", "FAILED")}
         assert len(ends) == 1
 
-    on(url, scene)
-
 
 # -- External Event Wake-up ------------------------------------------------------------------------------------------
-def test_an_event_wakes_the_step_that_waits_for_it(database_url: str) -> None:
+async def test_an_event_wakes_the_step_that_waits_for_it(database_url: str) -> None:
     """002 External Event Wake-up: WAITING → READY, next_run_at = now, event and deadline cleared; same step_seq."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await begin(bench)
         await do(bench, WAITING)
         await send(bench, run_id, "payment.refused")
@@ -461,13 +421,11 @@ def test_an_event_wakes_the_step_that_waits_for_it(database_url: str) -> None:
             path(await told(bench, run_id, "linear"), "VALIDATE") == "PENDING READY RUNNING WAITING READY RUNNING DONE"
         )
 
-    on(database_url, scene)
 
-
-def test_the_same_event_delivered_again_changes_nothing(url: str) -> None:
+async def test_the_same_event_delivered_again_changes_nothing(url: str) -> None:
     """002: inbox idempotency. The second delivery wakes nobody, not even the next wait for the same event."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         await do(bench, WAITING)
         first = await send(bench, run_id, "payment.settled", message_id="m-1")
@@ -477,13 +435,11 @@ def test_the_same_event_delivered_again_changes_nothing(url: str) -> None:
         await do(bench, WAITING)
         assert (await rows(bench, run_id))[1][1]["status"] == "WAITING"
 
-    on(url, scene)
 
-
-def test_a_message_that_comes_early_is_kept(url: str) -> None:
+async def test_a_message_that_comes_early_is_kept(url: str) -> None:
     """The seed's own wake-up would lose it; here it waits for the step (design section 4)."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench)
         await send(bench, run_id, "payment.settled")
         await do(bench, WAITING)
@@ -493,14 +449,12 @@ def test_a_message_that_comes_early_is_kept(url: str) -> None:
         await do(bench, WAITING)
         assert (await rows(bench, run_id))[1][1]["status"] == "WAITING", "one message woke two steps"
 
-    on(url, scene)
-
 
 # -- CANCELED (reserved; optional behavior) --------------------------------------------------------------------------
-def test_a_cancel_ends_the_instance_and_every_step_by_extensions(url: str) -> None:
+async def test_a_cancel_ends_the_instance_and_every_step_by_extensions(url: str) -> None:
     """002 Instance States: CANCELED is reserved, so each of these arrows is a listed extension."""
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         ready = await begin(bench)
         await cancel(bench, ready)
         running = await begin(bench)
@@ -520,21 +474,17 @@ def test_a_cancel_ends_the_instance_and_every_step_by_extensions(url: str) -> No
             instance, _ = await rows(bench, run_id)
             assert (instance["status"], instance["completed_at"], instance["failed_at"]) == ("CANCELED", None, None)
 
-    on(url, scene)
 
-
-def test_a_run_that_is_cancelled_before_its_start_is_first_seen_canceled(url: str) -> None:
-    async def scene(bench: Bench) -> None:
+async def test_a_run_that_is_cancelled_before_its_start_is_first_seen_canceled(url: str) -> None:
+    async with on(url) as bench:
         run_id = await begin(bench, start_now=False)
         await cancel(bench, run_id)
         lines = await told(bench, run_id, "linear")
         assert moves(lines) == [(None, "CANCELED")]
         assert path(lines, "VALIDATE") == "PENDING CANCELED"
 
-    on(url, scene)
 
-
-def test_gates_and_skips_of_other_formats_are_extensions(url: str) -> None:
+async def test_gates_and_skips_of_other_formats_are_extensions(url: str) -> None:
     """What a linear workflow cannot say, it can still be shown."""
     from stepkeep.definition.native import load_text
 
@@ -545,7 +495,7 @@ def test_gates_and_skips_of_other_formats_are_extensions(url: str) -> None:
           {"name": "act", "uses": "noop"}]}
     """
 
-    async def scene(bench: Bench) -> None:
+    async with on(url) as bench:
         run_id = await bench.start(load_text(text, "m.json"), b'{"go": false}')
         await decide(bench, run_id, approve=True)
         await bench.work_off()
@@ -555,5 +505,3 @@ def test_gates_and_skips_of_other_formats_are_extensions(url: str) -> None:
         assert path(lines) == "RUNNING COMPLETED"
         marked = [(line["from_state"], line["to_state"]) for line in lines if "extension" in line["metadata"]]
         assert marked == [("PENDING", "SKIPPED"), ("PENDING", "WAITING"), ("WAITING", "DONE")]
-
-    on(url, scene)

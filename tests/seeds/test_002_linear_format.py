@@ -29,7 +29,7 @@ from tests.seeds.chained import (
     send,
     told,
 )
-from tests.workbench import SECOND, Bench
+from tests.workbench import SECOND
 
 from stepkeep.definition.findings import LOAD_IT
 from stepkeep.definition.handlers import load_app
@@ -39,8 +39,8 @@ from stepkeep.dialects.linear.front import FRONT
 from stepkeep.dialects.linear.machine import JUDGED
 from stepkeep.dialects.registry import check_file, dialect, recognise
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Problem
 from stepkeep.kernel.definition import Backoff, Dependency, Handler
+from stepkeep.kernel.errors import Problem
 from stepkeep.kernel.outcomes import Waiting
 from stepkeep.kernel.states import RETRIED_BY_DEFAULT, OnFailure, RunState, StepState
 from stepkeep.operations.expire import sweep
@@ -230,24 +230,25 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Line]]:
     """Honest logs of an instance that completed (after a wait and a retry), one that died, one that was cancelled."""
     found: dict[str, list[Line]] = {}
 
-    async def scene(bench: Bench) -> None:
-        definition = accepted("linear", ORDER)
-        completed = await bench.start(definition)
-        for outcome in (WAITS, FLAKY, None, None, None):
+    async def scene() -> None:
+        async with on(f"sqlite:///{tmp_path_factory.mktemp('logs')}/linear.db") as bench:
+            definition = accepted("linear", ORDER)
+            completed = await bench.start(definition)
+            for outcome in (WAITS, FLAKY, None, None, None):
+                (claim,) = await bench.claim()
+                await bench.report(claim, outcome)
+                if outcome is WAITS:
+                    await send(bench, completed, "payment.settled")
+                await later(bench, SECOND)
+            failed = await bench.start(definition)
             (claim,) = await bench.claim()
-            await bench.report(claim, outcome)
-            if outcome is WAITS:
-                await send(bench, completed, "payment.settled")
-            await later(bench, SECOND)
-        failed = await bench.start(definition)
-        (claim,) = await bench.claim()
-        await bench.report(claim, HOPELESS)
-        cancelled = await bench.start(definition)
-        await cancel(bench, cancelled)
-        for name, run_id in (("completed", completed), ("failed", failed), ("cancelled", cancelled)):
-            found[name] = await told(bench, run_id, "linear")
+            await bench.report(claim, HOPELESS)
+            cancelled = await bench.start(definition)
+            await cancel(bench, cancelled)
+            for name, run_id in (("completed", completed), ("failed", failed), ("cancelled", cancelled)):
+                found[name] = await told(bench, run_id, "linear")
 
-    on(f"sqlite:///{tmp_path_factory.mktemp('logs')}/linear.db", scene)
+    asyncio.run(scene())
     return found
 
 
@@ -393,37 +394,31 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/linear.db"
 
 
-def test_the_example_waits_for_its_payment_and_completes(database_url: str) -> None:
+async def test_the_example_waits_for_its_payment_and_completes(database_url: str) -> None:
     """002 end-to-end lifecycle, with the wake-up handed to the handler."""
 
-    async def scene() -> None:
-        async with AsyncEngine(database_url) as engine:
-            run_id = await order(engine, {"order": "o-7"})
-            assert await statuses(engine, run_id) == ("RUNNING", ["DONE", "WAITING", "PENDING"])
-            (event,) = await engine.store.read_outbox("default", run_id)
-            assert event.name == "payment.requested"
-            await engine.send(run_id, "payment.settled", {"amount": 120})
-            result = await engine.work_on(run_id)
-            assert result.state is RunState.SUCCEEDED
-            assert await statuses(engine, run_id) == ("COMPLETED", ["DONE"] * 3)
-            assert (await engine.show(run_id))["steps"][1]["output"] == {"paid": {"amount": 120}}
-
-    asyncio.run(scene())
+    async with AsyncEngine(database_url) as engine:
+        run_id = await order(engine, {"order": "o-7"})
+        assert await statuses(engine, run_id) == ("RUNNING", ["DONE", "WAITING", "PENDING"])
+        (event,) = await engine.store.read_outbox("default", run_id)
+        assert event.name == "payment.requested"
+        await engine.send(run_id, "payment.settled", {"amount": 120})
+        result = await engine.work_on(run_id)
+        assert result.state is RunState.SUCCEEDED
+        assert await statuses(engine, run_id) == ("COMPLETED", ["DONE"] * 3)
+        assert (await engine.show(run_id))["steps"][1]["output"] == {"paid": {"amount": 120}}
 
 
-def test_the_example_hands_the_timeout_of_its_wait_to_the_handler(url: str) -> None:
+async def test_the_example_hands_the_timeout_of_its_wait_to_the_handler(url: str) -> None:
     """002 3) taskType = WAITING_TIMEOUT."""
 
-    async def scene() -> None:
-        async with AsyncEngine(url) as engine:
-            run_id = await order(engine, {"order": "o-7", "patience": "1h"})
-            engine.store.clock_offset = 3601 * SECOND
-            await sweep(engine.transactor)
-            result = await engine.work_on(run_id)
-            assert result.error == "no payment came for o-7 within 1h"
-            assert await statuses(engine, run_id) == ("FAILED", ["DONE", "DEAD", "CANCELED"])
-
-    asyncio.run(scene())
+    async with AsyncEngine(url) as engine:
+        run_id = await order(engine, {"order": "o-7", "patience": "1h"})
+        engine.store.clock_offset = 3601 * SECOND
+        await sweep(engine.transactor)
+        result = await engine.work_on(run_id)
+        assert result.error == "no payment came for o-7 within 1h"
+        assert await statuses(engine, run_id) == ("FAILED", ["DONE", "DEAD", "CANCELED"])
 
 
 @pytest.mark.parametrize(
@@ -434,19 +429,16 @@ def test_the_example_hands_the_timeout_of_its_wait_to_the_handler(url: str) -> N
     ],
     ids=["Dead", "Retry"],
 )
-def test_the_example_does_what_it_says(url: str, given: dict[str, str], expected: tuple[str, list[str]]) -> None:
-    async def scene() -> None:
-        async with AsyncEngine(url) as engine:
-            run_id = await order(engine, {"order": "o-7", **given})
-            assert await statuses(engine, run_id) == expected
-            tried = (await engine.show(run_id, as_="linear"))["workflow_step"][0]
-            assert tried["attempts"] == 1
-            if expected[0] == "RUNNING":
-                await engine.cancel(run_id)
-                assert (await statuses(engine, run_id))[0] == "CANCELED"
-            rows = (await engine.runs(as_="linear"))["runs"]
-            assert [(row["instance_id"], row["biz_key"], row["workflow_type"]) for row in rows] == [
-                (run_id, "o-7", "order.process")
-            ]
-
-    asyncio.run(scene())
+async def test_the_example_does_what_it_says(url: str, given: dict[str, str], expected: tuple[str, list[str]]) -> None:
+    async with AsyncEngine(url) as engine:
+        run_id = await order(engine, {"order": "o-7", **given})
+        assert await statuses(engine, run_id) == expected
+        tried = (await engine.show(run_id, as_="linear"))["workflow_step"][0]
+        assert tried["attempts"] == 1
+        if expected[0] == "RUNNING":
+            await engine.cancel(run_id)
+            assert (await statuses(engine, run_id))[0] == "CANCELED"
+        rows = (await engine.runs(as_="linear"))["runs"]
+        assert [(row["instance_id"], row["biz_key"], row["workflow_type"]) for row in rows] == [
+            (run_id, "o-7", "order.process")
+        ]

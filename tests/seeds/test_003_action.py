@@ -18,8 +18,8 @@ from tests.seeds.action_stage import (
 )
 from tests.workbench import SECOND, task
 
-from stepkeep.errors import Conflict, NotAllowed
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import Conflict, NotAllowed
 from stepkeep.kernel.plan import laid_out
 from stepkeep.worker.context import Context
 

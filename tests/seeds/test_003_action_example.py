@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +63,11 @@ def handlers(tokens: list[str]) -> Registry:
     return chosen
 
 
-def play(url: str, story: Callable[[Office], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        tokens: list[str] = []
-        async with AsyncEngine(url, actor="ada", registry=handlers(tokens)) as engine:
-            await story(Office(engine, tokens))
-
-    asyncio.run(whole())
+@asynccontextmanager
+async def play(url: str) -> AsyncIterator[Office]:
+    tokens: list[str] = []
+    async with AsyncEngine(url, actor="ada", registry=handlers(tokens)) as engine:
+        yield Office(engine, tokens)
 
 
 @pytest.fixture
@@ -81,8 +79,8 @@ def statuses(view: View) -> dict[str, str]:
     return {each["actionId"]: each["status"] for each in view["actions"]}
 
 
-def test_a_correction_is_approved_confirmed_by_hand_and_done(database_url: str) -> None:
-    async def story(office: Office) -> None:
+async def test_a_correction_is_approved_confirmed_by_hand_and_done(database_url: str) -> None:
+    async with play(database_url) as office:
         assert await office.begin(flaky_at="invoice:write") is RunState.BLOCKED
         view = await office.view()
         assert view["status"] == "WaitingForApproval"
@@ -96,11 +94,9 @@ def test_a_correction_is_approved_confirmed_by_hand_and_done(database_url: str) 
         assert set(statuses(view).values()) == {"Succeeded"}
         assert view["actions"][1]["output"] == {"invoice": "i-17-corrected", "amount": 1250}
 
-    play(database_url, story)
 
-
-def test_a_failed_charge_takes_the_correction_back(url: str) -> None:
-    async def story(office: Office) -> None:
+async def test_a_failed_charge_takes_the_correction_back(url: str) -> None:
+    async with play(url) as office:
         await office.begin(fail_at="payment:capture")
         await office.engine.approve(office.run_id, "charge")
         await office.go_on()
@@ -120,16 +116,14 @@ def test_a_failed_charge_takes_the_correction_back(url: str) -> None:
         assert hook["output"]["because"] == "the correction of i-17 was not completed"
         assert hook["output"]["key"] == f"{office.run_id}:correct:compensate"
 
-    play(url, story)
-
 
 @pytest.mark.parametrize(
     ("given", "error"),
     [({"stuck_at": "invoice:reverse"}, "business_conflict"), ({"difference": 0}, "validation")],
     ids=["the hook fails", "its input does not fit its schema"],
 )
-def test_a_compensation_that_fails_is_told_and_leaves_the_run_failed(url: str, given: View, error: str) -> None:
-    async def story(office: Office) -> None:
+async def test_a_compensation_that_fails_is_told_and_leaves_the_run_failed(url: str, given: View, error: str) -> None:
+    async with play(url) as office:
         await office.begin(fail_at="payment:capture", **given)
         await office.engine.approve(office.run_id, "charge")
         await office.go_on()
@@ -138,11 +132,9 @@ def test_a_compensation_that_fails_is_told_and_leaves_the_run_failed(url: str, g
         [hook] = view["compensation"]["actions"]
         assert (hook["outcome"], hook["error"]["class"]) == ("Failed", error)
 
-    play(url, story)
 
-
-def test_a_message_that_takes_too_long_times_out_twice_and_fails(url: str) -> None:
-    async def story(office: Office) -> None:
+async def test_a_message_that_takes_too_long_times_out_twice_and_fails(url: str) -> None:
+    async with play(url) as office:
         await office.begin(slow_at="message:send")
         view = await office.view()
         notify = view["actions"][2]
@@ -150,12 +142,10 @@ def test_a_message_that_takes_too_long_times_out_twice_and_fails(url: str) -> No
         assert (notify["status"], view["status"]) == ("Failed", "Failed")
         assert statuses(view)["charge"] == "Cancelled"
 
-    play(url, story)
-
 
 @pytest.mark.parametrize("how", ["reject", "cancel"])
-def test_a_run_that_waits_for_approval_is_rejected_or_cancelled(url: str, how: str) -> None:
-    async def story(office: Office) -> None:
+async def test_a_run_that_waits_for_approval_is_rejected_or_cancelled(url: str, how: str) -> None:
+    async with play(url) as office:
         await office.begin()
         if how == "cancel":
             await office.engine.cancel(office.run_id)
@@ -165,5 +155,3 @@ def test_a_run_that_waits_for_approval_is_rejected_or_cancelled(url: str, how: s
         view = await office.view()
         assert view["status"] == ("Cancelled" if how == "cancel" else "Failed")
         assert ("compensation" in view) == (how == "reject")
-
-    play(url, story)

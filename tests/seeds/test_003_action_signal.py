@@ -10,7 +10,7 @@ import pytest
 from tests.seeds.action_stage import Stage, compensated, sequence, stage_on
 
 from stepkeep.dialects.action.signal import read_signal
-from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed, NotFound
 
 
 @pytest.fixture

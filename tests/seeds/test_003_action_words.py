@@ -13,7 +13,7 @@ from tests.seeds.action_stage import Stage, action, check, compensated, document
 from tests.workbench import ACTOR, TENANT, chain
 
 from stepkeep.dialects.action.evidence import hash_of, verify_evidence
-from stepkeep.errors import Conflict
+from stepkeep.kernel.errors import Conflict
 from stepkeep.operations.projected import list_runs_as
 from stepkeep.store.records import RunFilter
 

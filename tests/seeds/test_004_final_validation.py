@@ -47,8 +47,8 @@ def test_the_steps_after_the_tasks_are_those_that_the_machine_names() -> None:
     assert {handlers[name] for name in ("merge_plan", "merge", "cleanup")} == FINAL_STEPS == JUDGED.final
 
 
-def test_merge_plan_merge_and_clean_up_are_told_in_validating(database_url: str) -> None:
-    async def act(floor: Floor) -> None:
+async def test_merge_plan_merge_and_clean_up_are_told_in_validating(database_url: str) -> None:
+    async with on_floor(database_url) as floor:
         await do_tasks(floor)
         for name in ("merge_plan", "merge", "cleanup"):
             shown = (await floor.show())["workstream"]
@@ -69,11 +69,9 @@ def test_merge_plan_merge_and_clean_up_are_told_in_validating(database_url: str)
         for place in range(1, len(log)):
             assert judged(log[:place] + log[place + 1 :]), f"dropping line {place} goes unseen"
 
-    on_floor(database_url, act)
 
-
-def test_a_final_rule_that_fails_is_a_failed_validation(database_url: str) -> None:
-    async def act(floor: Floor) -> None:
+async def test_a_final_rule_that_fails_is_a_failed_validation(database_url: str) -> None:
+    async with on_floor(database_url) as floor:
         await do_tasks(floor, **RULE)
         assert (await floor.show())["workstream"]["validation_rules"]["post_execution"], (
             "the rules are the workstream's"
@@ -85,15 +83,13 @@ def test_a_final_rule_that_fails_is_a_failed_validation(database_url: str) -> No
         assert arrow(log, None, "validating", "failed")["trigger"] == "validation_failed"
         assert {await last_of(floor, name) for name in ("worktree", "build", "test")} == {"completed"}
 
-    on_floor(database_url, act)
-
 
 async def last_of(floor: Floor, name: str) -> str:
     return (await floor.life(name))[-1]
 
 
-def test_a_conflict_leaves_the_workstream_in_validating(database_url: str) -> None:
-    async def act(floor: Floor) -> None:
+async def test_a_conflict_leaves_the_workstream_in_validating(database_url: str) -> None:
+    async with on_floor(database_url) as floor:
         await do_tasks(floor)
         await floor.do("merge_plan")
         await floor.do("merge", CONFLICT)
@@ -104,8 +100,6 @@ def test_a_conflict_leaves_the_workstream_in_validating(database_url: str) -> No
         await decide(floor, "fail")
         assert (await floor.life())[-1] == "failed"
         assert arrow(await floor.log(), None, "validating", "failed")["trigger"] == "validation_failed"
-
-    on_floor(database_url, act)
 
 
 async def decide(floor: Floor, choice: str) -> None:
@@ -122,10 +116,10 @@ async def out_of_time(floor: Floor) -> None:
 
 @pytest.mark.parametrize(("end", "state"), [(cancelled, "cancelled"), (out_of_time, "failed")])
 @pytest.mark.parametrize("held", [False, True], ids=["before the merge", "held by a conflict"])
-def test_a_final_validation_is_cancelled_or_runs_out_of_time(
+async def test_a_final_validation_is_cancelled_or_runs_out_of_time(
     tmp_path: Path, end: Callable[[Floor], Awaitable[None]], state: str, held: bool
 ) -> None:
-    async def act(floor: Floor) -> None:
+    async with on_floor(f"sqlite:///{tmp_path}/test.db") as floor:
         await do_tasks(floor)
         await floor.do("merge_plan")
         if held:
@@ -134,12 +128,10 @@ def test_a_final_validation_is_cancelled_or_runs_out_of_time(
         assert await floor.life() == ["planned", "ready", "executing", "validating", state]
         assert arrow(await floor.log(), None, "validating", state)["metadata"]["extension"] is True
 
-    on_floor(f"sqlite:///{tmp_path}/test.db", act)
-
 
 @pytest.mark.parametrize("critical", [False, True])
-def test_a_task_that_fails_leads_to_no_final_validation(tmp_path: Path, critical: bool) -> None:
-    async def act(floor: Floor) -> None:
+async def test_a_task_that_fails_leads_to_no_final_validation(tmp_path: Path, critical: bool) -> None:
+    async with on_floor(f"sqlite:///{tmp_path}/test.db") as floor:
         last = task("last", max_retries=0, critical=critical)
         await floor.start(workstream(last, repository={"path": "/srv/shop.git"}))
         await floor.do("worktree")
@@ -148,16 +140,14 @@ def test_a_task_that_fails_leads_to_no_final_validation(tmp_path: Path, critical
         word = "critical_task_failed" if critical else "task_failed"
         assert arrow(await floor.log(), None, "executing", "failed")["trigger"] == word
 
-    on_floor(f"sqlite:///{tmp_path}/test.db", act)
-
 
 @pytest.mark.parametrize("then", ["hold", "deny"])
-def test_a_policy_about_the_merge_plan_is_told_in_the_final_validation(tmp_path: Path, then: str) -> None:
+async def test_a_policy_about_the_merge_plan_is_told_in_the_final_validation(tmp_path: Path, then: str) -> None:
     rule = {"name": "books", "then": then, "steps": ["merge_plan"]} | (
         {"approval": {"prompt": "Are the books closed?"}} if then == "hold" else {"reason": "The books are closed."}
     )
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(f"sqlite:///{tmp_path}/test.db") as floor:
         document = publishable_policy({"policy": "p", "rules": [rule]})
         await policies.publish_policy(floor.transactor, document, tenant=TENANT, actor="ann")
         await do_tasks(floor)
@@ -165,11 +155,9 @@ def test_a_policy_about_the_merge_plan_is_told_in_the_final_validation(tmp_path:
         if then == "deny":
             assert arrow(await floor.log(), None, "validating", "failed")["trigger"] == "validation_failed"
 
-    on_floor(f"sqlite:///{tmp_path}/test.db", act)
 
-
-def test_a_pause_keeps_the_final_validation(tmp_path: Path) -> None:
-    async def act(floor: Floor) -> None:
+async def test_a_pause_keeps_the_final_validation(tmp_path: Path) -> None:
+    async with on_floor(f"sqlite:///{tmp_path}/test.db") as floor:
         await do_tasks(floor)
         await pause_run(floor.transactor, floor.run_id, tenant=TENANT, actor="ann")
         assert (await floor.life())[-1] == "validating"
@@ -178,11 +166,9 @@ def test_a_pause_keeps_the_final_validation(tmp_path: Path) -> None:
             await floor.do(name)
         assert await floor.life() == ["planned", "ready", "executing", "validating", "completed"]
 
-    on_floor(f"sqlite:///{tmp_path}/test.db", act)
 
-
-def test_tasks_of_the_file_are_tasks_whatever_their_names(tmp_path: Path) -> None:
-    async def act(floor: Floor) -> None:
+async def test_tasks_of_the_file_are_tasks_whatever_their_names(tmp_path: Path) -> None:
+    async with on_floor(f"sqlite:///{tmp_path}/test.db") as floor:
         await floor.start(workstream(task("merge"), task("cleanup", "merge", post=["${{ true }}"])))
         await floor.do("merge")
         await floor.do("cleanup")
@@ -190,12 +176,12 @@ def test_tasks_of_the_file_are_tasks_whatever_their_names(tmp_path: Path) -> Non
         await floor.report("cleanup", HOLDS)
         assert (await floor.life())[-1] == "completed"
 
-    on_floor(f"sqlite:///{tmp_path}/test.db", act)
-
 
 @pytest.mark.parametrize("start", ["merge_plan", "merge"])
-def test_a_workstream_that_adopts_all_its_tasks_begins_with_its_final_validation(tmp_path: Path, start: str) -> None:
-    async def act(floor: Floor) -> None:
+async def test_a_workstream_that_adopts_all_its_tasks_begins_with_its_final_validation(
+    tmp_path: Path, start: str
+) -> None:
+    async with on_floor(f"sqlite:///{tmp_path}/test.db") as floor:
         await do_tasks(floor)
         await floor.do("merge_plan")
         await floor.do("merge", CONFLICT)
@@ -208,5 +194,3 @@ def test_a_workstream_that_adopts_all_its_tasks_begins_with_its_final_validation
         for name in ("merge_plan", "merge", "cleanup")[start == "merge" :]:
             await floor.do(name)
         assert await floor.life() == ["planned", "ready", "executing", "validating", "completed"]
-
-    on_floor(f"sqlite:///{tmp_path}/test.db", act)

@@ -10,7 +10,7 @@ import pytest
 from tests.seeds.workstream import Floor, on_floor, task, workstream
 from tests.workbench import TENANT
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.people import cancel
 from stepkeep.operations.state_export import Exported, StateFolder, _back_up
 
@@ -43,10 +43,10 @@ def names(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_files_tell_of_a_workstream_on_its_way(database_url: str, tmp_path: Path) -> None:
+async def test_the_files_tell_of_a_workstream_on_its_way(database_url: str, tmp_path: Path) -> None:
     folder = tmp_path / ".state"
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(database_url) as floor:
         await floor.start(THREE)
         await floor.do("build")
         await floor.claim()
@@ -68,11 +68,9 @@ def test_the_files_tell_of_a_workstream_on_its_way(database_url: str, tmp_path: 
             ["ship"],
         )
 
-    on_floor(database_url, act)
 
-
-def test_two_runs_of_one_workstream_do_not_fit_into_one_folder(tmp_path: Path) -> None:
-    async def act(floor: Floor) -> None:
+async def test_two_runs_of_one_workstream_do_not_fit_into_one_folder(tmp_path: Path) -> None:
+    async with on_floor(f"sqlite:///{tmp_path}/test.db") as floor:
         runs = [await floor.start(THREE), await floor.start(THREE)]
         with pytest.raises(InvalidInput, match="are both of workstream ws-001"):
             await StateFolder(floor.transactor, tmp_path / "s", tenant=TENANT, run_ids=runs).write()
@@ -80,13 +78,11 @@ def test_two_runs_of_one_workstream_do_not_fit_into_one_folder(tmp_path: Path) -
         assert done.workstreams == ("ws-001",)
         assert read(tmp_path / "t" / "current.json")["workstreams"]["ws-001"]["run_id"] == runs[1], "the newest"
 
-    on_floor(f"sqlite:///{tmp_path}/test.db", act)
 
-
-def test_logs_metrics_interventions_and_backups_are_written(tmp_path: Path) -> None:
+async def test_logs_metrics_interventions_and_backups_are_written(tmp_path: Path) -> None:
     folder = tmp_path / ".state"
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(f"sqlite:///{tmp_path}/test.db") as floor:
         run_id = await floor.start(THREE)
         await write(floor, folder)
         first = (folder / "current.json").read_bytes()
@@ -106,8 +102,6 @@ def test_logs_metrics_interventions_and_backups_are_written(tmp_path: Path) -> N
         assert (told["event"], told["operator"], told["reason"], told["workstream_id"], told["run_id"]) == (
             "cancel_requested", "ann", "too late", "ws-001", run_id,
         )  # fmt: skip
-
-    on_floor(f"sqlite:///{tmp_path}/test.db", act)
 
 
 def test_a_hundred_backups_are_kept(tmp_path: Path) -> None:

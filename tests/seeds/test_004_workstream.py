@@ -14,7 +14,6 @@ from tests.seeds.workstream import (
     DOES_NOT_HOLD,
     HOLDS,
     RULE,
-    Floor,
     Line,
     arrow,
     lines_of,
@@ -24,7 +23,7 @@ from tests.seeds.workstream import (
 )
 from tests.workbench import SECOND, TENANT
 
-from stepkeep.errors import Fenced
+from stepkeep.kernel.errors import Fenced
 from stepkeep.kernel.outcomes import Failed, Released, TimedOut
 from stepkeep.kernel.states import Category
 from stepkeep.operations.people import cancel
@@ -47,10 +46,10 @@ DIAMOND = workstream(
 
 
 # -- task: the way that succeeds -------------------------------------------------------------------------------------
-def test_a_task_goes_from_pending_through_queued_running_and_validating_to_completed(database_url: str) -> None:
+async def test_a_task_goes_from_pending_through_queued_running_and_validating_to_completed(database_url: str) -> None:
     """Task Lifecycle, Transitions: the way without a failure, on both databases."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(database_url) as floor:
         await floor.start(DIAMOND)
         for name in ("build", "lint", "test"):
             await floor.do(name)
@@ -65,13 +64,11 @@ def test_a_task_goes_from_pending_through_queued_running_and_validating_to_compl
         ]  # fmt: skip
         assert {line["severity"] for line in lines} == {"info"}
 
-    on_floor(database_url, act)
 
-
-def test_pending_to_queued_waits_for_every_dependency(url: str) -> None:
+async def test_pending_to_queued_waits_for_every_dependency(url: str) -> None:
     """pending → queued, guard: task dependencies satisfied."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(DIAMOND)
         assert await floor.claim() == ["build"]
         await floor.report("build")
@@ -83,13 +80,11 @@ def test_pending_to_queued_waits_for_every_dependency(url: str) -> None:
         await floor.report("test", HOLDS)
         assert await floor.life("ship") == ["pending", "queued"]
 
-    on_floor(url, act)
 
-
-def test_queued_to_running_assigns_a_worker_and_sets_started_at(url: str) -> None:
+async def test_queued_to_running_assigns_a_worker_and_sets_started_at(url: str) -> None:
     """queued → running, actions: assign worker_id, start the timeout timer, set started_at."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("build", timeout_seconds=7)))
         queued = await floor.shown("build")
         assert (queued["status"], queued["state"]["assigned_worker"], queued["state"]["started_at"]) == (
@@ -103,13 +98,11 @@ def test_queued_to_running_assigns_a_worker_and_sets_started_at(url: str) -> Non
         assert running["state"]["started_at"] == line["timestamp"]
         assert running["execution"]["timeout_seconds"] == 7
 
-    on_floor(url, act)
 
-
-def test_validating_to_completed_sets_completed_at_and_lets_the_worker_go(url: str) -> None:
+async def test_validating_to_completed_sets_completed_at_and_lets_the_worker_go(url: str) -> None:
     """validating → completed: completed_at, dependents unblocked, resources released; only running has a worker."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("test", post=[RULE]), task("ship", "test")))
         await floor.do("test")
         checked = await floor.shown("test")
@@ -126,14 +119,12 @@ def test_validating_to_completed_sets_completed_at_and_lets_the_worker_go(url: s
         assert line["metadata"]["duration_seconds"] >= 0
         assert (await floor.shown("ship"))["status"] == "queued"
 
-    on_floor(url, act)
-
 
 # -- task: failures --------------------------------------------------------------------------------------------------
-def test_max_retries_of_n_means_n_plus_one_attempts_with_doubling_delays(url: str) -> None:
+async def test_max_retries_of_n_means_n_plus_one_attempts_with_doubling_delays(url: str) -> None:
     """running → retrying while retry_count < max_retries, then running → failed; the delay is 2^retry_count seconds."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("flaky", max_retries=3)))
         for retry_count in (1, 2, 3):
             await floor.do("flaky", BROKEN)
@@ -147,13 +138,11 @@ def test_max_retries_of_n_means_n_plus_one_attempts_with_doubling_delays(url: st
         assert life == ["pending", *["queued", "running", "retrying"] * 3, "queued", "running", "failed"]
         assert (await floor.shown("flaky"))["state"]["retry_count"] == 3
 
-    on_floor(url, act)
 
-
-def test_a_retry_is_a_warning_and_a_failure_an_error(url: str) -> None:
+async def test_a_retry_is_a_warning_and_a_failure_an_error(url: str) -> None:
     """running → retrying: severity="warning"; running → failed: severity="error", last_error from the output."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("flaky", max_retries=1)))
         await floor.do("flaky", BROKEN)
         assert (await floor.shown("flaky"))["state"]["assigned_worker"] is None, "the worker is released"
@@ -167,24 +156,20 @@ def test_a_retry_is_a_warning_and_a_failure_an_error(url: str) -> None:
         assert arrow(lines, "flaky", "retrying", "queued")["trigger"] == "retry_delay_elapsed"
         assert (await floor.shown("flaky"))["state"]["last_error"] == "exit status 1"
 
-    on_floor(url, act)
 
-
-def test_no_retries_means_one_attempt(url: str) -> None:
+async def test_no_retries_means_one_attempt(url: str) -> None:
     """running → failed at once where max_retries is 0."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("once", max_retries=0)))
         await floor.do("once", BROKEN)
         assert await floor.life("once") == ["pending", "queued", "running", "failed"]
 
-    on_floor(url, act)
 
-
-def test_a_written_retry_delay_takes_the_place_of_the_first_two_seconds(url: str) -> None:
+async def test_a_written_retry_delay_takes_the_place_of_the_first_two_seconds(url: str) -> None:
     """retry_delay_seconds is the first delay; it doubles like the other."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("slow", max_retries=2, retry_delay_seconds=10)))
         for delay in (10, 20):
             await floor.do("slow", BROKEN)
@@ -192,13 +177,11 @@ def test_a_written_retry_delay_takes_the_place_of_the_first_two_seconds(url: str
             await floor.pass_time(delay)
             assert (await floor.life("slow"))[-1] == "queued"
 
-    on_floor(url, act)
 
-
-def test_a_timeout_takes_the_arrows_of_a_failure(url: str) -> None:
+async def test_a_timeout_takes_the_arrows_of_a_failure(url: str) -> None:
     """The task timeout timer: running → retrying, then running → failed."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("slow", max_retries=1)))
         await floor.do("slow", TimedOut())
         await floor.pass_time(2)
@@ -208,13 +191,11 @@ def test_a_timeout_takes_the_arrows_of_a_failure(url: str) -> None:
         ]  # fmt: skip
         assert arrow(await floor.log(), "slow", "running", "failed")["metadata"]["category"] == "timeout"
 
-    on_floor(url, act)
 
-
-def test_a_failed_validation_is_never_retried(url: str) -> None:
+async def test_a_failed_validation_is_never_retried(url: str) -> None:
     """validating → failed: any post_execution rule fails; last_error has the details, severity="error"."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("test", post=[RULE], max_retries=5), task("ship", "test")))
         await floor.do("test")
         await floor.report("test", DOES_NOT_HOLD)
@@ -224,13 +205,11 @@ def test_a_failed_validation_is_never_retried(url: str) -> None:
         assert (await floor.shown("test"))["state"]["last_error"] == "the rule does not hold"
         assert (await floor.shown("ship"))["state"]["reason"] == "test, which it depends on, did not complete"
 
-    on_floor(url, act)
 
-
-def test_a_lost_lease_counts_as_a_retry_and_the_old_claim_is_refused(url: str) -> None:
+async def test_a_lost_lease_counts_as_a_retry_and_the_old_claim_is_refused(url: str) -> None:
     """Worker lost: running → retrying → queued at once, and nothing its claim says is believed."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("build")))
         await floor.claim()
         old = floor.held["build"]
@@ -242,13 +221,11 @@ def test_a_lost_lease_counts_as_a_retry_and_the_old_claim_is_refused(url: str) -
         await floor.report("build")
         assert (await floor.shown("build"))["state"]["retry_count"] == 1
 
-    on_floor(url, act)
 
-
-def test_a_task_that_loses_three_workers_fails_even_with_retries_left(url: str) -> None:
+async def test_a_task_that_loses_three_workers_fails_even_with_retries_left(url: str) -> None:
     """Design section 4: what kills every worker must not go on forever."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("poison", max_retries=9)))
         for _ in range(3):
             await floor.claim()
@@ -256,14 +233,14 @@ def test_a_task_that_loses_three_workers_fails_even_with_retries_left(url: str) 
         assert (await floor.life("poison"))[-1] == "failed"
         assert arrow(await floor.log(), "poison", "running", "failed")["metadata"]["category"] == "poison"
 
-    on_floor(url, act)
-
 
 # -- dependents and criticality --------------------------------------------------------------------------------------
-def test_a_failure_that_is_not_critical_lets_everything_else_finish_and_then_fails_the_workstream(url: str) -> None:
+async def test_a_failure_that_is_not_critical_lets_everything_else_finish_and_then_fails_the_workstream(
+    url: str,
+) -> None:
     """State derivation: non-critical task failure, continue execution; completed only if all tasks completed."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("build"), task("docs", max_retries=0), task("test", "build")))
         await floor.do("docs", BROKEN)
         assert await floor.life() == ["planned", "ready", "executing"]
@@ -272,13 +249,11 @@ def test_a_failure_that_is_not_critical_lets_everything_else_finish_and_then_fai
         assert await floor.life() == ["planned", "ready", "executing", "failed"]
         assert (await floor.life("test"))[-1] == "completed"
 
-    on_floor(url, act)
 
-
-def test_dependents_of_a_failed_task_are_cancelled_with_the_reason_down_the_whole_chain(url: str) -> None:
+async def test_dependents_of_a_failed_task_are_cancelled_with_the_reason_down_the_whole_chain(url: str) -> None:
     """running → failed, action: mark dependent tasks as blocked. Hard edges: a skipped task satisfies nobody."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("a", max_retries=0), task("b", "a"), task("c", "b"), task("other")))
         await floor.do("a", BROKEN)
         assert await floor.life("b") == await floor.life("c") == ["pending", "cancelled"]
@@ -288,13 +263,11 @@ def test_dependents_of_a_failed_task_are_cancelled_with_the_reason_down_the_whol
         assert (await floor.shown("b"))["state"]["reason"] == "a, which it depends on, did not complete"
         assert (await floor.life("other"))[-1] == "running"
 
-    on_floor(url, act)
 
-
-def test_a_critical_failure_cancels_what_remains_and_fails_the_workstream(database_url: str) -> None:
+async def test_a_critical_failure_cancels_what_remains_and_fails_the_workstream(database_url: str) -> None:
     """executing → failed: critical_task_failed, remaining tasks cancelled, severity="critical"."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(database_url) as floor:
         await floor.start(
             workstream(task("build", critical=True, max_retries=0), task("flaky"), task("ship", "build"), task("waits"))
         )
@@ -310,13 +283,11 @@ def test_a_critical_failure_cancels_what_remains_and_fails_the_workstream(databa
         assert arrow(lines, "ship", "pending", "cancelled")["metadata"]["extension"] is True
         assert (await floor.shown("waits"))["status"] == "completed", "completed tasks stay as they are: no rollback"
 
-    on_floor(database_url, act)
 
-
-def test_what_is_in_flight_when_a_critical_task_fails_settles_before_the_workstream_has_failed(url: str) -> None:
+async def test_what_is_in_flight_when_a_critical_task_fails_settles_before_the_workstream_has_failed(url: str) -> None:
     """executing → failed follows once nothing runs; a retry asked for meanwhile ends cancelled."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("build", critical=True, max_retries=0), task("long"), task("flaky")))
         await floor.do("build", BROKEN)
         assert await floor.life() == ["planned", "ready", "executing"]
@@ -327,14 +298,12 @@ def test_what_is_in_flight_when_a_critical_task_fails_settles_before_the_workstr
         assert (await floor.life("long"))[-1] == "completed"
         assert (await floor.life())[-1] == "failed"
 
-    on_floor(url, act)
-
 
 # -- workstream ------------------------------------------------------------------------------------------------------
-def test_a_workstream_goes_from_planned_through_ready_executing_and_validating_to_completed(url: str) -> None:
+async def test_a_workstream_goes_from_planned_through_ready_executing_and_validating_to_completed(url: str) -> None:
     """Workstream Lifecycle, Transitions: the way without a failure, each arrow by its own trigger."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         final = {"post_execution": ["${{ steps.build.output.ok }}"]}
         await floor.start(workstream(task("build"), validation_rules=final), start_now=False)
         assert await floor.life() == ["planned"]
@@ -351,26 +320,22 @@ def test_a_workstream_goes_from_planned_through_ready_executing_and_validating_t
             "created", "all_tasks_created", "first_task_started", "all_tasks_completed", "validation_passed",
         ]  # fmt: skip
 
-    on_floor(url, act)
 
-
-def test_planned_to_ready_comes_when_every_task_of_the_specification_was_created(url: str) -> None:
+async def test_planned_to_ready_comes_when_every_task_of_the_specification_was_created(url: str) -> None:
     """planned → ready, guard: task count matches workstream specification."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(DIAMOND)
         lines = await floor.log()
         place = lines.index(arrow(lines, None, "planned", "ready"))
         created = [line for line in lines[:place] if line["to_state"] == "pending"]
         assert len(created) == lines[1]["metadata"]["steps"] == 4
 
-    on_floor(url, act)
 
-
-def test_a_final_validation_that_fails_fails_the_workstream_and_keeps_every_task(url: str) -> None:
+async def test_a_final_validation_that_fails_fails_the_workstream_and_keeps_every_task(url: str) -> None:
     """validating → failed; a failed workstream is preserved, and nothing is undone."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         final = {"post_execution": ["${{ steps.build.output.ok }}"]}
         await floor.start(workstream(task("build"), validation_rules=final))
         await floor.do("build")
@@ -379,13 +344,11 @@ def test_a_final_validation_that_fails_fails_the_workstream_and_keeps_every_task
         assert (line["trigger"], line["severity"]) == ("validation_failed", "critical")
         assert (await floor.shown("build"))["status"] == "completed"
 
-    on_floor(url, act)
 
-
-def test_max_duration_seconds_fails_a_workstream_that_executes(url: str) -> None:
+async def test_max_duration_seconds_fails_a_workstream_that_executes(url: str) -> None:
     """ready → executing starts the workstream timer; when it ends, tasks are cancelled and all of it has failed."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("a"), task("b", "a"), max_duration_seconds=5))
         await floor.claim()
         await floor.pass_time(6)
@@ -394,28 +357,24 @@ def test_max_duration_seconds_fails_a_workstream_that_executes(url: str) -> None
         ended = arrow(await floor.log(), None, "executing", "failed")
         assert ended["metadata"]["category"] == "timeout"
 
-    on_floor(url, act)
 
-
-def test_max_duration_seconds_may_run_out_before_anything_started(url: str) -> None:
+async def test_max_duration_seconds_may_run_out_before_anything_started(url: str) -> None:
     """The extension ready → failed."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("a"), task("b", "a"), max_duration_seconds=5))
         await floor.pass_time(6)
         line = arrow(await floor.log(), None, "ready", "failed")
         assert line["metadata"]["extension"] is True
         assert await floor.life("a") == ["pending", "queued", "cancelled"]
 
-    on_floor(url, act)
-
 
 # -- cancelling ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("state", ["planned", "ready", "executing", "validating"])
-def test_a_workstream_is_cancelled_from_every_state_that_is_not_terminal(url: str, state: str) -> None:
+async def test_a_workstream_is_cancelled_from_every_state_that_is_not_terminal(url: str, state: str) -> None:
     """planned, ready, executing → cancelled by user_cancelled; validating → cancelled is an extension."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         final = {"post_execution": ["${{ steps.a.output.ok }}"]}
         await floor.start(workstream(task("a"), validation_rules=final), start_now=state != "planned")
         if state == "executing":
@@ -428,13 +387,11 @@ def test_a_workstream_is_cancelled_from_every_state_that_is_not_terminal(url: st
         assert line["trigger"] == ("cancelled" if state == "validating" else "user_cancelled")
         assert line["metadata"]["actor"] == "ann"
 
-    on_floor(url, act)
 
-
-def test_a_cancel_ends_tasks_in_every_state(url: str) -> None:
+async def test_a_cancel_ends_tasks_in_every_state(url: str) -> None:
     """running → cancelled is the seed's; pending, queued, retrying and validating → cancelled are extensions."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         tasks = [task("validates", post=[RULE]), task("retries"), task("runs"), task("waits", "runs"), task("zqueued")]
         await floor.start(workstream(*tasks))
         claims = await floor.bench.claim(3)
@@ -449,13 +406,11 @@ def test_a_cancel_ends_tasks_in_every_state(url: str) -> None:
             assert line["metadata"].get("extension", False) is (source != "running")
             assert (await floor.shown(name))["state"]["reason"] == "cancelled by ann"
 
-    on_floor(url, act)
 
-
-def test_nothing_follows_a_cancel(url: str) -> None:
+async def test_nothing_follows_a_cancel(url: str) -> None:
     """Monotonic progress: the worker's late report changes nothing."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("a")))
         await floor.claim()
         await cancel(floor.transactor, floor.run_id, tenant=TENANT, actor="ann")
@@ -463,13 +418,11 @@ def test_nothing_follows_a_cancel(url: str) -> None:
         assert isinstance(await floor.bench.report(floor.held["a"]), Fenced)
         assert await floor.log() == before
 
-    on_floor(url, act)
 
-
-def test_a_cancel_that_lets_tasks_finish_still_ends_cancelled(url: str) -> None:
+async def test_a_cancel_that_lets_tasks_finish_still_ends_cancelled(url: str) -> None:
     """A cancel with compensation undoes nothing here: workstreams have no hooks."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("a"), task("b", "a")))
         await floor.claim()
         await cancel(floor.transactor, floor.run_id, tenant=TENANT, actor="ann", compensate=True)
@@ -478,14 +431,12 @@ def test_a_cancel_that_lets_tasks_finish_still_ends_cancelled(url: str) -> None:
         assert (await floor.life("a"))[-1] == "completed"
         assert (await floor.life())[-1] == "cancelled"
 
-    on_floor(url, act)
-
 
 # -- hand-back and rules again ---------------------------------------------------------------------------------------
-def test_a_task_handed_back_by_a_worker_that_shuts_down_is_queued_again_and_nothing_is_counted(url: str) -> None:
+async def test_a_task_handed_back_by_a_worker_that_shuts_down_is_queued_again_and_nothing_is_counted(url: str) -> None:
     """The extension running → queued."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("a", max_retries=0)))
         await floor.do("a", Released())
         line = arrow(await floor.log(), "a", "running", "queued")
@@ -494,13 +445,11 @@ def test_a_task_handed_back_by_a_worker_that_shuts_down_is_queued_again_and_noth
         assert (await floor.shown("a"))["state"]["retry_count"] == 0
         assert (await floor.life("a"))[-1] == "completed"
 
-    on_floor(url, act)
 
-
-def test_rules_run_again_where_their_worker_was_lost_and_the_task_does_not(url: str) -> None:
+async def test_rules_run_again_where_their_worker_was_lost_and_the_task_does_not(url: str) -> None:
     """A task in validating stays there: what was executed is not executed again."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("test", post=[RULE])))
         await floor.do("test")
         await floor.pass_time(31)
@@ -508,15 +457,11 @@ def test_rules_run_again_where_their_worker_was_lost_and_the_task_does_not(url: 
         await floor.report("test", HOLDS)
         assert await floor.life("test") == ["pending", "queued", "running", "validating", "completed"]
 
-    on_floor(url, act)
 
-
-def test_an_error_that_cannot_pass_is_not_retried(url: str) -> None:
+async def test_an_error_that_cannot_pass_is_not_retried(url: str) -> None:
     """A command that cannot be started is a validation failure of its own."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("a", max_retries=5)))
         await floor.do("a", Failed(category=Category.VALIDATION, error="there is no such program", final=True))
         assert await floor.life("a") == ["pending", "queued", "running", "failed"]
-
-    on_floor(url, act)

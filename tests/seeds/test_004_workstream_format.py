@@ -325,7 +325,7 @@ def test_nothing_that_is_written_ends_in_a_traceback(
 ) -> None:
     class Anywhere:
         def problem(self, path: Any, message: str, hint: str = "", *, key: bool = False, inside: int = 0) -> Any:
-            from stepkeep.errors import Problem
+            from stepkeep.kernel.errors import Problem
 
             return Problem(file="w", line=1, column=1, path=str(path), message=message, hint=hint)
 

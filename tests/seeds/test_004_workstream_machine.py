@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.exploration import refined
-from tests.seeds.workstream import BROKEN, HOLDS, RULE, Floor, Line, broken_by, judged, on_floor, task, workstream
+from tests.seeds.workstream import BROKEN, HOLDS, RULE, Line, broken_by, judged, on_floor, task, workstream
 
 from stepkeep.dialects.machine import ANY, MachineView
 from stepkeep.dialects.workstream.machine import DEFAULTS, JUDGED, RUN, STEP, WORKER
@@ -97,17 +98,19 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     """A workstream with a retry, a validation, a final success."""
     folder: Path = tmp_path_factory.mktemp("honest")
 
-    async def act(floor: Floor) -> list[Line]:
-        await floor.start(workstream(task("build", max_retries=1), task("test", "build", post=[RULE], critical=True)))
-        await floor.do("build", BROKEN)
-        await floor.pass_time(2)
-        await floor.do("build")
-        await floor.do("test")
-        await floor.report("test", HOLDS)
-        return await floor.log()
+    async def act() -> list[Line]:
+        async with on_floor(f"sqlite:///{folder}/stepkeep.db") as floor:
+            await floor.start(
+                workstream(task("build", max_retries=1), task("test", "build", post=[RULE], critical=True))
+            )
+            await floor.do("build", BROKEN)
+            await floor.pass_time(2)
+            await floor.do("build")
+            await floor.do("test")
+            await floor.report("test", HOLDS)
+            return await floor.log()
 
-    lines: list[Line] = on_floor(f"sqlite:///{folder}/stepkeep.db", act)
-    return lines
+    return asyncio.run(act())
 
 
 def changed(lines: list[Line], which: Callable[[Line], bool], **fields: Any) -> list[Line]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 import subprocess
@@ -146,69 +145,65 @@ async def _ended(bed: Bed, written: dict[str, Any]) -> tuple[RunState, str]:
     return state, run_id
 
 
-def test_git_clean_lets_a_task_run_in_a_clean_repository_only(database_url: str, tmp_path: Path) -> None:
+async def test_git_clean_lets_a_task_run_in_a_clean_repository_only(database_url: str, tmp_path: Path) -> None:
     """Pre-execution rules of a task of type aider; the task fails without having run."""
 
-    async def go() -> None:
-        async with bed_on(database_url) as bed:
-            clean, dirty, none = _repository(tmp_path / "clean"), _repository(tmp_path / "dirty"), tmp_path / "none"
-            (dirty / "new.py").write_text("y = 2\n")
-            none.mkdir()
-            for number, (place, holds, why) in enumerate(
-                (
-                    (clean, True, ""),
-                    (dirty, False, "NOT_RUN: git_clean: it printed: ?? new.py"),
-                    (none, False, "NOT_RUN: git_clean: exit status 128: fatal: not a git repository"),
-                )
-            ):
-                edit = task(
-                    "edit",
-                    command=["touch", "ran"],
-                    type="aider",
-                    working_directory=str(place),
-                    post=[],
-                    critical=True,
-                )
-                state, run_id = await _ended(bed, document(edit, workstream_id=f"ws-{number}"))
-                assert state is (RunState.SUCCEEDED if holds else RunState.FAILED)
-                assert (place / "ran").exists() is holds
-                row = (await bed.steps(run_id))[0]
-                assert (row.error or "").startswith(why)
-                if not holds:
-                    assert (row.state, row.category, row.attempts) == (StepState.FAILED, Category.VALIDATION, 1)
-                shown = await describe_run_as(bed.transactor, run_id, "workstream", tenant=TENANT)
-                rules = {"pre_execution": ["git_clean"], "post_execution": []}
-                assert shown["tasks"][0]["validation_rules"] == rules
-
-    asyncio.run(go())
+    async with bed_on(database_url) as bed:
+        clean, dirty, none = _repository(tmp_path / "clean"), _repository(tmp_path / "dirty"), tmp_path / "none"
+        (dirty / "new.py").write_text("y = 2\n")
+        none.mkdir()
+        for number, (place, holds, why) in enumerate(
+            (
+                (clean, True, ""),
+                (dirty, False, "NOT_RUN: git_clean: it printed: ?? new.py"),
+                (none, False, "NOT_RUN: git_clean: exit status 128: fatal: not a git repository"),
+            )
+        ):
+            edit = task(
+                "edit",
+                command=["touch", "ran"],
+                type="aider",
+                working_directory=str(place),
+                post=[],
+                critical=True,
+            )
+            state, run_id = await _ended(bed, document(edit, workstream_id=f"ws-{number}"))
+            assert state is (RunState.SUCCEEDED if holds else RunState.FAILED)
+            assert (place / "ran").exists() is holds
+            row = (await bed.steps(run_id))[0]
+            assert (row.error or "").startswith(why)
+            if not holds:
+                assert (row.state, row.category, row.attempts) == (StepState.FAILED, Category.VALIDATION, 1)
+            shown = await describe_run_as(bed.transactor, run_id, "workstream", tenant=TENANT)
+            rules = {"pre_execution": ["git_clean"], "post_execution": []}
+            assert shown["tasks"][0]["validation_rules"] == rules
 
 
-def test_rules_after_the_task_and_at_the_end_run_the_commands_of_the_file(database_url: str, tmp_path: Path) -> None:
+async def test_rules_after_the_task_and_at_the_end_run_the_commands_of_the_file(
+    database_url: str, tmp_path: Path
+) -> None:
     """Post-execution rules: validating → failed; the final validation: executing → validating → failed."""
 
-    async def go() -> None:
-        async with bed_on(database_url) as bed:
-            place = _repository(tmp_path / "repo")
-            good, bad = _program(tmp_path / "good", "exit 0"), _program(tmp_path / "bad", "echo 1 failed; exit 1")
-            commands = {"tests_passing": [good], "no_lint_errors": [bad]}
-            for number, (post, final, state) in enumerate(
-                (
-                    (["tests_passing"], ["tests_still_passing"], RunState.SUCCEEDED),
-                    (["tests_passing", "no_lint_errors"], [], RunState.FAILED),
-                    (["tests_passing"], ["no_lint_errors"], RunState.FAILED),
-                )
-            ):
-                written = document(
-                    task("edit", post=post, working_directory=str(place), critical=True),
-                    workstream_id=f"ws-{number}",
-                    validation_rules={"post_execution": final},
-                    rule_commands=commands,
-                )
-                found, run_id = await _ended(bed, written)
-                assert found is state
-                if state is RunState.FAILED:
-                    run = await bed.run(run_id)
-                    expected = "no_lint_errors: exit status 1: 1 failed"
-                    assert (run.category, run.error) == (Category.VALIDATION, expected)
-
-    asyncio.run(go())
+    async with bed_on(database_url) as bed:
+        place = _repository(tmp_path / "repo")
+        good, bad = _program(tmp_path / "good", "exit 0"), _program(tmp_path / "bad", "echo 1 failed; exit 1")
+        commands = {"tests_passing": [good], "no_lint_errors": [bad]}
+        for number, (post, final, state) in enumerate(
+            (
+                (["tests_passing"], ["tests_still_passing"], RunState.SUCCEEDED),
+                (["tests_passing", "no_lint_errors"], [], RunState.FAILED),
+                (["tests_passing"], ["no_lint_errors"], RunState.FAILED),
+            )
+        ):
+            written = document(
+                task("edit", post=post, working_directory=str(place), critical=True),
+                workstream_id=f"ws-{number}",
+                validation_rules={"post_execution": final},
+                rule_commands=commands,
+            )
+            found, run_id = await _ended(bed, written)
+            assert found is state
+            if state is RunState.FAILED:
+                run = await bed.run(run_id)
+                expected = "no_lint_errors: exit status 1: 1 failed"
+                assert (run.category, run.error) == (Category.VALIDATION, expected)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.seeds.workstream import BROKEN, RULE, Floor, judged, on_floor, task, workstream
+from tests.seeds.workstream import BROKEN, RULE, judged, on_floor, task, workstream
 
 from stepkeep.cli.main import main
 from stepkeep.definition.registry import Registry
@@ -51,10 +50,10 @@ def test_ten_thousand_tasks_in_a_row_need_no_stack() -> None:
 
 
 # -- the shapes --------------------------------------------------------------------------------------------------------
-def test_a_run_is_shown_with_its_workstream_tasks_dag_and_plan(database_url: str) -> None:
+async def test_a_run_is_shown_with_its_workstream_tasks_dag_and_plan(database_url: str) -> None:
     """planned → ready, actions: generate the DAG file, create the execution plan."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(database_url) as floor:
         await floor.start(
             workstream(
                 task(
@@ -128,11 +127,9 @@ def test_a_run_is_shown_with_its_workstream_tasks_dag_and_plan(database_url: str
         assert (plan["total_estimated_duration"], plan["critical_path_duration"]) == (90.0, 90.0)
         assert plan["critical_path_tasks"] == ["build", "test", "ship"]
 
-    on_floor(database_url, act)
 
-
-def test_a_completed_task_counts_in_the_plan_with_the_time_it_took(url: str) -> None:
-    async def act(floor: Floor) -> None:
+async def test_a_completed_task_counts_in_the_plan_with_the_time_it_took(url: str) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("a", timeout_seconds=100), task("b", "a", timeout_seconds=7)))
         await floor.claim()
         floor.store.clock_offset += 3_000_000
@@ -141,11 +138,9 @@ def test_a_completed_task_counts_in_the_plan_with_the_time_it_took(url: str) -> 
         assert 3 <= plan["stages"][0]["estimated_duration_seconds"] < 50
         assert plan["stages"][1]["estimated_duration_seconds"] == 7
 
-    on_floor(url, act)
 
-
-def test_the_derived_state_is_shown_beside_the_engines_own(url: str) -> None:
-    async def act(floor: Floor) -> None:
+async def test_the_derived_state_is_shown_beside_the_engines_own(url: str) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("a", max_retries=0, critical=True)))
         assert (await floor.show())["workstream"]["derived_status"] == "ready"
         await floor.do("a", BROKEN)
@@ -154,13 +149,11 @@ def test_the_derived_state_is_shown_beside_the_engines_own(url: str) -> None:
         assert stream["state"]["last_error"] == "exit status 1"
         assert stream["state"]["started_at"] <= stream["state"]["completed_at"]
 
-    on_floor(url, act)
 
-
-def test_a_run_of_another_format_can_be_read_in_these_words(url: str) -> None:
+async def test_a_run_of_another_format_can_be_read_in_these_words(url: str) -> None:
     """Extensions: what the seed has no arrow for is marked, and its log is legal all the same."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         steps = (
             StepDefinition(name="ask", order=0, approval=Approval()),
             StepDefinition(name="go", order=1, executor=Handler(name="noop")),
@@ -175,8 +168,6 @@ def test_a_run_of_another_format_can_be_read_in_these_words(url: str) -> None:
         ]
         assert await floor.life("ask") == ["pending", "completed"]
 
-    on_floor(url, act)
-
 
 def test_one_row_of_a_list_of_runs() -> None:
     run = {
@@ -190,10 +181,10 @@ def test_one_row_of_a_list_of_runs() -> None:
 
 
 # -- the event schema --------------------------------------------------------------------------------------------------
-def test_every_line_of_the_log_has_the_seeds_schema(url: str) -> None:
+async def test_every_line_of_the_log_has_the_seeds_schema(url: str) -> None:
     """Event Schema: eight fields, three nouns, four severities, UTC with milliseconds, duration and retry count."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("a", max_retries=1)))
         await floor.do("a", BROKEN)
         await floor.pass_time(2)
@@ -213,8 +204,6 @@ def test_every_line_of_the_log_has_the_seeds_schema(url: str) -> None:
         assert done["metadata"]["duration_seconds"] >= 0
         assert [line["timestamp"] for line in lines] == sorted(line["timestamp"] for line in lines)
 
-    on_floor(url, act)
-
 
 # -- the example -------------------------------------------------------------------------------------------------------
 EXPECTED = {
@@ -228,24 +217,21 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("mode", EXPECTED)
-def test_the_example_does_what_it_says(url: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_example_does_what_it_says(url: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real programs on the real engine: success, retry, failure and its dependent, critical, rules, timeout."""
     monkeypatch.chdir(ROOT)
 
-    async def go() -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        async with AsyncEngine(url, registry=Registry()) as engine:
-            quick = Settings(sweep_seconds=0.05, idle_poll_seconds=0.05)
-            started = await engine.start("examples/workstream.yaml", {"mode": mode})
+    async with AsyncEngine(url, registry=Registry()) as engine:
+        quick = Settings(sweep_seconds=0.05, idle_poll_seconds=0.05)
+        started = await engine.start("examples/workstream.yaml", {"mode": mode})
 
-            async def ended() -> bool:
-                return (await engine.result(started.run_id)).finished
+        async def ended() -> bool:
+            return (await engine.result(started.run_id)).finished
 
-            async with asyncio.timeout(60):
-                await engine.worker(settings=quick).run_until(ended)
-            exported = export_run(engine.transactor, started.run_id, tenant="default", dialect="workstream")
-            return await engine.show(started.run_id, as_="workstream"), [line async for line in exported]
-
-    shown, lines = asyncio.run(go())
+        async with asyncio.timeout(60):
+            await engine.worker(settings=quick).run_until(ended)
+        exported = export_run(engine.transactor, started.run_id, tenant="default", dialect="workstream")
+        shown, lines = (await engine.show(started.run_id, as_="workstream"), [line async for line in exported])
     status, retries, tasks = EXPECTED[mode]
     assert judged(lines) == []
     assert shown["workstream"]["status"] == status

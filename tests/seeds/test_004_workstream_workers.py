@@ -17,7 +17,7 @@ from stepkeep.conformance.validate import validate
 from stepkeep.definition.registry import Registry
 from stepkeep.definition.rule_words import has_word
 from stepkeep.dialects.workstream.machine import JUDGED
-from stepkeep.errors import Fenced, InvalidInput
+from stepkeep.kernel.errors import Fenced, InvalidInput
 from stepkeep.kernel.rows import Worker as Row
 from stepkeep.kernel.states import RUN_TERMINAL, StepState, WorkerState
 from stepkeep.kernel.tables import WorkerTrigger
@@ -68,10 +68,10 @@ async def row_of(floor: Floor, worker_id: str) -> Row:
 
 
 # -- idle and busy -----------------------------------------------------------------------------------------------------
-def test_a_worker_registers_works_and_rests(database_url: str) -> None:
+async def test_a_worker_registers_works_and_rests(database_url: str) -> None:
     """initializing → idle → busy → idle: registration_complete, task_assigned, task_completed."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(database_url) as floor:
         worker = await registered(floor, capacity=3)
         busy = await workers.mark_busy(floor.store, worker)
         await workers.mark_idle(floor.store, busy)
@@ -86,22 +86,18 @@ def test_a_worker_registers_works_and_rests(database_url: str) -> None:
         assert (await row_of(floor, worker.id)).capabilities == ("python",)
         assert {line["severity"] for line in lines} == {"info"}
 
-    on_floor(database_url, act)
 
-
-def test_marking_a_worker_busy_twice_is_one_arrow(url: str) -> None:
-    async def act(floor: Floor) -> None:
+async def test_marking_a_worker_busy_twice_is_one_arrow(url: str) -> None:
+    async with on_floor(url) as floor:
         worker = await workers.mark_busy(floor.store, await registered(floor))
         await workers.mark_busy(floor.store, worker)
         assert await life(floor, worker) == ["initializing", "idle", "busy"]
 
-    on_floor(url, act)
 
-
-def test_a_worker_that_cannot_start_is_shut_down_at_once(url: str) -> None:
+async def test_a_worker_that_cannot_start_is_shut_down_at_once(url: str) -> None:
     """The extension initializing → shutdown."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         now = await floor.store.now()
         blank = replace(
             await registered(floor), id="stillborn", no=0, state=WorkerState.INITIALIZING, seq=0, head=b"", heard_at=now
@@ -111,14 +107,12 @@ def test_a_worker_that_cannot_start_is_shut_down_at_once(url: str) -> None:
         line = arrow(await floor.worker_log("stillborn"), "initializing", "shutdown")
         assert (line["metadata"]["extension"], line["severity"]) == (True, "error")
 
-    on_floor(url, act)
-
 
 # -- silence -----------------------------------------------------------------------------------------------------------
-def test_three_missed_heartbeats_make_a_busy_worker_unresponsive_and_free_its_task(database_url: str) -> None:
+async def test_three_missed_heartbeats_make_a_busy_worker_unresponsive_and_free_its_task(database_url: str) -> None:
     """busy → unresponsive: missed N consecutive health checks; its task is given to another, severity="error"."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(database_url) as floor:
         await floor.start(workstream(task("build")))
         await floor.claim()
         assert floor.bench.registered is not None
@@ -135,38 +129,32 @@ def test_three_missed_heartbeats_make_a_busy_worker_unresponsive_and_free_its_ta
         both = together(await floor.log(), await floor.worker_log(lost.id))
         assert broken_by(both) == set()
 
-    on_floor(database_url, act)
 
-
-def test_an_idle_worker_falls_silent_too(url: str) -> None:
+async def test_an_idle_worker_falls_silent_too(url: str) -> None:
     """The extension idle → unresponsive."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         worker = await registered(floor)
         await floor.pass_time(31)
         line = arrow(await floor.worker_log(worker.id), "idle", "unresponsive")
         assert line["metadata"]["extension"] is True
 
-    on_floor(url, act)
 
-
-def test_heartbeats_keep_a_worker_from_being_missed(url: str) -> None:
+async def test_heartbeats_keep_a_worker_from_being_missed(url: str) -> None:
     """Health Monitoring: idle and busy workers send heartbeats."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         worker = await registered(floor)
         for _ in range(6):
             await floor.pass_time(20)
             worker = await workers.beat(floor.store, worker)
         assert await life(floor, worker) == ["initializing", "idle"]
 
-    on_floor(url, act)
 
-
-def test_a_worker_that_is_heard_again_is_a_new_incarnation_and_its_old_claims_are_void(url: str) -> None:
+async def test_a_worker_that_is_heard_again_is_a_new_incarnation_and_its_old_claims_are_void(url: str) -> None:
     """unresponsive → idle: health_check_recovered; resource cleanup: what it held is no longer its own."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("build")))
         await floor.claim()
         assert floor.bench.registered is not None
@@ -181,13 +169,11 @@ def test_a_worker_that_is_heard_again_is_a_new_incarnation_and_its_old_claims_ar
         floor.store.clock_offset += SECOND
         assert await workers.beat(floor.store, before) == back, "the old incarnation learns of it, and is not heard"
 
-    on_floor(url, act)
 
-
-def test_a_worker_silent_for_three_minutes_is_given_up_and_stays_so(database_url: str) -> None:
+async def test_a_worker_silent_for_three_minutes_is_given_up_and_stays_so(database_url: str) -> None:
     """unresponsive → shutdown: max_timeout_exceeded; shutdown is terminal, and nobody hears its heartbeats."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(database_url) as floor:
         worker = await registered(floor)
         await floor.pass_time(31)
         await floor.pass_time(148)
@@ -200,52 +186,44 @@ def test_a_worker_silent_for_three_minutes_is_given_up_and_stays_so(database_url
         await workers.beat(floor.store, gone)
         assert await row_of(floor, worker.id) == gone
 
-    on_floor(database_url, act)
-
 
 # -- shutting down -----------------------------------------------------------------------------------------------------
-def test_an_idle_worker_that_drains_is_shown_idle_and_then_shut_down(url: str) -> None:
+async def test_an_idle_worker_that_drains_is_shown_idle_and_then_shut_down(url: str) -> None:
     """idle → shutdown: it was never busy, so it must not be shown so."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         worker = await workers.drain(floor.store, await registered(floor))
         assert await life(floor, worker) == ["initializing", "idle"]
         await workers.shut_down(floor.store, worker)
         line = arrow(await floor.worker_log(worker.id), "idle", "shutdown")
         assert (line["trigger"], line["metadata"]["because"]) == ("shutdown_requested", "drained")
 
-    on_floor(url, act)
 
-
-def test_a_busy_worker_that_drains_is_shown_busy_and_then_shut_down(url: str) -> None:
+async def test_a_busy_worker_that_drains_is_shown_busy_and_then_shut_down(url: str) -> None:
     """busy → shutdown: shutdown_requested (after_task_complete)."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         worker = await workers.mark_busy(floor.store, await registered(floor))
         worker = await workers.drain(floor.store, worker)
         assert await life(floor, worker) == ["initializing", "idle", "busy"]
         await workers.shut_down(floor.store, worker)
         assert arrow(await floor.worker_log(worker.id), "busy", "shutdown")["trigger"] == "shutdown_requested"
 
-    on_floor(url, act)
 
-
-def test_a_worker_that_dies_while_it_drains_is_unresponsive_like_any_other(url: str) -> None:
-    async def act(floor: Floor) -> None:
+async def test_a_worker_that_dies_while_it_drains_is_unresponsive_like_any_other(url: str) -> None:
+    async with on_floor(url) as floor:
         worker = await workers.mark_busy(floor.store, await registered(floor))
         await workers.drain(floor.store, worker)
         await floor.pass_time(31)
         assert await life(floor, worker) == ["initializing", "idle", "busy", "unresponsive"]
 
-    on_floor(url, act)
 
-
-def test_a_draining_worker_completes_its_task_before_it_ends(url: str, tmp_path: Path) -> None:
+async def test_a_draining_worker_completes_its_task_before_it_ends(url: str, tmp_path: Path) -> None:
     """Graceful Shutdown: a real worker, a real program that ends only when it was asked to after the drain began."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("long", command=["cat", str(gate)]), task("next", "long")))
         worker = Worker(floor.transactor, Registry(), settings=QUICK, tenant=TENANT)
 
@@ -272,14 +250,12 @@ def test_a_draining_worker_completes_its_task_before_it_ends(url: str, tmp_path:
         assert [line["to_state"] for line in _moves(log)] == ["initializing", "idle", "busy", "shutdown"]
         assert broken_by(together(await floor.log(), log)) == set()
 
-    on_floor(url, act)
-
 
 # -- tasks and workers together ----------------------------------------------------------------------------------------
-def test_a_task_waits_for_a_worker_with_its_capabilities(url: str) -> None:
+async def test_a_task_waits_for_a_worker_with_its_capabilities(url: str) -> None:
     """queued → running, guard: worker with required capabilities available; idle → busy, guard: it provides them."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         gpu = {"capabilities": ["gpu", "python"]}
         await floor.start(workstream(task("plain"), task("special", worker_requirements=gpu)))
 
@@ -297,13 +273,11 @@ def test_a_task_waits_for_a_worker_with_its_capabilities(url: str) -> None:
         line = lines_of(await floor.log(), "special")[2]
         assert (line["to_state"], line["metadata"]["worker"]) == ("running", able.id)
 
-    on_floor(url, act)
 
-
-def test_a_task_waits_for_a_worker_of_its_version(url: str) -> None:
+async def test_a_task_waits_for_a_worker_of_its_version(url: str) -> None:
     """worker_requirements.min_version; a worker declares its version by a capability."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("new", worker_requirements={"min_version": "2.9"}), task("any")))
 
         def settled(name: str) -> Callable[[], Awaitable[bool]]:
@@ -318,8 +292,6 @@ def test_a_task_waits_for_a_worker_of_its_version(url: str) -> None:
         able = Worker(floor.transactor, Registry(), settings=QUICK, tenant=TENANT, capabilities=["version:2.10"])
         await able.run_until(settled("new"))
         assert lines_of(await floor.log(), "new")[2]["metadata"]["worker"] == able.id
-
-    on_floor(url, act)
 
 
 @pytest.mark.parametrize(
@@ -338,12 +310,12 @@ def test_versions_are_compared_part_by_part(has: str, wants: str, enough: bool) 
     assert has_word({f"version:{has}", "gpu"}, f"version:{wants}") is enough
 
 
-def test_a_task_without_a_required_file_fails_before_its_program_runs(tmp_path: Path) -> None:
+async def test_a_task_without_a_required_file_fails_before_its_program_runs(tmp_path: Path) -> None:
     """context_requirements.required_files: insufficient context is no reason to try again."""
     (tmp_path / "there.py").touch()
     mark = tmp_path / "ran"
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(f"sqlite:///{tmp_path}/test.db") as floor:
         good, bad = ({"required_files": [name]} for name in ("there.py", "missing.py"))
         fields = {"working_directory": str(tmp_path), "max_retries": 3}
         await floor.start(
@@ -361,13 +333,11 @@ def test_a_task_without_a_required_file_fails_before_its_program_runs(tmp_path: 
             await worker.run_until(ended)
         assert not mark.exists()
 
-    on_floor(f"sqlite:///{tmp_path}/test.db", act)
 
-
-def test_a_real_worker_never_holds_more_than_its_capacity_and_its_journal_verifies(database_url: str) -> None:
+async def test_a_real_worker_never_holds_more_than_its_capacity_and_its_journal_verifies(database_url: str) -> None:
     """Capacity Limit, on the logs of a run and of its worker together; a smaller limit would have been broken."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(database_url) as floor:
         await floor.start(workstream(*(task(f"t{number}") for number in range(6))))
 
         async def ended() -> bool:
@@ -388,11 +358,9 @@ def test_a_real_worker_never_holds_more_than_its_capacity_and_its_journal_verifi
         for place in range(len(log)):
             assert judged(log[:place] + log[place + 1 :]), f"dropping line {place + 1} goes unseen"
 
-    on_floor(database_url, act)
 
-
-def test_workers_and_tasks_are_exported_as_one_log_on_which_capacity_is_judged(database_url: str) -> None:
-    async def act(floor: Floor) -> None:
+async def test_workers_and_tasks_are_exported_as_one_log_on_which_capacity_is_judged(database_url: str) -> None:
+    async with on_floor(database_url) as floor:
         runs = [await floor.start(workstream(*(task(f"t{n}") for n in range(4)))) for _ in range(2)]
 
         async def ended() -> bool:
@@ -422,13 +390,13 @@ def test_workers_and_tasks_are_exported_as_one_log_on_which_capacity_is_judged(d
         with pytest.raises(InvalidInput, match="no words for workers"):
             await anext(export_together(floor.transactor, runs, tenant=TENANT, dialect="ioa"))
 
-    on_floor(database_url, act)
 
-
-def test_a_worker_is_busy_no_later_than_its_task_runs_and_the_workstream_executes_after_that(database_url: str) -> None:
+async def test_a_worker_is_busy_no_later_than_its_task_runs_and_the_workstream_executes_after_that(
+    database_url: str,
+) -> None:
     """Guards of idle → busy and of ready → executing; the log holds without our own metadata, too."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(database_url) as floor:
         await floor.start(workstream(task("one"), task("two", "one")))
 
         async def ended() -> bool:
@@ -448,15 +416,13 @@ def test_a_worker_is_busy_no_later_than_its_task_runs_and_the_workstream_execute
         ]
         assert judged(plain, sealed=False) == []
 
-    on_floor(database_url, act)
-
 
 SEEDS_OWN = ("duration_seconds", "retry_count")
 """The metadata of the seed's event schema."""
 
 
-def test_workers_and_runs_out_of_the_order_of_time_are_noted(url: str) -> None:
-    async def act(floor: Floor) -> None:
+async def test_workers_and_runs_out_of_the_order_of_time_are_noted(url: str) -> None:
+    async with on_floor(url) as floor:
         await floor.start(workstream(task("build")))
         await floor.do("build")
         assert floor.bench.registered is not None
@@ -465,18 +431,14 @@ def test_workers_and_runs_out_of_the_order_of_time_are_noted(url: str) -> None:
         assert report.ok
         assert "not in the order of time" in " ".join(report.notes)
 
-    on_floor(url, act)
 
-
-def test_the_clock_alone_decides_whether_a_worker_is_silent(url: str) -> None:
+async def test_the_clock_alone_decides_whether_a_worker_is_silent(url: str) -> None:
     """A sweep that looks twice changes nothing the second time."""
 
-    async def act(floor: Floor) -> None:
+    async with on_floor(url) as floor:
         worker = await registered(floor)
         floor.store.clock_offset += 31 * SECOND
         await sweep(floor.transactor)
         before = await floor.worker_log(worker.id)
         await sweep(floor.transactor)
         assert await floor.worker_log(worker.id) == before
-
-    on_floor(url, act)

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from tests.workbench import ACTOR, TENANT, Bench, chain, on
 
 from stepkeep.dialects.registry import check_file, load_file
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.definition import Approval, PolicyEffect, PolicyRule
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.network.allowing import AllowList
 from stepkeep.operations import interventions
 from stepkeep.operations.dialect_folds import dialect_events
@@ -43,8 +43,8 @@ async def events_of(bench: Bench, run: str) -> list[OutgoingEvent]:
     return await dialect_events(bench.transactor, record, await plan_for(bench.transactor, record.run))
 
 
-def test_the_telemetry_of_000_has_its_mandatory_payloads(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_telemetry_of_000_has_its_mandatory_payloads(database_url: str) -> None:
+    async with on(database_url) as bench:
         definition = load_file(EXAMPLES / "ioa_content_review.yaml")
         run = await bench.start(definition, correlation_id="c-1")
         early = await events_of(bench, run)
@@ -58,11 +58,9 @@ def test_the_telemetry_of_000_has_its_mandatory_payloads(database_url: str) -> N
         assert {event.envelope()["correlationid"] for event in found} == {"c-1"}
         assert len({event.id for event in found}) == len(found)
 
-    on(database_url, act)
 
-
-def test_the_domain_events_of_003_are_cloud_events_with_run_and_action(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_the_domain_events_of_003_are_cloud_events_with_run_and_action(database_url: str) -> None:
+    async with on(database_url) as bench:
         run = await bench.start(load_file(EXAMPLES / "action.yaml"))
         await bench.work_off()
         found = await events_of(bench, run)
@@ -75,8 +73,6 @@ def test_the_domain_events_of_003_are_cloud_events_with_run_and_action(database_
         assert envelope["actionid"] == acted.payload["actionId"]
         assert {"tenantid", "correlationid"} <= set(envelope)
 
-    on(database_url, act)
-
 
 POLICY = (
     PolicyRule(name="big", then=PolicyEffect.HOLD, when="input.amount > 100", reason="large", steps=("s00001",)),
@@ -84,8 +80,8 @@ POLICY = (
 )
 
 
-def test_what_policies_say_and_what_evidence_is_recorded_are_domain_events_of_003(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_what_policies_say_and_what_evidence_is_recorded_are_domain_events_of_003(database_url: str) -> None:
+    async with on(database_url) as bench:
         definition = replace(chain("audited", 3), dialect="action", policy=POLICY, about={"workspaceId": "ws-1"})
         run = await bench.start(definition, b'{"amount": 13}')
         await bench.work_off()
@@ -103,13 +99,11 @@ def test_what_policies_say_and_what_evidence_is_recorded_are_domain_events_of_00
         places = [(event.seq, event.number) for event in found]
         assert len(set(places)) == len(places)
 
-    on(database_url, act)
 
-
-def test_changes_and_violations_of_duties_are_domain_events_of_003(database_url: str) -> None:
+async def test_changes_and_violations_of_duties_are_domain_events_of_003(database_url: str) -> None:
     """Companions 003: ApprovalChangesRequested, SodViolationDetected; a violation is evidence, too."""
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         gates = chain("signed", 2)
         terms = Approval(quorum=2, excluded=("requester",))
         steps = (replace(gates.steps[0], hold=terms), *gates.steps[1:])
@@ -133,8 +127,6 @@ def test_changes_and_violations_of_duties_are_domain_events_of_003(database_url:
         assert shown["controlState"] == "frozen"
         recorded = [event.payload["evidenceId"] for event in found if event.type == "EvidenceRecorded"]
         assert recorded == [one["evidenceId"] for one in shown["evidence"]]
-
-    on(database_url, act)
 
 
 class Posted(ThreadingHTTPServer):
@@ -179,12 +171,12 @@ def template(tmp_path: Path, more: str, *names: str) -> Path:
 
 
 @pytest.mark.parametrize(("ending", "status"), [("approve", "SUCCEEDED"), ("cancel", "CANCELED"), ("reject", "FAILED")])
-def test_the_webhook_of_001_is_posted_signed_at_every_end(
+async def test_the_webhook_of_001_is_posted_signed_at_every_end(
     database_url: str, posted: Posted, tmp_path: Path, ending: str, status: str
 ) -> None:
     """Also after the last gate and after a cancellation, where the original sends none."""
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         more = f"webhook_url: http://127.0.0.1:{posted.server_port}/done\nwebhook_secret: HOOK\n"
         run = await bench.start(load_file(template(tmp_path, more, "LLM", "APPROVAL")))
         await bench.work_off()
@@ -209,8 +201,6 @@ def test_the_webhook_of_001_is_posted_signed_at_every_end(
         assert set(said) == {"run_id", "status", "finished_at"}
         assert (said["run_id"], said["status"]) == (run, status)
         assert headers["x-signature"] == hmac.new(b"value of HOOK", body, hashlib.sha256).hexdigest()
-
-    on(database_url, act)
 
 
 def test_the_webhook_of_a_template_is_checked(tmp_path: Path) -> None:

@@ -20,9 +20,9 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.dialects import registry
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import policies
 from stepkeep.operations.expire import sweep
@@ -125,8 +125,8 @@ async def rejected(bench: Bench, run_id: str, names: list[str]) -> RunState:
 
 @pytest.mark.parametrize("act", [approved, escalated, rejected])
 @pytest.mark.parametrize("dialect", DEFINITIONS)
-def test_a_run_of_each_dialect_is_held_and_people_decide(database_url: str, dialect: str, act: Act) -> None:
-    async def whole(bench: Bench) -> None:
+async def test_a_run_of_each_dialect_is_held_and_people_decide(database_url: str, dialect: str, act: Act) -> None:
+    async with on(database_url) as bench:
         await govern(bench, REVIEW)
         definition = DEFINITIONS[dialect]()
         run_id = await bench.start(definition)
@@ -136,12 +136,10 @@ def test_a_run_of_each_dialect_is_held_and_people_decide(database_url: str, dial
         assert await bench.state(run_id) is expected
         await judge(bench, run_id, dialect)
 
-    on(database_url, whole)
-
 
 @pytest.mark.parametrize("dialect", DEFINITIONS)
-def test_a_run_of_each_dialect_is_denied(database_url: str, dialect: str) -> None:
-    async def whole(bench: Bench) -> None:
+async def test_a_run_of_each_dialect_is_denied(database_url: str, dialect: str) -> None:
+    async with on(database_url) as bench:
         await govern(bench, CLOSED)
         run_id = await bench.start(DEFINITIONS[dialect]())
         assert await bench.state(run_id) is RunState.FAILED
@@ -150,8 +148,6 @@ def test_a_run_of_each_dialect_is_denied(database_url: str, dialect: str) -> Non
         assert "closed of policy revision 1: The books are closed." in str(found.run.error)
         await judge(bench, run_id, dialect)
 
-    on(database_url, whole)
-
 
 # -- seed 003: tiers by environment ------------------------------------------------------------------------------------
 def tiered(**tiers: str) -> Definition:
@@ -159,10 +155,10 @@ def tiered(**tiers: str) -> Definition:
     return action_stage.built(action_stage.document(*action_stage.sequence(*tiers, **keys)))
 
 
-def test_in_production_an_assisted_action_waits_for_an_approver_who_did_not_ask(database_url: str) -> None:
+async def test_in_production_an_assisted_action_waits_for_an_approver_who_did_not_ask(database_url: str) -> None:
     """003 §3.1, execution tiers; `tiers-prod.yaml`."""
 
-    async def whole(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await govern(bench, EXAMPLES / "tiers-prod.yaml")
         run_id = await bench.start(tiered(a="Auto", b="Assisted"), actor="ann")
         assert await bench.work_off() == 1
@@ -174,8 +170,6 @@ def test_in_production_an_assisted_action_waits_for_an_approver_who_did_not_ask(
         assert await bench.work_off() == 1
         assert await bench.state(run_id) is RunState.SUCCEEDED
         await judge(bench, run_id, "action")
-
-    on(database_url, whole)
 
 
 @pytest.mark.parametrize(
@@ -189,35 +183,33 @@ def test_in_production_an_assisted_action_waits_for_an_approver_who_did_not_ask(
         ("staging", "HumanApprove", S.AWAITING_APPROVAL),
     ],
 )
-def test_the_tiers_of_an_environment_decide_about_an_action(
+async def test_the_tiers_of_an_environment_decide_about_an_action(
     database_url: str, environment: str, tier: str, expected: StepState
 ) -> None:
-    async def whole(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await govern(bench, EXAMPLES / f"tiers-{environment}.yaml")
         run_id = await bench.start(tiered(a=tier))
         assert await bench.step_states(run_id) == [expected]
         await judge(bench, run_id, "action")
 
-    on(database_url, whole)
 
-
-def test_an_approval_in_production_that_nobody_gives_within_a_day_denies_the_action(database_url: str) -> None:
-    async def whole(bench: Bench) -> None:
+async def test_an_approval_in_production_that_nobody_gives_within_a_day_denies_the_action(database_url: str) -> None:
+    async with on(database_url) as bench:
         await govern(bench, EXAMPLES / "tiers-prod.yaml")
         run_id = await bench.start(tiered(a="Assisted"))
         await later(bench, 24 * HOUR + 1)
         assert await bench.state(run_id) is RunState.FAILED
         await judge(bench, run_id, "action")
 
-    on(database_url, whole)
-
 
 # -- seed 000: cross-domain review -------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("approve", "expected"), [(True, RunState.SUCCEEDED), (False, RunState.FAILED)])
-def test_governance_reviews_a_workflow_across_domains(database_url: str, approve: bool, expected: RunState) -> None:
+async def test_governance_reviews_a_workflow_across_domains(
+    database_url: str, approve: bool, expected: RunState
+) -> None:
     """000, governance: cross-domain workflows are blocked and escalated; `cross-domain.yaml`."""
 
-    async def whole(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await govern(bench, EXAMPLES / "cross-domain.yaml")
         run_id = await bench.start(ioa_stage.workflow("steps:\n  - {name: a, agent: x, action: do it}"))
         assert await bench.step_states(run_id) == [S.AWAITING_APPROVAL]
@@ -228,16 +220,12 @@ def test_governance_reviews_a_workflow_across_domains(database_url: str, approve
         assert await bench.state(run_id) is expected
         await judge(bench, run_id, "ioa")
 
-    on(database_url, whole)
 
-
-def test_a_workflow_of_one_domain_is_not_reviewed(database_url: str) -> None:
-    async def whole(bench: Bench) -> None:
+async def test_a_workflow_of_one_domain_is_not_reviewed(database_url: str) -> None:
+    async with on(database_url) as bench:
         await govern(bench, EXAMPLES / "cross-domain.yaml")
         text = ioa_stage.resource("steps:\n  - {name: a, agent: x, action: do it}").replace("growth, product", "growth")
         run_id = await bench.start(ioa_stage.accepted(ioa_stage.check(text)))
         assert await bench.work_off() == 1
         assert await bench.state(run_id) is RunState.SUCCEEDED
         await judge(bench, run_id, "ioa")
-
-    on(database_url, whole)

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 from tests.seeds import action_stage, ioa_stage
 from tests.seeds.action_stage import action, document
-from tests.workbench import TENANT, Bench, on, task
+from tests.workbench import TENANT, on, task
 
 from stepkeep.definition.attempts_bound import attempts_bound
 from stepkeep.definition.retry import Retry
-from stepkeep.errors import Conflict, Fenced, InvalidInput
 from stepkeep.kernel.definition import SECOND, Definition, Handler
+from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, RunState
 
@@ -33,11 +33,11 @@ def test_003_an_expired_manual_completion_is_no_decision_of_the_sweep(database_u
             stage.signal(stage.payload("a"))
 
 
-def test_004_a_claim_after_the_time_limit_finds_the_workstream_ended(database_url: str) -> None:
+async def test_004_a_claim_after_the_time_limit_finds_the_workstream_ended(database_url: str) -> None:
     """004 max_duration_seconds, review E5: no sweep runs between the limit and the claim."""
     limited = Definition(name="limited", version=1, steps=(task("a", 1), task("b", 2)), timeout=5 * SECOND)
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(limited)
         [first] = await bench.claim()
         bench.store.clock_offset += 6 * SECOND
@@ -45,10 +45,8 @@ def test_004_a_claim_after_the_time_limit_finds_the_workstream_ended(database_ur
         assert await bench.state(run_id) is RunState.FAILED
         assert isinstance(await bench.report(first), Fenced)
 
-    on(database_url, act)
 
-
-def test_003_order_holds_among_actions_that_compete_for_the_same_slots(database_url: str) -> None:
+async def test_003_order_holds_among_actions_that_compete_for_the_same_slots(database_url: str) -> None:
     """003 §1.2: a coroutine needs no thread, so it does not wait for an action of lower order that needs one."""
     steps = (
         task("thread", 1),
@@ -56,7 +54,7 @@ def test_003_order_holds_among_actions_that_compete_for_the_same_slots(database_
         task("later", 3, executor=Handler(name="other")),
     )
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         run_id = await bench.start(Definition(name="kinds", version=1, steps=steps))
         rows = {row.no: row.queue for row in await bench.store.read_steps(TENANT, run_id)}
         everything = await bench.claimer()
@@ -67,8 +65,6 @@ def test_003_order_holds_among_actions_that_compete_for_the_same_slots(database_
             *await bench.transactor.claim(everything, limit=1),
         ]
         assert [claim.step.no for claim in claims] == [1, 0, 2]
-
-    on(database_url, act)
 
 
 def test_003_a_run_whose_actions_were_all_cancelled_has_not_succeeded(database_url: str) -> None:

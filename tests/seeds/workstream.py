@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.workbench import SECOND, TENANT, Bench, benches
@@ -118,12 +118,10 @@ class Floor:
         return found
 
 
-def on_floor(url: str, act: Callable[[Floor], Awaitable[Any]]) -> Any:
-    async def go() -> Any:
-        async with benches(url) as [bench]:
-            return await act(Floor(bench))
-
-    return asyncio.run(go())
+@asynccontextmanager
+async def on_floor(url: str) -> AsyncIterator[Floor]:
+    async with benches(url) as [bench]:
+        yield Floor(bench)
 
 
 def lines_of(lines: Iterable[Line], name: str | None = None) -> list[Line]:

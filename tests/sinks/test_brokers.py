@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 from tests.sinks.brokers import Broker, free_port, nats_server, redis_server, running
 from tests.sinks.test_interface import PAID
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.sinks import nats, registry
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import Sink, SinkContext, SinkFailed
@@ -62,28 +61,25 @@ def entries(server: Broker) -> list[dict[bytes, bytes]]:
         return [fields for _, fields in client.xrange("orders")]
 
 
-def test_redis_has_every_acknowledged_event_in_order_also_after_a_kill(redis: Broker) -> None:
-    async def send() -> None:
-        sink = await opened("redis", REDIS, redis_url(redis))
-        for number in range(20):
-            await sink.send(numbered(number))
-        redis.kill()
-        with pytest.raises(SinkFailed) as caught:
-            await sink.send(numbered(20))
-        assert PASSWORD not in str(caught.value)
-        redis.start()
-        for number in (20, 20, 21):
-            await sink.send(numbered(number))
-        await sink.close()
-
-    asyncio.run(send())
+async def test_redis_has_every_acknowledged_event_in_order_also_after_a_kill(redis: Broker) -> None:
+    sink = await opened("redis", REDIS, redis_url(redis))
+    for number in range(20):
+        await sink.send(numbered(number))
+    redis.kill()
+    with pytest.raises(SinkFailed) as caught:
+        await sink.send(numbered(20))
+    assert PASSWORD not in str(caught.value)
+    redis.start()
+    for number in (20, 20, 21):
+        await sink.send(numbered(number))
+    await sink.close()
     found = entries(redis)
     assert [one[b"id"].decode() for one in found] == [numbered(n).id for n in (*range(20), 20, 20, 21)]
     assert found[0][b"type"] == b"order.paid"
     assert json.loads(found[5][b"event"])["subject"] == found[5][b"run"].decode() == "r-2"
 
 
-def test_a_redis_that_refuses_says_why_and_shows_no_password(redis: Broker) -> None:
+async def test_a_redis_that_refuses_says_why_and_shows_no_password(redis: Broker) -> None:
     async def refused(*addresses: str) -> str:
         sink = await opened("redis", REDIS, *addresses)
         try:
@@ -96,13 +92,13 @@ def test_a_redis_that_refuses_says_why_and_shows_no_password(redis: Broker) -> N
 
     with redis_client.from_url(redis_url(redis)) as client:
         client.set("orders", "no stream")
-    assert "WRONGTYPE" in asyncio.run(refused(redis_url(redis)))
-    asyncio.run(refused(redis_url(redis).replace(PASSWORD, f"wrong-{PASSWORD}")))
-    asyncio.run(refused(f"redis://:{PASSWORD}@127.0.0.1:{free_port()}/0"))
-    assert "no URL of Redis" in asyncio.run(refused(f"http://{PASSWORD}"))
+    assert "WRONGTYPE" in await refused(redis_url(redis))
+    await refused(redis_url(redis).replace(PASSWORD, f"wrong-{PASSWORD}"))
+    await refused(f"redis://:{PASSWORD}@127.0.0.1:{free_port()}/0")
+    assert "no URL of Redis" in await refused(f"http://{PASSWORD}")
 
 
-def test_a_redis_whose_address_changes_is_found_at_its_new_one(redis: Broker, tmp_path: Path) -> None:
+async def test_a_redis_whose_address_changes_is_found_at_its_new_one(redis: Broker, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
 
     async def send(other: Broker) -> None:
@@ -112,7 +108,7 @@ def test_a_redis_whose_address_changes_is_found_at_its_new_one(redis: Broker, tm
         await sink.close()
 
     with running(redis_server(tmp_path / "other", PASSWORD)) as other:
-        asyncio.run(send(other))
+        await send(other)
         assert [len(entries(server)) for server in (redis, other)] == [1, 1]
 
 
@@ -130,13 +126,13 @@ async def messages(server: Broker) -> list[dict[str, Any]]:
     return [json.loads(one.data or b"") for one in found]
 
 
-def test_nats_keeps_every_acknowledged_event_once_and_in_order_also_after_a_kill(
+async def test_nats_keeps_every_acknowledged_event_once_and_in_order_also_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nats, "ACK_SECONDS", 1.0)
     server = nats_server(tmp_path, PASSWORD)
 
-    async def send() -> list[dict[str, Any]]:
+    with running(server):
         client = await nats_client.connect(nats_url(server))
         sink = await opened("nats", NATS, nats_url(server))
         with pytest.raises(SinkFailed, match="no stream takes this subject"):
@@ -153,14 +149,11 @@ def test_nats_keeps_every_acknowledged_event_once_and_in_order_also_after_a_kill
         for number in (20, 20, 21):
             await sink.send(numbered(number))
         await sink.close()
-        return await messages(server)
-
-    with running(server):
-        found = asyncio.run(send())
+        found = await messages(server)
     assert [one["id"] for one in found] == [numbered(n).id for n in range(22)], "the stream drops what it has"
 
 
-def test_a_nats_that_is_not_there_or_refuses_is_a_failure_without_the_password(tmp_path: Path) -> None:
+async def test_a_nats_that_is_not_there_or_refuses_is_a_failure_without_the_password(tmp_path: Path) -> None:
     async def refused(address: str) -> None:
         sink = await opened("nats", NATS, address)
         with pytest.raises(SinkFailed) as caught:
@@ -169,22 +162,19 @@ def test_a_nats_that_is_not_there_or_refuses_is_a_failure_without_the_password(t
         assert PASSWORD not in str(caught.value)
 
     with running(nats_server(tmp_path, "another")) as server:
-        asyncio.run(refused(nats_url(server)))
-    asyncio.run(refused(nats_url(server)))
-    asyncio.run(refused(PASSWORD))
+        await refused(nats_url(server))
+    await refused(nats_url(server))
+    await refused(PASSWORD)
 
 
 # -- Kafka -------------------------------------------------------------------------------------------------------------
-def test_a_kafka_that_is_not_there_is_a_failure() -> None:
+async def test_a_kafka_that_is_not_there_is_a_failure() -> None:
     """No broker is to be had here: that events arrive is not tested."""
 
-    async def refused() -> None:
-        sink = await opened("kafka", KAFKA, f"127.0.0.1:{free_port()}")
-        with pytest.raises(SinkFailed, match="kafka"):
-            await sink.send(PAID)
-        await sink.close()
-
-    asyncio.run(refused())
+    sink = await opened("kafka", KAFKA, f"127.0.0.1:{free_port()}")
+    with pytest.raises(SinkFailed, match="kafka"):
+        await sink.send(PAID)
+    await sink.close()
 
 
 # -- options -----------------------------------------------------------------------------------------------------------

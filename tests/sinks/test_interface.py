@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.sinks import event, interface, pattern, registry
 from stepkeep.sinks.event import OutgoingEvent, Source
 from stepkeep.sinks.interface import SinkContext, SinkFailed
@@ -79,20 +79,17 @@ def test_a_kind_refuses_unknown_kinds_and_options_by_name() -> None:
         jsonl.read({"path": "here.jsonl"})
 
 
-def test_the_file_sink_writes_whole_lines_after_a_line_that_was_cut_off(tmp_path: Path) -> None:
-    async def act() -> None:
-        path = tmp_path / "events.jsonl"
-        path.write_bytes(b'{"id": "r-0/1/0"}\n{"id": "r-')
-        kind = registry.kind_of("jsonl")
-        sink = await kind.open(kind.read({"path": str(path)}), SinkContext(name="file", tenant="acme"))
-        await asyncio.gather(*(sink.send(replace(PAID, number=n)) for n in range(20)))
-        await sink.close()
-        whole, cut, *sent = path.read_text().splitlines()
-        assert json.loads(whole) == {"id": "r-0/1/0"}
-        assert cut == '{"id": "r-'
-        assert sorted(json.loads(line)["id"] for line in sent) == sorted(f"r-1/4/{n}" for n in range(20))
-        sink = await kind.open(kind.read({"path": str(tmp_path)}), SinkContext(name="file", tenant="acme"))
-        with pytest.raises(SinkFailed, match="cannot be written: Is a directory"):
-            await sink.send(PAID)
-
-    asyncio.run(act())
+async def test_the_file_sink_writes_whole_lines_after_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"id": "r-0/1/0"}\n{"id": "r-')
+    kind = registry.kind_of("jsonl")
+    sink = await kind.open(kind.read({"path": str(path)}), SinkContext(name="file", tenant="acme"))
+    await asyncio.gather(*(sink.send(replace(PAID, number=n)) for n in range(20)))
+    await sink.close()
+    whole, cut, *sent = path.read_text().splitlines()
+    assert json.loads(whole) == {"id": "r-0/1/0"}
+    assert cut == '{"id": "r-'
+    assert sorted(json.loads(line)["id"] for line in sent) == sorted(f"r-1/4/{n}" for n in range(20))
+    sink = await kind.open(kind.read({"path": str(tmp_path)}), SinkContext(name="file", tenant="acme"))
+    with pytest.raises(SinkFailed, match="cannot be written: Is a directory"):
+        await sink.send(PAID)

@@ -1,34 +1,17 @@
-"""Every test of the contract runs against every store; `async def` tests run on the loop that their store lives on."""
+"""Every test of the contract runs against every store."""
 
-import asyncio
-import inspect
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from tests.databases import migrated_file
+from tests.holding import Hold
 from tests.simulation.model import ModelRaw, model_store
 from tests.store.raw import PostgresRaw, Raw, SqliteRaw
 
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import Store
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    runner: asyncio.Runner = pyfuncitem._request.getfixturevalue("runner")
-    names = inspect.signature(pyfuncitem.obj).parameters
-    runner.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
-
-
-@pytest.fixture(autouse=True)
-def runner() -> Iterator[asyncio.Runner]:
-    with asyncio.Runner() as runner:
-        yield runner
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -79,15 +62,11 @@ async def opened(url: str) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def store(runner: asyncio.Runner, url: str) -> Iterator[Store]:
-    manager = opened(url)
-    yield runner.run(manager.__aenter__())
-    runner.run(manager.__aexit__(None, None, None))
+def store(hold: Hold, url: str) -> Store:
+    return hold(opened(url))
 
 
 @pytest.fixture
-def other(runner: asyncio.Runner, store: Store, url: str) -> Iterator[Store]:
+def other(hold: Hold, store: Store, url: str) -> Store:
     """A second store on the same database, as another process would have it."""
-    manager = opened(url)
-    yield runner.run(manager.__aenter__())
-    runner.run(manager.__aexit__(None, None, None))
+    return hold(opened(url))

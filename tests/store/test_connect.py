@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.errors import InvalidInput, StoreUnavailable
+from stepkeep.kernel.errors import InvalidInput, StoreUnavailable
 from stepkeep.store.connect import connect
 from stepkeep.store.sqlite.store import SqliteStore
 from stepkeep.store.statements import load_statements

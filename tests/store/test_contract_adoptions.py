@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.store.test_contract_retention import ended
 from tests.store.values import TENANT, a_run, details, finished, key, new_run, run_id, save, want, writes
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.protocol import Store

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.store.people import audited, change, principal
 from tests.store.values import TENANT
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.audit import verify_chain
 from stepkeep.store.audit_rows import AuditFilter, Outcome
 from stepkeep.store.bounds import LAST_MOMENT

@@ -36,7 +36,7 @@ from tests.store.values import (
 )
 
 from stepkeep.definition import bounds as written
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RunState, StepState

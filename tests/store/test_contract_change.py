@@ -28,7 +28,7 @@ from tests.store.values import (
     writes,
 )
 
-from stepkeep.errors import Conflict, Contended, InvariantBroken
+from stepkeep.kernel.errors import Conflict, Contended, InvariantBroken
 from stepkeep.kernel.rows import Attempt
 from stepkeep.kernel.states import AttemptState, RunState, StepState
 from stepkeep.store.change import Decide, IdempotencyKey, Loaded, More, NewRun, Write

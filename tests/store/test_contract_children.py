@@ -11,7 +11,7 @@ from msgspec.json import decode
 from msgspec.structs import replace
 from tests.store.values import TENANT, a_step, new_run, run_id, save
 
-from stepkeep.errors import Conflict
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.rows import Attempt, Child, ChildMode, ChildState, ChildTodo, Notice, Recall
 from stepkeep.kernel.states import AttemptState, Category, RunState
 from stepkeep.store.change import Loaded, More, Want, Write

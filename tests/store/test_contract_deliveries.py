@@ -22,7 +22,7 @@ from tests.store.values import (
     writes,
 )
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.rows import OutboxEntry, Run
 from stepkeep.kernel.states import RunState
 from stepkeep.store.bounds import INTEGERS

@@ -32,9 +32,9 @@ from tests.store.values import (
 )
 from tests.workbench import Bench, task
 
-from stepkeep.errors import StoreError
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Definition, Flow, Handler, StepDefinition, Then, Undo
+from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.outcomes import Added, Completed, Failed, NewCall, Suspended
 from stepkeep.kernel.plan import Plan, written_template
 from stepkeep.kernel.rows import Called, Edge, Grown, Note, Read, Step

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from tests.store.values import TENANT, a_run, key, new_run, run_id, save, want
 
-from stepkeep.errors import Contended, InvariantBroken
+from stepkeep.kernel.errors import Contended, InvariantBroken
 from stepkeep.store.change import Loaded, More, Write
 from stepkeep.store.mailbox import KeyWant, Mailbox, MailboxMessage
 from stepkeep.store.protocol import Store

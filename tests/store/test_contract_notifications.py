@@ -23,7 +23,7 @@ from tests.store.values import (
     writes,
 )
 
-from stepkeep.errors import Refused
+from stepkeep.kernel.errors import Refused
 from stepkeep.kernel.states import RunState, StopCause
 from stepkeep.store.change import Loaded, Write
 from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Store

@@ -3,7 +3,7 @@
 import pytest
 from tests.store.values import TENANT, a_run, a_step, load, new_run, run_id, save, want, writes
 
-from stepkeep.errors import Contended, StoreError
+from stepkeep.kernel.errors import Contended, StoreError
 from stepkeep.store.change import CHUNK_BYTES, Payload, RunChange, Write
 from stepkeep.store.protocol import Store
 

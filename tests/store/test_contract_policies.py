@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.store.values import TENANT, a_run, details, moved, new_run, ready, run_id, save, want, writes
 
-from stepkeep.errors import Contended, InvalidInput
+from stepkeep.kernel.errors import Contended, InvalidInput
 from stepkeep.kernel.rows import Attempt
 from stepkeep.kernel.states import AttemptState
 from stepkeep.store.change import Loaded, More, Spent, StoredPolicy, Write

@@ -23,7 +23,7 @@ from tests.store.values import (
     writes,
 )
 
-from stepkeep.errors import Contended, Quarantined
+from stepkeep.kernel.errors import Contended, Quarantined
 from stepkeep.kernel.states import RunState
 from stepkeep.store.change import Basis, Lease, Loaded, Propose, Write
 from stepkeep.store.protocol import Store

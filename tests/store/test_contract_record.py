@@ -25,7 +25,7 @@ from tests.store.values import (
     writes,
 )
 
-from stepkeep.errors import Contended
+from stepkeep.kernel.errors import Contended
 from stepkeep.kernel.rows import Attempt, Note, OutboxEntry, Run, Step
 from stepkeep.kernel.states import AttemptState, StepState
 from stepkeep.store.change import Basis, Loaded, NewRun, Write

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.store.values import TENANT
 
-from stepkeep.errors import Contended, InvalidInput
+from stepkeep.kernel.errors import Contended, InvalidInput
 from stepkeep.store.change import StoredSetting
 from stepkeep.store.protocol import Store
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.store.test_contract_record import other_tenants
 from tests.store.values import TENANT, a_run, moved, new_run, run_id, save, want, writes
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.store.change import Write
 from stepkeep.store.protocol import Store
 

@@ -8,7 +8,7 @@ from tests.store.raw import Raw
 from tests.store.test_contract_change import increment
 from tests.store.values import a_run, key, load, moved, new_run, running, save, settled, want, writes
 
-from stepkeep.errors import Contended, Fenced
+from stepkeep.kernel.errors import Contended, Fenced
 from stepkeep.store.change import Decide, Loaded, Write
 from stepkeep.store.protocol import Store, Transaction
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.store.triggers import backfill, firing, locked, trigger, write_triggers
 from tests.store.values import TENANT, a_run, an_entry, details, new_run, run_id
 
-from stepkeep.errors import Contended, InvalidInput, InvariantBroken
+from stepkeep.kernel.errors import Contended, InvalidInput, InvariantBroken
 from stepkeep.kernel.states import RunState
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.store.bounds import INTEGERS

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from tests.store.values import SECOND, TENANT, a_worker, an_entry
 
-from stepkeep.errors import Contended, InvariantBroken
+from stepkeep.kernel.errors import Contended, InvariantBroken
 from stepkeep.kernel.states import WorkerState
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import WorkerChange

@@ -6,7 +6,7 @@ import pytest
 from tests.store.raw import Raw
 from tests.store.values import TENANT, load, new_run, save, want
 
-from stepkeep.errors import SchemaMismatch
+from stepkeep.kernel.errors import SchemaMismatch
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import Applied, Migration, load_migrations, outstanding
 from stepkeep.store.protocol import Store

@@ -6,7 +6,7 @@ from collections.abc import Collection
 import pytest
 from tests.store.values import new_run, ready, save
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.store.notifications import (
     ANYTHING,
     LONGEST,
@@ -159,26 +159,20 @@ def _stopped(*runs: str) -> Notification:
     return Notification(frozenset({RUNS_STOPPED}), {RUNS_STOPPED: frozenset(runs)})
 
 
-def test_notifications_that_are_sent_together_name_the_runs_of_all() -> None:
-    async def go() -> list[frozenset[str] | None]:
-        notifier = _Recorder()
-        for run in ("a", "b", "c"):
-            notifier.publish(_stopped(run))
-        await notifier.close()
-        return notifier.named
-
-    assert asyncio.run(go()) == [{"a", "b", "c"}]
+async def test_notifications_that_are_sent_together_name_the_runs_of_all() -> None:
+    notifier = _Recorder()
+    for run in ("a", "b", "c"):
+        notifier.publish(_stopped(run))
+    await notifier.close()
+    assert (notifier.named) == [{"a", "b", "c"}]
 
 
-def test_too_many_runs_to_name_are_any_run() -> None:
-    async def go() -> list[frozenset[str] | None]:
-        notifier = _Recorder()
-        for number in range(MOST_NAMES + 1):
-            notifier.publish(_stopped(f"run-{number}"))
-        await notifier.close()
-        return notifier.named
-
-    assert asyncio.run(go()) == [None]
+async def test_too_many_runs_to_name_are_any_run() -> None:
+    notifier = _Recorder()
+    for number in range(MOST_NAMES + 1):
+        notifier.publish(_stopped(f"run-{number}"))
+    await notifier.close()
+    assert (notifier.named) == [None]
 
 
 def test_a_notification_arrives_as_it_was_sent() -> None:

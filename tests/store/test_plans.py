@@ -8,7 +8,6 @@ causes fails the test: a new file needs a place in `ordinary_life`. The history 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections import defaultdict
@@ -88,7 +87,7 @@ def pages_of(node: dict[str, Any]) -> int:
 
 @pytest.mark.postgres
 @SIZES
-def test_no_statement_on_postgresql_looks_at_more_than_the_work_at_hand(
+async def test_no_statement_on_postgresql_looks_at_more_than_the_work_at_hand(
     postgres_server: PostgresServer, unused_postgres_dsn: str, tmp_path: Path, runs: int
 ) -> None:
     if postgres_server.is_external:
@@ -113,7 +112,7 @@ def test_no_statement_on_postgresql_looks_at_more_than_the_work_at_hand(
 
     names = names_of("postgres")
     seen: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    for report in plans_in(asyncio.run(whole())):
+    for report in plans_in(await whole()):
         name = names.get(report["Query Text"], "inside a function")
         seen[name].append((rows_of(report["Plan"]), pages_of(report["Plan"])))
     worst = {name: (max(rows for rows, _ in looks), max(pages for _, pages in looks)) for name, looks in seen.items()}
@@ -128,7 +127,7 @@ def test_no_statement_on_postgresql_looks_at_more_than_the_work_at_hand(
 
 # -- SQLite ----------------------------------------------------------------------------------------------------------
 @SIZES
-def test_no_statement_on_sqlite_takes_more_steps_than_the_work_at_hand(
+async def test_no_statement_on_sqlite_takes_more_steps_than_the_work_at_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: int
 ) -> None:
     url, names = f"sqlite:///{tmp_path}/a.db", names_of("sqlite")
@@ -141,19 +140,16 @@ def test_no_statement_on_sqlite_takes_more_steps_than_the_work_at_hand(
     def watch(connection: apsw.Connection) -> None:
         connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, note)
 
-    async def whole() -> None:
-        async with opened(url) as bench:
-            good, bad = await make_originals(bench)
-        history = SqliteHistory(tmp_path / "a.db")
-        history.copy(good, runs)
-        history.copy(bad, FAILED)
-        history.copy_workers(runs // 10)
-        history.settle()
-        monkeypatch.setattr(apsw, "connection_hooks", [*apsw.connection_hooks, watch])
-        async with opened(url) as bench:
-            await live(bench, tmp_path)
-
-    asyncio.run(whole())
+    async with opened(url) as bench:
+        good, bad = await make_originals(bench)
+    history = SqliteHistory(tmp_path / "a.db")
+    history.copy(good, runs)
+    history.copy(bad, FAILED)
+    history.copy_workers(runs // 10)
+    history.settle()
+    monkeypatch.setattr(apsw, "connection_hooks", [*apsw.connection_hooks, watch])
+    async with opened(url) as bench:
+        await live(bench, tmp_path)
     for name in NOT_WATCHED:
         steps.pop(name, None)
     assert {name: most for name, most in steps.items() if most > MOST_STEPS} == {}

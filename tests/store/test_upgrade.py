@@ -13,8 +13,8 @@ from tests.store.values import TENANT, a_message, a_run, details, key, load, new
 
 import stepkeep as sk
 from stepkeep.cli.main import main
-from stepkeep.errors import Contended, InvalidInput
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import Contended, InvalidInput
 from stepkeep.store.change import IdempotencyKey, More, Write
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import load_migrations

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from tests.databases import migrated_file
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.store.migrations import load_migrations
 from stepkeep.store.statements import load_statements
 from stepkeep_lab.postgres import PostgresServer
@@ -54,7 +54,7 @@ def texts(store: str) -> dict[str, str]:
     return {**vars(load_statements(package)), **migrations}
 
 
-def test_sqlite_takes_every_statement_with_a_bug_in_it(tmp_path: Path) -> None:
+async def test_sqlite_takes_every_statement_with_a_bug_in_it(tmp_path: Path) -> None:
     """A bug that is no SQL would be caught by anybody."""
 
     async def migrate() -> str:
@@ -71,7 +71,7 @@ def test_sqlite_takes_every_statement_with_a_bug_in_it(tmp_path: Path) -> None:
                 if "/sql/" in mutant.path:
                     explain(texts("sqlite")[mutant.file])
                 else:
-                    asyncio.run(migrate())
+                    await migrate()
     connection.close()
 
 
@@ -81,14 +81,15 @@ def parameters(statement: str) -> int:
     return max(numbers) if numbers else statement.count("?")
 
 
+async def prepare(dsn: str, statements: list[str]) -> None:
+    connection = await asyncpg.connect(dsn)
+    for statement in statements:
+        await connection.prepare(statement)
+    await connection.close()
+
+
 @pytest.mark.postgres
 def test_postgresql_takes_every_statement_with_a_bug_in_it(postgres_server: PostgresServer) -> None:
-    async def prepare(dsn: str, statements: list[str]) -> None:
-        connection = await asyncpg.connect(dsn)
-        for statement in statements:
-            await connection.prepare(statement)
-        await connection.close()
-
     mutants = [one for one in MUTANTS if one.store == "postgres"]
     statements = []
     for mutant in mutants:

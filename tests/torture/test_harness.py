@@ -12,8 +12,8 @@ from typing import cast
 import asyncpg
 import pytest
 
-from stepkeep.errors import ConnectionLost
 from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.errors import ConnectionLost
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import workers
 from stepkeep.operations.publish import publish
@@ -27,7 +27,7 @@ from stepkeep_lab.torture.late_worker import LateTransactor
 from stepkeep_lab.torture.ledger import Effect, Ledger, Tally
 from stepkeep_lab.torture.points import WatchedStore
 from stepkeep_lab.torture.process import ACTOR, TENANT, opened, request_for
-from stepkeep_lab.torture.proxy import Cut, proxy
+from stepkeep_lab.torture.proxy import CUT, Cut, proxy
 from stepkeep_lab.torture.servers import NotOurs, prove_ours, socket_of
 from stepkeep_lab.torture.stage import Stage
 from stepkeep_lab.torture.workflows import handlers, kinds
@@ -121,74 +121,68 @@ def test_a_fault_that_did_not_strike_is_a_finding(tmp_path: Path) -> None:
     assert stage.findings == []
 
 
-def test_a_late_write_that_is_believed_is_counted(tmp_path: Path, database_url: str) -> None:
+async def test_a_late_write_that_is_believed_is_counted(tmp_path: Path, database_url: str) -> None:
     """Planted: the claim is written for as if it were lost, while its lease still stands."""
 
-    async def scene() -> None:
-        tally = Tally(tmp_path / "tally")
-        async with opened(database_url, tally, zombie=True) as transactor:
-            plan = await publish(transactor, kinds("60s")["chain"].definition, tenant=TENANT, actor=ACTOR)
-            await Starter(transactor).start(request_for(plan, "one"))
-            row = await workers.register(transactor.store, tenant=TENANT, app="late", capacity=1)
-            queues = frozenset(queue for queue, _ in await transactor.store.list_queues(TENANT))
-            claimer = Claimer(actor=row.id, worker=row.no, lease=None, slots=0, queues=queues)
-            [claim] = await transactor.claim(claimer, limit=1)
-            transactor.forget(claim)
-            await asyncio.gather(*transactor._late)
-        assert tally.read()["late writes accepted"] == 1
-        assert tally.read()["late writes refused"] == tally.read()["late writes tried"] - 1
-
-    asyncio.run(scene())
+    tally = Tally(tmp_path / "tally")
+    async with opened(database_url, tally, zombie=True) as transactor:
+        plan = await publish(transactor, kinds("60s")["chain"].definition, tenant=TENANT, actor=ACTOR)
+        await Starter(transactor).start(request_for(plan, "one"))
+        row = await workers.register(transactor.store, tenant=TENANT, app="late", capacity=1)
+        queues = frozenset(queue for queue, _ in await transactor.store.list_queues(TENANT))
+        claimer = Claimer(actor=row.id, worker=row.no, lease=None, slots=0, queues=queues)
+        [claim] = await transactor.claim(claimer, limit=1)
+        transactor.forget(claim)
+        await asyncio.gather(*transactor._late)
+    assert tally.read()["late writes accepted"] == 1
+    assert tally.read()["late writes refused"] == tally.read()["late writes tried"] - 1
 
 
 # -- servers -----------------------------------------------------------------------------------------------------------
-def test_only_a_server_of_our_own_is_harmed(postgres_server: PostgresServer, postgres_dsn: str) -> None:
+async def test_only_a_server_of_our_own_is_harmed(postgres_server: PostgresServer, postgres_dsn: str) -> None:
     other = PostgresServer(environment={DSN_VARIABLE: postgres_dsn})
     other.start()
     with pytest.raises(NotOurs, match="someone else"):
-        asyncio.run(prove_ours(other, postgres_dsn))
+        await prove_ours(other, postgres_dsn)
     with pytest.raises(NotOurs, match="does not run"):
-        asyncio.run(prove_ours(PostgresServer(environment={}), postgres_dsn))
+        await prove_ours(PostgresServer(environment={}), postgres_dsn)
     if not postgres_server.is_external:
-        asyncio.run(prove_ours(postgres_server, postgres_dsn))
+        await prove_ours(postgres_server, postgres_dsn)
 
 
-def test_an_address_that_leads_elsewhere_is_not_ours(postgres_server: PostgresServer, postgres_dsn: str) -> None:
+async def test_an_address_that_leads_elsewhere_is_not_ours(postgres_server: PostgresServer, postgres_dsn: str) -> None:
     if postgres_server.is_external:
         pytest.skip("needs two servers of our own")
     with PostgresServer() as other, pytest.raises(NotOurs, match="another server"):
-        asyncio.run(prove_ours(other, postgres_dsn))
+        await prove_ours(other, postgres_dsn)
 
 
 # -- the line ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("cut", "kept"), [(Cut.BEFORE, 0), (Cut.AFTER, 1)])
-def test_a_cut_before_commit_leaves_nothing_and_one_after_it_leaves_everything(
+async def test_a_cut_before_commit_leaves_nothing_and_one_after_it_leaves_everything(
     postgres_server: PostgresServer, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch, cut: Cut, kept: int
 ) -> None:
     if postgres_server.is_external:
         pytest.skip("the proxy stands before a server of our own")
     monkeypatch.setattr("stepkeep_lab.torture.proxy.WEIGHTS", [int(each is cut) for each in Cut])
 
-    async def scene() -> None:
-        direct = await asyncpg.connect(postgres_dsn)
-        await direct.execute("create table kept (it int)")
-        cuts: Counter[str] = Counter()
-        async with proxy(socket_of(postgres_dsn)[1], random.Random(1), cuts) as (line, port):
-            database = postgres_dsn.split("?")[0].rsplit("/", 1)[1]
-            cut_off = await asyncpg.connect(f"postgresql://postgres@127.0.0.1:{port}/{database}?sslmode=disable")
-            line.rate = 1.0
-            await cut_off.execute("begin")
-            await cut_off.execute("insert into kept values (1)")
-            with pytest.raises((asyncpg.PostgresConnectionError, ConnectionError)):
-                await cut_off.execute("commit")
-            assert cuts == {cut: 1}
-        assert await direct.fetchval("select count(*) from kept") == kept
-        await direct.close()
-
-    asyncio.run(scene())
+    direct = await asyncpg.connect(postgres_dsn)
+    await direct.execute("create table kept (it int)")
+    cuts: Counter[str] = Counter()
+    async with proxy(socket_of(postgres_dsn)[1], random.Random(1), cuts) as (line, port):
+        database = postgres_dsn.split("?")[0].rsplit("/", 1)[1]
+        cut_off = await asyncpg.connect(f"postgresql://postgres@127.0.0.1:{port}/{database}?sslmode=disable")
+        line.rate = 1.0
+        await cut_off.execute("begin")
+        await cut_off.execute("insert into kept values (1)")
+        with pytest.raises((asyncpg.PostgresConnectionError, ConnectionError)):
+            await cut_off.execute("commit")
+        assert cuts == {cut: 1, CUT: 1}
+    assert await direct.fetchval("select count(*) from kept") == kept
+    await direct.close()
 
 
-def test_an_unknown_outcome_is_counted_and_passed_on(tmp_path: Path) -> None:
+async def test_an_unknown_outcome_is_counted_and_passed_on(tmp_path: Path) -> None:
     class Cutting:
         def change(self, *given: object) -> Awaitable[None]:
             raise ConnectionLost("cut")
@@ -196,5 +190,5 @@ def test_an_unknown_outcome_is_counted_and_passed_on(tmp_path: Path) -> None:
     tally = Tally(tmp_path / "tally")
     watched = WatchedStore(cast(Store, Cutting()), tally)
     with pytest.raises(ConnectionLost):
-        asyncio.run(watched.change((), lambda loaded: pytest.fail("not asked")))
+        await watched.change((), lambda loaded: pytest.fail("not asked"))
     assert tally.read() == {"unknown outcomes": 1}

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.torture.campaign import SCENARIOS, Campaign, chosen, run_campaign
 from stepkeep_lab.torture.report import as_json, line, page, write
 from stepkeep_lab.torture.stage import Account

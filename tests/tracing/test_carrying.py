@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.operations.trace_context import parse_trace
-from tests.api.stage import HELLO, Stage, on, told
+from tests.api.stage import HELLO, on, told
 from tests.databases import migrated_file
 from tests.tracing.test_spans import CALLER
 from tests.worker.loopback import Server
@@ -31,8 +31,8 @@ def receiver() -> Iterator[Server]:
     server.close()
 
 
-def test_the_trace_of_a_request_is_kept_with_its_run_and_is_no_part_of_the_key(database_url: str) -> None:
-    async def act(stage: Stage) -> None:
+async def test_the_trace_of_a_request_is_kept_with_its_run_and_is_no_part_of_the_key(database_url: str) -> None:
+    async with on(database_url) as stage:
         await stage.publish(HELLO)
         async with stage.client(await stage.key()) as client:
             own = {"Idempotency-Key": "k1", "traceparent": CALLER}
@@ -47,10 +47,8 @@ def test_the_trace_of_a_request_is_kept_with_its_run_and_is_no_part_of_the_key(d
             assert not shown["labels"]
             told(await client.get("/runs/nothing", headers={"traceparent": CALLER}), 404, "not_found")
 
-    on(database_url, act)
 
-
-def test_commands_http_steps_and_webhooks_get_it_without_any_sdk(tmp_path: Path, receiver: Server) -> None:
+async def test_commands_http_steps_and_webhooks_get_it_without_any_sdk(tmp_path: Path, receiver: Server) -> None:
     flow = tmp_path / "flow.yaml"
     flow.write_text(
         "workflow: carried\ntimeout: 1m\nsteps:\n"
@@ -79,7 +77,7 @@ def test_commands_http_steps_and_webhooks_get_it_without_any_sdk(tmp_path: Path,
                 while {one["path"] for one in receiver.requests} != {"/step", "/hook", "/own"}:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
 
-    asyncio.run(act())
+    await act()
     for one in receiver.requests:
         assert one["headers"]["traceparent"] == CALLER, one["path"]
     [hook] = [one for one in receiver.requests if one["path"] == "/hook"]

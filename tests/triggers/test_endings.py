@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.triggers import Ending
 from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.triggers import endings, manage
@@ -192,12 +192,12 @@ async def end_while_a_trigger_is_added(url: str) -> list[tuple[str, str | None]]
         return await sources(stage)
 
 
-def test_an_end_that_was_under_way_when_the_trigger_was_added_counts(postgres_dsn: str) -> None:
-    [(state, _)] = asyncio.run(end_while_a_trigger_is_added(postgres_dsn))
+async def test_an_end_that_was_under_way_when_the_trigger_was_added_counts(postgres_dsn: str) -> None:
+    [(state, _)] = await end_while_a_trigger_is_added(postgres_dsn)
     assert state == "started"
 
 
-def test_without_the_note_of_living_runs_such_an_end_is_missed(
+async def test_without_the_note_of_living_runs_such_an_end_is_missed(
     postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def forgets(*given: object) -> None:
@@ -205,4 +205,4 @@ def test_without_the_note_of_living_runs_such_an_end_is_missed(
 
     monkeypatch.setattr(manage, "note_living", forgets)
     monkeypatch.setattr("stepkeep.operations.triggers.sweep.note_living", forgets)
-    assert asyncio.run(end_while_a_trigger_is_added(postgres_dsn)) == []
+    assert await end_while_a_trigger_is_added(postgres_dsn) == []

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.decision import asked_names
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
 from stepkeep.kernel.triggers import Ending, Overlap, TriggerSpec
 from stepkeep.operations.triggers import manage

@@ -56,7 +56,7 @@ def schedule_for_ever(url: str, now: Any) -> None:
 
 
 @pytest.mark.parametrize(("change", "kills"), [("forward", 4), in_proof("forward", 40), in_proof("back", 40)])
-def test_three_schedulers_with_kills_fire_each_moment_once(database_url: str, change: str, kills: int) -> None:
+async def test_three_schedulers_with_kills_fire_each_moment_once(database_url: str, change: str, kills: int) -> None:
     begin, end = map(micros, CHANGES[change])
     chance, now = random.Random(kills), PROCESSES.Value("q", begin)
     steps = list(takewhile(lambda at: at < end, moments_after(checked(SCHEDULES["often"]), begin)))
@@ -101,14 +101,10 @@ def test_three_schedulers_with_kills_fire_each_moment_once(database_url: str, ch
         assert all([await stage.store.read_run(TENANT, str(run_id)) for run_id in runs])
         return sorted((one.moment, one.run_id) for one in listed)
 
-    async def count() -> int:
-        async with benches(database_url) as [bench]:
-            return sum((await bench.store.count_runs(TENANT)).values())
-
-    asyncio.run(prepare())
+    await prepare()
     processes = [started() for _ in range(3)]
     try:
-        found = asyncio.run(watch())
+        found = await watch()
     finally:
         for process in processes:
             process.kill()
@@ -117,4 +113,5 @@ def test_three_schedulers_with_kills_fire_each_moment_once(database_url: str, ch
         wanted = [moment_text(one) for one in takewhile(lambda at: at < end, moments_after(checked(schedule), begin))]
         assert [moment for moment, _ in found[name]] == wanted, name
     runs = {run for name in found for _, run in found[name]}
-    assert asyncio.run(count()) == len(runs) == sum(map(len, found.values()))
+    async with benches(database_url) as [bench]:
+        assert (sum((await bench.store.count_runs(TENANT)).values())) == len(runs) == sum(map(len, found.values()))

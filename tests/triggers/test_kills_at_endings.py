@@ -14,7 +14,7 @@ from multiprocessing.context import ForkServerProcess
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.triggers import Ending
 from stepkeep.operations import expire
 from stepkeep.operations.transact import Transactor
@@ -60,7 +60,7 @@ def work_for_ever(url: str) -> None:
 
 
 @pytest.mark.parametrize(("runs", "kills"), [(12, 4), in_proof(200, 80)])
-def test_every_end_fires_once_whatever_is_killed(database_url: str, runs: int, kills: int) -> None:
+async def test_every_end_fires_once_whatever_is_killed(database_url: str, runs: int, kills: int) -> None:
     chance = random.Random(kills)
 
     def started() -> ForkServerProcess:
@@ -105,7 +105,7 @@ def test_every_end_fires_once_whatever_is_killed(database_url: str, runs: int, k
 
     processes = [started() for _ in range(3)]
     try:
-        asyncio.run(watch())
+        await watch()
     finally:
         for process in processes:
             process.kill()

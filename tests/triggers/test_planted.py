@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import Contended, StoreError, StoreUnavailable
+from stepkeep.kernel.errors import Contended, StoreError, StoreUnavailable
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.kernel.triggers import CatchUp, Keep, Overlap
 from stepkeep.operations.transact import Transactor

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from stepkeep.cli.render.tables import runs_table
-from stepkeep.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.definition import InputField, InputType
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.states import RunState
 from stepkeep.kernel.triggers import CatchUp, Keep, Overlap, Schedule
 from stepkeep.operations.triggers import manage

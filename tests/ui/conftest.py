@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.suites import short_and_all
 from tests.ui.stage import Reader, Site, launch, opened
 
 Read = Callable[..., Reader]
@@ -26,9 +25,9 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
-@pytest.fixture(scope="module", params=short_and_all(["sqlite"], ["sqlite", "postgres"]))
+@pytest.fixture(scope="module", params=["sqlite"])
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """With `make test` over SQLite, with `make proof` over PostgreSQL."""
+    """Over SQLite: pages know the HTTP API alone, whose tests run on both stores."""
     with opened(request, tmp_path_factory) as made:
         yield made
 

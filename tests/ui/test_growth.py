@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import CDPSession, Page, expect
 
 from stepkeep.operations.publish import find_plan
-from tests.suites import in_proof
 from tests.ui.conftest import Read
 from tests.ui.stage import PATIENCE, Site
 
@@ -20,6 +19,10 @@ SLACK_BYTES = 2_000_000
 """What the browser may keep beyond a tenth: code that it has compiled meanwhile, buffers of requests."""
 SLACK_NODES = 400
 MINUTES = 20
+RUNS = 12_000
+"""36,000 events."""
+VISITS = 2 * SLACK_NODES
+"""An element that each visit leaves behind is found."""
 
 
 class Meter:
@@ -57,22 +60,21 @@ def _let_go(page: Page, site: Site, runs: int) -> None:
     expect(page.locator(f"#row-{last}")).to_contain_text("Succeeded")
 
 
-@pytest.mark.parametrize("runs", [100, pytest.param(12_000, id="36,000 events")])
 @pytest.mark.proof
-def test_the_live_table_holds_no_more_after_an_hour_of_events(site: Site, reader: Read, runs: int) -> None:
+def test_the_live_table_holds_no_more_after_an_hour_of_events(site: Site, reader: Read) -> None:
     page = reader().page
-    _let_go(page, site, max(200, runs // 10))
+    _let_go(page, site, RUNS // 10)
     meter = Meter(page)
     before = meter.read()
-    _let_go(page, site, runs)
+    _let_go(page, site, RUNS)
     after = meter.read()
     assert after["JSHeapUsedSize"] <= before["JSHeapUsedSize"] * 1.1 + SLACK_BYTES, (before, after)
     assert after["Nodes"] <= before["Nodes"] + SLACK_NODES, (before, after)
     assert after["JSEventListeners"] <= before["JSEventListeners"] + SLACK_NODES, (before, after)
 
 
-@pytest.mark.parametrize("reloads", [in_proof(3_000)])
-def test_reloads_of_every_page_leave_nothing_behind(site: Site, reader: Read, reloads: int) -> None:
+@pytest.mark.proof
+def test_reloads_of_every_page_leave_nothing_behind(site: Site, reader: Read) -> None:
     """Pages are opened and left again; then what is there is what was there before."""
     run = site.furnish()
     page = reader().page
@@ -91,7 +93,7 @@ def test_reloads_of_every_page_leave_nothing_behind(site: Site, reader: Read, re
     page.evaluate(visit, [paths, 3 * len(paths)])
     meter = Meter(page)
     before = meter.read()
-    page.evaluate(visit, [paths, reloads])
+    page.evaluate(visit, [paths, VISITS])
     after = meter.read()
     assert after["JSHeapUsedSize"] <= before["JSHeapUsedSize"] * 1.1 + SLACK_BYTES, (before, after)
     assert after["Nodes"] <= before["Nodes"] + SLACK_NODES, (before, after)

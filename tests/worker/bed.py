@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -117,15 +117,11 @@ async def bed_on(url: str) -> AsyncIterator[Bed]:
         yield Bed(bench.transactor)
 
 
-Body = Callable[[Bed], Awaitable[None]]
-On = Callable[[Body], None]
+On = Callable[[], AbstractAsyncContextManager[Bed]]
 
 
-def on_sqlite(tmp_path: Path, body: Body) -> None:
+@asynccontextmanager
+async def on_sqlite(tmp_path: Path) -> AsyncIterator[Bed]:
     """Run a test's body on a fresh file."""
-
-    async def whole() -> None:
-        async with bed_on(migrated_file(tmp_path / "test.db")) as bed:
-            await body(bed)
-
-    asyncio.run(whole())
+    async with bed_on(migrated_file(tmp_path / "test.db")) as bed:
+        yield bed

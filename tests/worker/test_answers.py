@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Stopped, Waiting
 from stepkeep.kernel.states import Category
 from stepkeep.worker.answers import StepError, fail, retry_in, wait_for

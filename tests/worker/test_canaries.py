@@ -29,8 +29,8 @@ import stepkeep as sk
 from stepkeep.definition.native import load_text
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotFound
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import NotFound
 
 CANARY = re.compile(r"CANARY-([a-z]+-[0-9])")
 TENANTS = ("north", "south")
@@ -176,18 +176,18 @@ def owner_of(row: Row, runs: dict[str, str]) -> str | None:
 
 
 @first_on("postgres")
-def test_no_value_of_one_run_is_found_with_another(
+async def test_no_value_of_one_run_is_found_with_another(
     database_url: str, server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stepkeep.worker.loop.geteuid", lambda: 1000)  # root runs no commands beside other tenants
     caplog.set_level(logging.INFO)
     canary_handlers.SEEN.clear()
     canary_handlers.TOKENS.clear()
-    runs = {run_id: mine for mine, (_, run_id) in asyncio.run(run_all(database_url, server)).items()}
+    runs = {run_id: mine for mine, (_, run_id) in (await run_all(database_url, server)).items()}
     own = {run_id: mine.removeprefix("CANARY-") for run_id, mine in runs.items()}
 
     # Rows: each holds values of its own run alone, and those of no run hold none.
-    rows = every_row(database_url)
+    rows = await asyncio.to_thread(every_row, database_url)
     for row in rows:
         whose = owner_of(row, own)
         assert owners(str(row.columns)) <= ({whose} if whose else set()), row

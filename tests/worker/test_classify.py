@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import httpx2
 import pytest
 
-from stepkeep.errors import ExpressionError, InvalidInput
+from stepkeep.kernel.errors import ExpressionError, InvalidInput
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.worker.answers import StepError

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import NotFound
+from stepkeep.kernel.errors import NotFound
 from stepkeep.operations.run_differences import compare_attempts
 from stepkeep.worker.code import code_of
 
@@ -40,43 +39,37 @@ def test_a_function_without_a_source_file_has_the_digest_of_its_code() -> None:
     assert code_of(made("def f():\n    return 2")).digest != same[0]
 
 
-def test_each_attempt_says_which_code_ran_it(database_url: str) -> None:
-    async def go() -> None:
-        async with AsyncEngine(database_url) as engine:
-            flow = sk.Workflow("coded")
-            flow.step("one", first)
-            run = (await engine.run(flow)).run_id
-        async with AsyncEngine(database_url) as engine:
-            [step] = (await engine.show(run))["steps"]
-            [attempt] = step["history"]
-            assert attempt["code"]["digest"] == code_of(first).digest
-            assert attempt["code"]["module"] == "tests.worker.test_code"
-
-    asyncio.run(go())
+async def test_each_attempt_says_which_code_ran_it(database_url: str) -> None:
+    async with AsyncEngine(database_url) as engine:
+        flow = sk.Workflow("coded")
+        flow.step("one", first)
+        run = (await engine.run(flow)).run_id
+    async with AsyncEngine(database_url) as engine:
+        [step] = (await engine.show(run))["steps"]
+        [attempt] = step["history"]
+        assert attempt["code"]["digest"] == code_of(first).digest
+        assert attempt["code"]["module"] == "tests.worker.test_code"
 
 
-def test_two_attempts_of_a_step_are_compared(database_url: str) -> None:
-    async def go() -> None:
-        async with AsyncEngine(database_url) as engine:
-            flow, tries = sk.Workflow("tried"), []
+async def test_two_attempts_of_a_step_are_compared(database_url: str) -> None:
+    async with AsyncEngine(database_url) as engine:
+        flow, tries = sk.Workflow("tried"), []
 
-            async def fails(ctx: sk.Context) -> int:
-                tries.append(ctx.attempt)
-                if len(tries) < 3:
-                    raise ConnectionError(f"no route {len(tries)}")
-                return 3
+        async def fails(ctx: sk.Context) -> int:
+            tries.append(ctx.attempt)
+            if len(tries) < 3:
+                raise ConnectionError(f"no route {len(tries)}")
+            return 3
 
-            flow.step("call", fails, retry=sk.Retry(max_attempts=3, initial="1ms"))
-            run = (await engine.run(flow)).run_id
-        async with AsyncEngine(database_url) as engine:
-            view = await engine.show(run, step="call")
-            told = compare_attempts(view, (1, 2))
-            assert (told["same"], told["same_code"]) == (False, True)
-            differing = {one["field"]: one for one in told["differences"]}
-            assert differing["error"]["first"].endswith("no route 1")
-            assert differing["error"]["second"].endswith("no route 2")
-            assert compare_attempts(view)["attempts"] == [2, 3]
-            with pytest.raises(NotFound, match="It has: 1, 2, 3"):
-                compare_attempts(view, (1, 9))
-
-    asyncio.run(go())
+        flow.step("call", fails, retry=sk.Retry(max_attempts=3, initial="1ms"))
+        run = (await engine.run(flow)).run_id
+    async with AsyncEngine(database_url) as engine:
+        view = await engine.show(run, step="call")
+        told = compare_attempts(view, (1, 2))
+        assert (told["same"], told["same_code"]) == (False, True)
+        differing = {one["field"]: one for one in told["differences"]}
+        assert differing["error"]["first"].endswith("no route 1")
+        assert differing["error"]["second"].endswith("no route 2")
+        assert compare_attempts(view)["attempts"] == [2, 3]
+        with pytest.raises(NotFound, match="It has: 1, 2, 3"):
+            compare_attempts(view, (1, 9))

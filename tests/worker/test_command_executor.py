@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
@@ -15,8 +14,8 @@ import pytest
 from tests.workbench import until
 from tests.worker.making import RUN, a_job, is_gone, outcome_of, outcomes
 
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Command, Completion
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Failed, Stopped, TimedOut
 from stepkeep.kernel.states import Category
 from stepkeep.worker.cancellation import Why
@@ -152,7 +151,7 @@ def test_what_a_command_leaves_running_is_ended_and_does_not_hold_it_up(tmp_path
 
 
 @pytest.mark.parametrize(("why", "expected"), [(Why.TIMED_OUT, TimedOut()), (Why.LEASE_LOST, Stopped())])
-def test_a_stopped_command_ends_with_its_whole_group_even_if_it_ignores_being_asked(
+async def test_a_stopped_command_ends_with_its_whole_group_even_if_it_ignores_being_asked(
     tmp_path: Path, why: Why, expected: object
 ) -> None:
     marker = tmp_path / "pids"
@@ -170,11 +169,11 @@ def test_a_stopped_command_ends_with_its_whole_group_even_if_it_ignores_being_as
         job.cancelled.set(why)
         runner.stop(job)
 
-    assert asyncio.run(outcomes([job], during=stop)) == [expected]
+    assert await outcomes([job], during=stop) == [expected]
     assert all(is_gone(int(pid)) for pid in marker.read_text().split())
 
 
-def test_a_command_that_is_stopped_in_the_moment_of_its_start_ends_too(tmp_path: Path) -> None:
+async def test_a_command_that_is_stopped_in_the_moment_of_its_start_ends_too(tmp_path: Path) -> None:
     marker = tmp_path / "pids"
     code = (
         "import os, subprocess, time\n"
@@ -190,12 +189,12 @@ def test_a_command_that_is_stopped_in_the_moment_of_its_start_ends_too(tmp_path:
             job.cancelled.set(Why.LEASE_LOST)
             runner.stop(job)
 
-    assert asyncio.run(outcomes(jobs, during=stop)) == [Stopped()] * len(jobs)
+    assert await outcomes(jobs, during=stop) == [Stopped()] * len(jobs)
     left = marker.read_text().split() if marker.exists() else []
     assert all(is_gone(int(pid)) for pid in left)
 
 
-def test_a_command_that_is_asked_to_end_may_tidy_up(tmp_path: Path) -> None:
+async def test_a_command_that_is_asked_to_end_may_tidy_up(tmp_path: Path) -> None:
     ready, tidied = tmp_path / "ready", tmp_path / "tidied"
     code = (
         "import signal, sys, time\n"
@@ -211,7 +210,7 @@ def test_a_command_that_is_asked_to_end_may_tidy_up(tmp_path: Path) -> None:
         job.cancelled.set(Why.TIMED_OUT)
         runner.stop(job)
 
-    assert asyncio.run(outcomes([job], during=stop)) == [TimedOut()]
+    assert await outcomes([job], during=stop) == [TimedOut()]
     assert tidied.exists()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,8 @@ import pytest
 from tests.worker.bed import QUICK, TENANT, Bed, bed_on, step
 
 import stepkeep as sk
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Definition, Hook, Retry, StepDefinition, Wait
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import outbox, sinks
 from stepkeep.operations.retention import Policy, prune
@@ -25,14 +27,12 @@ WRITES = "import os, sys; open(sys.argv[1], 'a').write(os.environ['STEPKEEP_EVEN
 ONCE = Retry(max_attempts=1)
 
 
-def run_on(url: str, body: Any) -> None:
-    async def whole() -> None:
-        async with bed_on(url) as bed:
-            bed.handler("work", lambda: None)
-            bed.handler("breaks", _breaks)
-            await body(bed)
-
-    asyncio.run(whole())
+@asynccontextmanager
+async def run_on(url: str) -> AsyncIterator[Bed]:
+    async with bed_on(url) as bed:
+        bed.handler("work", lambda: None)
+        bed.handler("breaks", _breaks)
+        yield bed
 
 
 def _breaks() -> None:
@@ -56,8 +56,8 @@ async def work_off(bed: Bed, *runs: str, **fields: Any) -> None:
     await work_until(bed, done, **fields)
 
 
-def test_a_function_is_called_for_the_states_that_the_hook_names(database_url: str) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_function_is_called_for_the_states_that_the_hook_names(database_url: str) -> None:
+    async with run_on(database_url) as bed:
         told: list[tuple[str, Any]] = []
 
         @sk.hook("ops.tell", registry=bed.registry)
@@ -78,10 +78,8 @@ def test_a_function_is_called_for_the_states_that_the_hook_names(database_url: s
         assert len(await bed.store.deliveries.read_cursors(TENANT, run_id)) == 3
         assert await bed.store.deliveries.read_cursors(TENANT, plain) == []
 
-    run_on(database_url, body)
 
-
-def test_a_hook_stays_that_of_its_version(database_url: str, tmp_path: Path) -> None:
+async def test_a_hook_stays_that_of_its_version(database_url: str, tmp_path: Path) -> None:
     def writing(file: str) -> Hook:
         argv = [sys.executable, "-c", WRITES, str(tmp_path / file)]
         return Hook(name="told", on=("run.succeeded",), kind="command", options={"argv": argv})
@@ -97,11 +95,12 @@ def test_a_hook_stays_that_of_its_version(database_url: str, tmp_path: Path) -> 
             name, _, body = line.partition(" ")
             assert (name, json.loads(body)["runid"]) == ("run.succeeded", run_id)
 
-    run_on(database_url, body)
+    async with run_on(database_url) as bed:
+        await body(bed)
 
 
-def test_a_message_and_an_end_at_the_start_reach_their_run(database_url: str) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_message_and_an_end_at_the_start_reach_their_run(database_url: str) -> None:
+    async with run_on(database_url) as bed:
         waits = StepDefinition(name="wait", order=0, wait=Wait(event="flow.done"))
         watcher_plan = await bed.publish(Definition(name="watcher", version=1, steps=(waits,)))
         watcher = (await bed.begin(watcher_plan, input=b"{}", business_key="watch-flow")).run_id
@@ -115,11 +114,9 @@ def test_a_message_and_an_end_at_the_start_reach_their_run(database_url: str) ->
         assert message.id.startswith(f"{run_id}/")
         assert (await bed.run(watcher)).state is RunState.SUCCEEDED
 
-    run_on(database_url, body)
 
-
-def test_a_hook_that_fails_is_dead_at_last_is_shown_redriven_dropped_and_keeps_its_run(database_url: str) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_hook_that_fails_is_dead_at_last_is_shown_redriven_dropped_and_keeps_its_run(database_url: str) -> None:
+    async with run_on(database_url) as bed:
         calls: list[str] = []
 
         @sk.hook("ops.refuse", registry=bed.registry)
@@ -153,11 +150,9 @@ def test_a_hook_that_fails_is_dead_at_last_is_shown_redriven_dropped_and_keeps_i
         await work_off(bed, run_id)
         assert len(calls) == 2
 
-    run_on(database_url, body)
 
-
-def test_a_worker_without_the_function_or_the_program_leaves_the_hook_to_another(tmp_path: Path) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_without_the_function_or_the_program_leaves_the_hook_to_another(tmp_path: Path) -> None:
+    async with run_on(f"sqlite:///{tmp_path}/test.db") as bed:
         hooks = (
             Hook(name="a", on=("run.succeeded",), kind="handler", options={"handler": "ops.late"}),
             Hook(name="b", on=("run.succeeded",), kind="command", options={"argv": ["true"]}),
@@ -171,13 +166,9 @@ def test_a_worker_without_the_function_or_the_program_leaves_the_hook_to_another
         await work_off(bed, run_id)
         assert called == ["run.succeeded"]
 
-    run_on(f"sqlite:///{tmp_path}/test.db", body)
 
-
-def test_no_sink_of_a_tenant_can_take_the_name_of_a_hook(tmp_path: Path) -> None:
-    async def body(bed: Bed) -> None:
+async def test_no_sink_of_a_tenant_can_take_the_name_of_a_hook(tmp_path: Path) -> None:
+    async with run_on(f"sqlite:///{tmp_path}/test.db") as bed:
         given: dict[str, Any] = {"on": ["*"], "options": {}, "tenant": TENANT, "actor": "a"}
         with pytest.raises(InvalidInput, match="hook:"):
             await sinks.add_sink(bed.transactor, "hook:flow", "host", **given)
-
-    run_on(f"sqlite:///{tmp_path}/test.db", body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.worker.bed import Bed, On, step
+from tests.worker.bed import On, step
 
 from stepkeep.kernel.definition import Agent, Command, Definition, Effect, Executor, Handler, Http, Retry, Undo
 from stepkeep.kernel.plan import build_plan
@@ -28,8 +28,8 @@ def change(cfg: dict[str, Any], tags: list[str], who: Any = None) -> dict[str, A
 
 
 @pytest.mark.parametrize("inputs", [CONSTANT, MIXED], ids=["constant", "mixed"])
-def test_three_runs_of_one_worker_start_from_the_same_inputs(on_store: On, inputs: dict[str, Any]) -> None:
-    async def body(bed: Bed) -> None:
+async def test_three_runs_of_one_worker_start_from_the_same_inputs(on_store: On, inputs: dict[str, Any]) -> None:
+    async with on_store() as bed:
         bed.handler("change", change)
         given = {"who": ["me"]}
         steps = (step("a", uses="change", inputs=inputs), step("b", "a", order=1, uses="change", inputs=inputs))
@@ -43,10 +43,8 @@ def test_three_runs_of_one_worker_start_from_the_same_inputs(on_store: On, input
             for no in (0, 1):
                 assert await bed.output(run_id, no) == {"cfg": {"n": 2}, "tags": ["x"], "who": who}
 
-    on_store(body)
 
-
-def test_a_retry_and_an_undo_are_given_what_the_first_attempt_was_given(on_store: On) -> None:
+async def test_a_retry_and_an_undo_are_given_what_the_first_attempt_was_given(on_store: On) -> None:
     seen: list[Any] = []
 
     def unsteady(ctx: Context, cfg: dict[str, Any], tags: list[Any]) -> Any:
@@ -66,7 +64,7 @@ def test_a_retry_and_an_undo_are_given_what_the_first_attempt_was_given(on_store
         if len(seen) == 4:
             raise ConnectionError("once more")
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         seen.clear()
         bed.handler("first", lambda: {"one": 1})
         bed.handler("unsteady", unsteady)
@@ -85,11 +83,10 @@ def test_a_retry_and_an_undo_are_given_what_the_first_attempt_was_given(on_store
         assert (await bed.run(run_id)).state is RunState.ROLLED_BACK
         assert seen == [(1, [], {"in": 1}, {"one": 1})] * 3 + [(1, [])] * 2
 
-    on_store(body)
 
+async def test_two_inputs_that_read_the_same_value_are_two_values(on_store: On) -> None:
+    async with on_store() as bed:
 
-def test_two_inputs_that_read_the_same_value_are_two_values(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
         def both(a: list[int], b: list[int], whole: dict[str, Any]) -> list[Any]:
             a.append(2)
             return [a, b, whole["list"]]
@@ -99,8 +96,6 @@ def test_two_inputs_that_read_the_same_value_are_two_values(on_store: On) -> Non
         run_id = await bed.start(step("both", inputs=inputs), given={"list": [1]})
         await bed.finish(run_id)
         assert await bed.output(run_id, 0) == [[1, 2], [1], [1]]
-
-    on_store(body)
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,9 @@ def watch_reports(bed: Bed) -> list[int]:
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_runs_that_were_claimed_together_are_reported_together_step_by_step(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_runs_that_were_claimed_together_are_reported_together_step_by_step(on_store: On) -> None:
+    async with on_store() as bed:
+
         async def quick() -> int:
             return 1
 
@@ -55,12 +56,11 @@ def test_runs_that_were_claimed_together_are_reported_together_step_by_step(on_s
         assert await bed.finish(*run_ids) is RunState.SUCCEEDED
         assert sizes == [6, 6, 6]
 
-    on_store(body)
-
 
 @pytest.mark.usefixtures("unhurried")
-def test_steps_of_one_run_that_may_run_beside_each_other_share_a_lane(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_steps_of_one_run_that_may_run_beside_each_other_share_a_lane(on_store: On) -> None:
+    async with on_store() as bed:
+
         async def quick() -> int:
             return 1
 
@@ -70,11 +70,9 @@ def test_steps_of_one_run_that_may_run_beside_each_other_share_a_lane(on_store: 
         assert await bed.finish(run_id) is RunState.SUCCEEDED
         assert sizes == [8]
 
-    on_store(body)
 
-
-def test_a_report_under_way_holds_no_slot_that_it_cannot_fill(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_report_under_way_holds_no_slot_that_it_cannot_fill(on_store: On) -> None:
+    async with on_store() as bed:
         begun: list[str] = []
         gate = asyncio.Event()
 
@@ -100,8 +98,6 @@ def test_a_report_under_way_holds_no_slot_that_it_cannot_fill(on_store: On) -> N
         await until(lambda: worker.held == 0)
         worker.stop()
         await serving
-
-    on_store(body)
 
 
 def test_a_job_that_is_stopped_before_it_began_is_heard_of_all_the_same() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.worker.bed import Bed, On, step
+from tests.worker.bed import On, step
 
 from stepkeep.kernel.states import Category, RunState, StepState
 
@@ -12,10 +12,10 @@ HEAVY = " || ".join(["input.a.contains(input.b)"] * 13)
 
 
 @pytest.mark.parametrize("store", ["on_store", "on_postgres"])
-def test_a_condition_that_is_too_much_work_fails_its_step(store: str, request: pytest.FixtureRequest) -> None:
+async def test_a_condition_that_is_too_much_work_fails_its_step(store: str, request: pytest.FixtureRequest) -> None:
     on: On = request.getfixturevalue(store)
 
-    async def body(bed: Bed) -> None:
+    async with on() as bed:
         bed.handler("work", lambda: 1)
         run_id = await bed.start(
             step("first", uses="work"),
@@ -33,16 +33,12 @@ def test_a_condition_that_is_too_much_work_fails_its_step(store: str, request: p
         await bed.finish(light)
         assert (await bed.run(light)).state is RunState.SUCCEEDED
 
-    on(body)
 
-
-def test_inputs_that_are_too_much_work_fail_their_attempt_for_good(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_inputs_that_are_too_much_work_fail_their_attempt_for_good(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("work", lambda found: found)
         run_id = await bed.start(step("a", uses="work", inputs={"found": f"${{{{ {HEAVY} }}}}"}), given=GIVEN)
         await bed.finish(run_id)
         (attempt,) = await bed.attempts(run_id)
         assert "too much work" in (attempt.error or "")
         assert (await bed.run(run_id)).category is Category.VALIDATION
-
-    on_store(body)

@@ -31,13 +31,15 @@ async def roll_back(bed: Bed, hook: Any, inputs: Any) -> str:
 
 
 @pytest.mark.parametrize("takes_inputs", [True, False], ids=["with parameters", "without parameters"])
-def test_inputs_that_do_not_fit_fail_the_hook_for_good_and_it_is_never_called(on_store: On, takes_inputs: bool) -> None:
+async def test_inputs_that_do_not_fit_fail_the_hook_for_good_and_it_is_never_called(
+    on_store: On, takes_inputs: bool
+) -> None:
     called: list[Any] = []
 
     def hook(invoice: Any = None) -> None:
         called.append(invoice)
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         reverse = hook if takes_inputs else lambda: called.append(None)
         run_id = await roll_back(bed, reverse, '${{ steps["write"].output }}')
         row = (await bed.steps(run_id))[2]
@@ -46,27 +48,23 @@ def test_inputs_that_do_not_fit_fail_the_hook_for_good_and_it_is_never_called(on
         assert "invoice: the value is not of type" in row.error
         assert "42" not in row.error
         assert (await bed.run(run_id)).state is RunState.FAILED
-
-    on_store(body)
     assert called == []
 
 
-def test_inputs_that_fit_reach_the_hook(on_store: On) -> None:
+async def test_inputs_that_fit_reach_the_hook(on_store: On) -> None:
     called: list[str] = []
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         inputs = {"invoice": '${{ string(steps["write"].output.invoice) }}'}
         run_id = await roll_back(bed, lambda invoice: called.append(invoice), inputs)
         assert (await bed.run(run_id)).state is RunState.ROLLED_BACK
-
-    on_store(body)
     assert called == ["42"]
 
 
-def test_a_schema_that_cannot_be_used_fails_the_hook_and_nothing_else(on_store: On) -> None:
+async def test_a_schema_that_cannot_be_used_fails_the_hook_and_nothing_else(on_store: On) -> None:
     """Front ends refuse such a schema; a definition made by hand may still hold one."""
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         bed.handler("write", lambda: 1)
         bed.handler("break", lambda: fail("no"))
         bed.handler("reverse", lambda: None)
@@ -79,5 +77,3 @@ def test_a_schema_that_cannot_be_used_fails_the_hook_and_nothing_else(on_store: 
         assert row.state is StepState.FAILED
         assert row.error is not None
         assert "Retrieval is disabled" in row.error
-
-    on_store(body)

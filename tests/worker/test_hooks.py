@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 from tests.worker.bed import QUICK, TENANT, Bed, bed_on, step
 
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Definition, Retry, StepDefinition, Wait
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import outbox, sinks
 from stepkeep.worker.executors.command import CommandPolicy
@@ -23,14 +25,12 @@ FAST = replace(QUICK, relay_seconds=0.02)
 WRITES = "import os, sys; open(sys.argv[1], 'a').write(os.environ['STEPKEEP_EVENT'] + ' ' + sys.stdin.read() + '\\n')"
 
 
-def run_on(url: str, body: Any) -> None:
-    async def whole() -> None:
-        async with bed_on(url) as bed:
-            bed.handler("work", lambda: None)
-            bed.handler("breaks", _breaks)
-            await body(bed)
-
-    asyncio.run(whole())
+@asynccontextmanager
+async def run_on(url: str) -> AsyncIterator[Bed]:
+    async with bed_on(url) as bed:
+        bed.handler("work", lambda: None)
+        bed.handler("breaks", _breaks)
+        yield bed
 
 
 def _breaks() -> None:
@@ -57,10 +57,10 @@ def written(file: Path) -> list[tuple[str, dict[str, Any]]]:
     return [(line.partition(" ")[0], json.loads(line.partition(" ")[2])) for line in lines]
 
 
-def test_a_program_is_run_for_each_transition_in_order(database_url: str, tmp_path: Path) -> None:
+async def test_a_program_is_run_for_each_transition_in_order(database_url: str, tmp_path: Path) -> None:
     file = tmp_path / "events"
 
-    async def body(bed: Bed) -> None:
+    async with run_on(database_url) as bed:
         options = {"argv": [sys.executable, "-c", WRITES, str(file)], "workflow": "flow"}
         await add(bed, "command", options, "run.*", "step.failed")
         run_id = await bed.start(step("breaks", retry=Retry(max_attempts=1)))
@@ -78,11 +78,9 @@ def test_a_program_is_run_for_each_transition_in_order(database_url: str, tmp_pa
         assert [event["sequence"] for event in events] == sorted(event["sequence"] for event in events)
         assert len({event["id"] for event in events}) == len(events)
 
-    run_on(database_url, body)
 
-
-def test_a_hook_that_fails_never_fails_the_run_and_is_tried_again(tmp_path: Path) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_hook_that_fails_never_fails_the_run_and_is_tried_again(tmp_path: Path) -> None:
+    async with run_on(f"sqlite:///{tmp_path}/test.db") as bed:
         await add(bed, "command", {"argv": ["false"]}, "run.succeeded", events="endings")
         run_id = await bed.start(step("work"))
 
@@ -95,13 +93,11 @@ def test_a_hook_that_fails_never_fails_the_run_and_is_tried_again(tmp_path: Path
         [row] = (await outbox.list_deliveries(bed.transactor, tenant=TENANT))["deliveries"]
         assert "false: exit status 1" in row["error"]
 
-    run_on(f"sqlite:///{tmp_path}/test.db", body)
 
-
-def test_a_worker_that_may_not_run_the_program_leaves_it_to_another(tmp_path: Path) -> None:
+async def test_a_worker_that_may_not_run_the_program_leaves_it_to_another(tmp_path: Path) -> None:
     file = tmp_path / "events"
 
-    async def body(bed: Bed) -> None:
+    async with run_on(f"sqlite:///{tmp_path}/test.db") as bed:
         await add(
             bed, "command", {"argv": [sys.executable, "-c", WRITES, str(file)]}, "run.succeeded", events="endings"
         )
@@ -114,11 +110,9 @@ def test_a_worker_that_may_not_run_the_program_leaves_it_to_another(tmp_path: Pa
         await work_until(bed, lambda: idle(bed))
         assert [name for name, _ in written(file)] == ["run.succeeded"]
 
-    run_on(f"sqlite:///{tmp_path}/test.db", body)
 
-
-def test_a_message_goes_to_the_run_that_has_the_key(database_url: str) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_message_goes_to_the_run_that_has_the_key(database_url: str) -> None:
+    async with run_on(database_url) as bed:
         await add(bed, "message", {"key": "watch-{workflow}", "workflow": "flow"}, "run.*", events="endings")
         waits = StepDefinition(name="wait", order=0, wait=Wait(event="run.succeeded"))
         plan = await bed.publish(Definition(name="watcher", version=1, steps=(waits,)))
@@ -129,8 +123,6 @@ def test_a_message_goes_to_the_run_that_has_the_key(database_url: str) -> None:
         [message] = await bed.store.read_messages(TENANT, watcher)
         assert message.id.startswith(f"{run_id}/")
         assert msgspec.json.decode(message.payload)["type"] == "run.succeeded"
-
-    run_on(database_url, body)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +139,7 @@ def test_a_message_goes_to_the_run_that_has_the_key(database_url: str) -> None:
         ("message", {}),
     ],
 )
-def test_senseless_options_are_refused(tmp_path: Path, kind: str, options: dict[str, Any]) -> None:
-    async def body(bed: Bed) -> None:
+async def test_senseless_options_are_refused(tmp_path: Path, kind: str, options: dict[str, Any]) -> None:
+    async with run_on(f"sqlite:///{tmp_path}/test.db") as bed:
         with pytest.raises(InvalidInput):
             await add(bed, kind, options, "*")
-
-    run_on(f"sqlite:///{tmp_path}/test.db", body)

@@ -18,8 +18,8 @@ from tests.worker.loopback import Server
 from tests.worker.making import RUN, a_job, handler_job, outcome_of
 
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Completion, Http
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import Category
 from stepkeep.worker.executors.http import HttpPolicy
@@ -136,32 +136,32 @@ def test_proxies_of_the_environment_are_not_used(server: Server, monkeypatch: py
 
 
 # -- what an attempt leaves behind -------------------------------------------------------------------------------------
-def test_cookies_of_one_attempt_are_not_sent_by_the_next(server: Server) -> None:
+async def test_cookies_of_one_attempt_are_not_sent_by_the_next(server: Server) -> None:
     server.answers["/cookie"] = (200, {"Set-Cookie": "session=CANARY; Path=/"}, b"{}")
     settings = Settings(http=OPEN, concurrency=1)
     codes = PreparedSteps(Registry(), settings)
     jobs = [a_job(Http(method="GET", url=server.url(path)), codes=codes) for path in ("/cookie", "/other", "/cookie")]
-    assert all(isinstance(each, Completed) for each in asyncio.run(one_after_the_other(jobs, settings)))
+    assert all(isinstance(each, Completed) for each in await one_after_the_other(jobs, settings))
     assert [seen["path"] for seen in server.requests] == ["/cookie", "/other", "/cookie"]
     assert [seen["headers"].get("cookie") for seen in server.requests] == [None, None, None]
 
 
-def test_credentials_of_one_attempts_url_are_not_sent_by_the_next(server: Server) -> None:
+async def test_credentials_of_one_attempts_url_are_not_sent_by_the_next(server: Server) -> None:
     settings = Settings(http=OPEN, concurrency=1)
     codes = PreparedSteps(Registry(), settings)
     urls = [f"http://user:CANARY@127.0.0.1:{server.port}/", server.url("/")]
     jobs = [a_job(Http(method="GET", url=url), codes=codes) for url in urls]
-    assert all(isinstance(each, Completed) for each in asyncio.run(one_after_the_other(jobs, settings)))
+    assert all(isinstance(each, Completed) for each in await one_after_the_other(jobs, settings))
     first, second = (seen["headers"].get("authorization") for seen in server.requests)
     assert first == "Basic dXNlcjpDQU5BUlk="
     assert second is None
 
 
-def test_every_attempt_has_a_connection_of_its_own(server: Server) -> None:
+async def test_every_attempt_has_a_connection_of_its_own(server: Server) -> None:
     settings = Settings(http=OPEN, concurrency=1)
     codes = PreparedSteps(Registry(), settings)
     jobs = [a_job(Http(method="GET", url=server.url()), codes=codes) for _ in range(3)]
-    assert all(isinstance(each, Completed) for each in asyncio.run(one_after_the_other(jobs, settings)))
+    assert all(isinstance(each, Completed) for each in await one_after_the_other(jobs, settings))
     assert len({seen["peer"] for seen in server.requests}) == 3
     assert {seen["headers"]["connection"] for seen in server.requests} == {"close"}
 
@@ -409,7 +409,7 @@ def test_a_public_name_that_leads_inside_is_refused_even_by_one_of_its_addresses
     assert server.requests == []
 
 
-def test_names_are_resolved_while_a_handler_keeps_the_threads_of_the_event_loop_busy(server: Server) -> None:
+async def test_names_are_resolved_while_a_handler_keeps_the_threads_of_the_event_loop_busy(server: Server) -> None:
     over = threading.Event()
 
     async def greedy() -> str:
@@ -440,7 +440,7 @@ def test_names_are_resolved_while_a_handler_keeps_the_threads_of_the_event_loop_
             over.set()
             runner.close()
 
-    assert isinstance(asyncio.run(both()), Completed)
+    assert isinstance(await both(), Completed)
 
 
 def test_the_next_address_of_a_name_is_tried_where_one_takes_no_connection(

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.workbench import PATIENCE_SECONDS, count_calls, eventually, results_of, until
 from tests.worker.bed import LEASE_US, PAST_THE_LEASE_US, QUICK, TENANT, Bed, On, step
 
-from stepkeep.errors import StoreUnavailable
 from stepkeep.kernel.definition import Command, Retry
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, WorkerState
 from stepkeep.operations.expire import sweep
@@ -70,8 +70,8 @@ async def serving(worker: Worker, body: Callable[[], Awaitable[None]], grace: fl
 
 # -- renewal -----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["async", "blocking", "blocks its own loop"])
-def test_an_attempt_that_outlives_its_lease_keeps_it_while_its_worker_lives(on_store: On, kind: str) -> None:
-    async def body(bed: Bed) -> None:
+async def test_an_attempt_that_outlives_its_lease_keeps_it_while_its_worker_lives(on_store: On, kind: str) -> None:
+    async with on_store() as bed:
         calls, outlived = [], threading.Event()
 
         async def slow() -> str:
@@ -102,23 +102,19 @@ def test_an_attempt_that_outlives_its_lease_keeps_it_while_its_worker_lives(on_s
         assert len(calls) == 1
         assert [attempt.state for attempt in await bed.attempts(run_id)] == [AttemptState.SUCCEEDED]
 
-    on_store(body)
 
-
-def test_short_attempts_renew_nothing(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_short_attempts_renew_nothing(on_store: On) -> None:
+    async with on_store() as bed:
         renewals = count_calls(bed, "renew")
         bed.handler("quick", lambda: 1)
         run_id = await bed.start(*(step(f"s{n}", uses="quick", order=n) for n in range(20)))
         await bed.finish(run_id)
         assert renewals == []
 
-    on_store(body)
-
 
 # -- losing ------------------------------------------------------------------------------------------------------------
-def test_a_worker_whose_step_was_taken_by_another_drops_its_result_and_cancels_its_handler(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_whose_step_was_taken_by_another_drops_its_result_and_cancels_its_handler(on_store: On) -> None:
+    async with on_store() as bed:
         heard: list[object] = []
         started = threading.Event()
 
@@ -151,11 +147,9 @@ def test_a_worker_whose_step_was_taken_by_another_drops_its_result_and_cancels_i
         states = [attempt.state for attempt in await bed.attempts(run_id)]
         assert states == [AttemptState.LOST, AttemptState.SUCCEEDED]
 
-    on_store(body)
 
-
-def test_a_result_that_comes_after_the_lease_ran_out_is_refused_even_if_nobody_took_over(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_result_that_comes_after_the_lease_ran_out_is_refused_even_if_nobody_took_over(on_store: On) -> None:
+    async with on_store() as bed:
         release, started = threading.Event(), threading.Event()
 
         def late() -> str:
@@ -181,11 +175,9 @@ def test_a_result_that_comes_after_the_lease_ran_out_is_refused_even_if_nobody_t
         await sweep(bed.transactor)
         assert (await bed.run(run_id)).category is Category.POISON
 
-    on_store(body)
 
-
-def test_a_cancelled_run_cancels_its_running_handler(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_cancelled_run_cancels_its_running_handler(on_store: On) -> None:
+    async with on_store() as bed:
         started, ended = threading.Event(), threading.Event()
 
         async def slow() -> None:
@@ -209,11 +201,9 @@ def test_a_cancelled_run_cancels_its_running_handler(on_store: On) -> None:
         await serving(bed.worker(runtime=runtime), cancel)
         assert (await bed.run(run_id)).state is RunState.CANCELLED
 
-    on_store(body)
 
-
-def test_a_handler_of_a_stopping_run_is_asked_and_not_killed(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_handler_of_a_stopping_run_is_asked_and_not_killed(on_store: On) -> None:
+    async with on_store() as bed:
         started = threading.Event()
         told: list[object] = []
 
@@ -242,11 +232,11 @@ def test_a_handler_of_a_stopping_run_is_asked_and_not_killed(on_store: On) -> No
         assert told == [Why.RUN_STOPPING]
         assert await bed.output(run_id, 0) == "tidied up"
 
-    on_store(body)
 
-
-def test_a_worker_that_was_given_up_for_lost_comes_back_as_a_new_incarnation_and_holds_nothing(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_that_was_given_up_for_lost_comes_back_as_a_new_incarnation_and_holds_nothing(
+    on_store: On,
+) -> None:
+    async with on_store() as bed:
         started, ended = threading.Event(), threading.Event()
 
         async def slow(ctx: Any) -> str:
@@ -276,8 +266,6 @@ def test_a_worker_that_was_given_up_for_lost_comes_back_as_a_new_incarnation_and
         await serving(bed.worker(replace(QUICK, sweep_seconds=3600.0), runtime=runtime), give_up)
         assert await bed.output(run_id, 0) == "second"
 
-    on_store(body)
-
 
 async def incarnation_is(bed: Bed, number: int) -> bool:
     [worker] = await bed.store.list_workers(TENANT)
@@ -285,8 +273,8 @@ async def incarnation_is(bed: Bed, number: int) -> bool:
 
 
 # -- timeouts ----------------------------------------------------------------------------------------------------------
-def test_a_coroutine_that_runs_too_long_is_cancelled_and_timed_out(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_coroutine_that_runs_too_long_is_cancelled_and_timed_out(on_store: On) -> None:
+    async with on_store() as bed:
         ended = []
 
         async def slow() -> None:
@@ -303,11 +291,9 @@ def test_a_coroutine_that_runs_too_long_is_cancelled_and_timed_out(on_store: On)
         assert "0.1 s" in (attempt.error or "")
         assert ended == [1]
 
-    on_store(body)
 
-
-def test_a_thread_that_runs_too_long_is_timed_out_at_once_and_keeps_its_slot_until_it_ends(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_thread_that_runs_too_long_is_timed_out_at_once_and_keeps_its_slot_until_it_ends(on_store: On) -> None:
+    async with on_store() as bed:
         release = threading.Event()
         running = []
 
@@ -337,21 +323,17 @@ def test_a_thread_that_runs_too_long_is_timed_out_at_once_and_keeps_its_slot_unt
         await serving(worker, wait)
         assert await bed.output(run_id, 0) == "second"
 
-    on_store(body)
 
-
-def test_a_command_that_runs_too_long_is_killed(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_command_that_runs_too_long_is_killed(on_store: On) -> None:
+    async with on_store() as bed:
         run_id = await bed.start(step("sleep", executor=Command(argv=("sleep", "600")), timeout=200_000, retry=ONCE))
         assert await bed.finish(run_id) is RunState.FAILED
         assert [attempt.state for attempt in await bed.attempts(run_id)] == [AttemptState.TIMED_OUT]
 
-    on_store(body)
-
 
 # -- draining ----------------------------------------------------------------------------------------------------------
-def test_a_draining_worker_lets_handlers_finish_and_claims_nothing_more(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_draining_worker_lets_handlers_finish_and_claims_nothing_more(on_store: On) -> None:
+    async with on_store() as bed:
         started, release = threading.Event(), threading.Event()
 
         def first() -> str:
@@ -375,11 +357,9 @@ def test_a_draining_worker_lets_handlers_finish_and_claims_nothing_more(on_store
         assert await worker_is(bed, WorkerState.SHUTDOWN)
         await bed.check_promises()
 
-    on_store(body)
 
-
-def test_what_does_not_finish_within_the_grace_is_handed_back_and_nothing_is_counted(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_what_does_not_finish_within_the_grace_is_handed_back_and_nothing_is_counted(on_store: On) -> None:
+    async with on_store() as bed:
         started, cancelled = threading.Event(), threading.Event()
 
         async def slow() -> None:
@@ -401,10 +381,8 @@ def test_what_does_not_finish_within_the_grace_is_handed_back_and_nothing_is_cou
         assert [attempt.state for attempt in await bed.attempts(run_id)] == [AttemptState.RELEASED]
         assert cancelled.is_set()
 
-    on_store(body)
 
-
-def test_being_told_to_stop_again_ends_the_grace_at_once(on_store: On) -> None:
+async def test_being_told_to_stop_again_ends_the_grace_at_once(on_store: On) -> None:
     class Watched(Runtime):
         """Notes when the worker has begun to wait for what it holds."""
 
@@ -415,7 +393,7 @@ def test_being_told_to_stop_again_ends_the_grace_at_once(on_store: On) -> None:
             self.patient = self.patient or seconds == WATCH
             return await super().wait(event, seconds)
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         started, runtime = threading.Event(), Watched()
 
         async def slow() -> None:
@@ -435,11 +413,9 @@ def test_being_told_to_stop_again_ends_the_grace_at_once(on_store: On) -> None:
             await serving(worker, stop, grace=0)
         assert [attempt.state for attempt in await bed.attempts(run_id)] == [AttemptState.RELEASED]
 
-    on_store(body)
 
-
-def test_a_draining_worker_keeps_its_leases_alive(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_draining_worker_keeps_its_leases_alive(on_store: On) -> None:
+    async with on_store() as bed:
         started, outlived = threading.Event(), threading.Event()
         renewals, runtime = results_of(bed.store, "renew"), Ahead()
 
@@ -462,8 +438,6 @@ def test_a_draining_worker_keeps_its_leases_alive(on_store: On) -> None:
         await serving(worker, wait, grace=3600)
         assert await bed.states(run_id) == ["succeeded"]
 
-    on_store(body)
-
 
 async def worker_is(bed: Bed, state: WorkerState) -> bool:
     [worker] = await bed.store.list_workers(TENANT)
@@ -471,8 +445,8 @@ async def worker_is(bed: Bed, state: WorkerState) -> bool:
 
 
 # -- outages -----------------------------------------------------------------------------------------------------------
-def test_an_outage_is_told_once_and_work_goes_on_after_it(on_store: On, caplog: pytest.LogCaptureFixture) -> None:
-    async def body(bed: Bed) -> None:
+async def test_an_outage_is_told_once_and_work_goes_on_after_it(on_store: On, caplog: pytest.LogCaptureFixture) -> None:
+    async with on_store() as bed:
         bed.handler("a", lambda: 1)
         run_id = await bed.start(step("a", order=0), step("b", "a", order=1, uses="a"))
         down = Outage(bed)
@@ -484,8 +458,6 @@ def test_an_outage_is_told_once_and_work_goes_on_after_it(on_store: On, caplog: 
 
         await serving(bed.worker(), outage)
         assert await bed.states(run_id) == ["succeeded", "succeeded"]
-
-    on_store(body)
     told = [record.message for record in caplog.records if "does not answer" in record.message]
     assert len(told) == 1
 

@@ -15,7 +15,7 @@ from tests.worker import process_handlers
 
 import stepkeep as sk
 from stepkeep.definition.apps import load_app
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 
 def flow_of(*handlers: Callable[..., Any]) -> tuple[sk.Workflow, sk.Registry]:
@@ -105,31 +105,28 @@ def test_a_worker_has_a_lifespan_of_its_own_and_registered_ones_come_first(datab
         assert told == ["open registered", "open own", "close own", "close registered"]
 
 
-def test_handlers_may_run_on_the_loop_of_the_program(database_url: str) -> None:
-    async def program() -> tuple[Any, list[str]]:
-        mine, told = asyncio.get_running_loop(), list[str]()
-        gate = asyncio.Event()
+async def test_handlers_may_run_on_the_loop_of_the_program(database_url: str) -> None:
+    mine, told = asyncio.get_running_loop(), list[str]()
+    gate = asyncio.Event()
 
-        async def lifespan() -> AsyncIterator[dict[str, Any]]:
-            told.append("open")
-            yield {"gate": gate}
-            told.append("close")
+    async def lifespan() -> AsyncIterator[dict[str, Any]]:
+        told.append("open")
+        yield {"gate": gate}
+        told.append("close")
 
-        async def handler(ctx: sk.Context) -> bool:
-            ctx.shared["gate"].set()
-            return asyncio.get_running_loop() is mine
+    async def handler(ctx: sk.Context) -> bool:
+        ctx.shared["gate"].set()
+        return asyncio.get_running_loop() is mine
 
-        made, registry = flow_of(handler)
-        async with sk.AsyncEngine(database_url, registry=registry, loop="mine", lifespan=lifespan) as engine:
-            async with await engine.start_worker():
-                started = await engine.start(made)
-                await gate.wait()
-                output = (await engine.wait(started.run_id, seconds=60)).output
-            told.append("worker ended")
-            assert (await engine.run(made, check=True)).output is True
-        return output, told
-
-    assert asyncio.run(program()) == (True, ["open", "worker ended", "close"])
+    made, registry = flow_of(handler)
+    async with sk.AsyncEngine(database_url, registry=registry, loop="mine", lifespan=lifespan) as engine:
+        async with await engine.start_worker():
+            started = await engine.start(made)
+            await gate.wait()
+            output = (await engine.wait(started.run_id, seconds=60)).output
+        told.append("worker ended")
+        assert (await engine.run(made, check=True)).output is True
+    assert (output, told) == (True, ["open", "worker ended", "close"])
 
 
 @pytest.mark.parametrize(
@@ -225,11 +222,8 @@ def test_a_loop_that_breaks_opens_its_lifespan_again(tmp_path: Path, caplog: pyt
     assert len(opened) == 2
 
 
+@pytest.mark.usefixtures("empty_registry")
 def test_a_module_with_handlers_brings_its_lifespan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stepkeep.definition.registry import default_registry
-
-    monkeypatch.setattr(default_registry, "_handlers", {})
-    monkeypatch.setattr(default_registry, "_lifespans", [])
     file = tmp_path / "app_with_lifespan.py"
     file.write_text(
         "import stepkeep as sk\n\n@sk.lifespan\nasync def clients():\n    yield {'n': 41}\n\n"

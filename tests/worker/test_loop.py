@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 from tests.workbench import count_calls, eventually
-from tests.worker.bed import QUICK, TENANT, Bed, On, step
+from tests.worker.bed import QUICK, TENANT, On, step
 
-from stepkeep.errors import InvalidInput, InvariantBroken
 from stepkeep.kernel.definition import Command, Completion, Handler, Retry, Rule, Undo
+from stepkeep.kernel.errors import InvalidInput, InvariantBroken
 from stepkeep.kernel.events import CompletionSignalled, ManualOutcome, MessageArrived
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import AttemptState, Category, OnFailure, RunState, StepState, WorkerState
@@ -19,8 +19,9 @@ from stepkeep.worker.answers import fail, retry_in, wait_for
 from stepkeep.worker.results import token_digest
 
 
-def test_a_chain_of_steps_passes_its_outputs_on(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_chain_of_steps_passes_its_outputs_on(on_store: On) -> None:
+    async with on_store() as bed:
+
         async def first(n: int) -> dict[str, int]:
             return {"n": n + 1}
 
@@ -43,11 +44,10 @@ def test_a_chain_of_steps_passes_its_outputs_on(on_store: On) -> None:
         assert await bed.output(run_id, 2) == [20, {"n": 2}, {"n": 1}]
         assert [attempt.state for attempt in await bed.attempts(run_id)] == [AttemptState.SUCCEEDED] * 3
 
-    on_store(body)
 
+async def test_many_runs_of_a_wide_workflow_finish(on_store: On) -> None:
+    async with on_store() as bed:
 
-def test_many_runs_of_a_wide_workflow_finish(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
         async def work() -> int:
             return 1
 
@@ -66,11 +66,9 @@ def test_many_runs_of_a_wide_workflow_finish(on_store: On) -> None:
         for run_id in runs:
             assert set(await bed.states(run_id)) == {"succeeded"}
 
-    on_store(body)
 
-
-def test_a_failing_step_is_retried_until_it_succeeds(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_failing_step_is_retried_until_it_succeeds(on_store: On) -> None:
+    async with on_store() as bed:
         seen = []
 
         async def flaky(ctx):
@@ -87,22 +85,18 @@ def test_a_failing_step_is_retried_until_it_succeeds(on_store: On) -> None:
         states = [(attempt.state, attempt.category) for attempt in await bed.attempts(run_id)]
         assert states == [(AttemptState.FAILED, Category.TRANSIENT)] * 2 + [(AttemptState.SUCCEEDED, None)]
 
-    on_store(body)
-
 
 @pytest.mark.parametrize("said", [lambda: fail("no"), lambda: {"x": float("nan")}])
-def test_what_can_never_work_is_not_tried_again(on_store: On, said: Callable[[], object]) -> None:
-    async def body(bed: Bed) -> None:
+async def test_what_can_never_work_is_not_tried_again(on_store: On, said: Callable[[], object]) -> None:
+    async with on_store() as bed:
         bed.handler("hopeless", lambda: said())
         run_id = await bed.start(step("hopeless"))
         assert await bed.finish(run_id) is RunState.FAILED
         assert [attempt.category for attempt in await bed.attempts(run_id)] == [Category.VALIDATION]
 
-    on_store(body)
 
-
-def test_a_template_that_cannot_be_rendered_fails_the_step_for_good(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_template_that_cannot_be_rendered_fails_the_step_for_good(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("mail", lambda to: to)
         run_id = await bed.start(step("mail", inputs={"to": "${{ input.email.address }}"}), given={"email": None})
         assert await bed.finish(run_id) is RunState.FAILED
@@ -110,11 +104,9 @@ def test_a_template_that_cannot_be_rendered_fails_the_step_for_good(on_store: On
         assert attempt.category is Category.VALIDATION
         assert "input" in (attempt.error or "")
 
-    on_store(body)
 
-
-def test_a_handler_asks_for_its_own_pause(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_handler_asks_for_its_own_pause(on_store: On) -> None:
+    async with on_store() as bed:
         seen = []
 
         def patient():
@@ -127,11 +119,10 @@ def test_a_handler_asks_for_its_own_pause(on_store: On) -> None:
         bed.store.clock_offset += 3_600_000_000
         assert await bed.finish(run_id) is RunState.SUCCEEDED
 
-    on_store(body)
 
+async def test_a_step_that_waits_is_woken_by_its_message_and_told_which(on_store: On) -> None:
+    async with on_store() as bed:
 
-def test_a_step_that_waits_is_woken_by_its_message_and_told_which(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
         def pay(ctx):
             if ctx.woken_by is None:
                 return wait_for("paid", timeout="1d", emit=[("payment.requested", {"n": 1})])
@@ -148,11 +139,9 @@ def test_a_step_that_waits_is_woken_by_its_message_and_told_which(on_store: On) 
         assert await bed.finish(run_id) is RunState.SUCCEEDED
         assert await bed.output(run_id, 0) == ["paid", {"amount": 5}, 1]
 
-    on_store(body)
 
-
-def test_a_wait_that_nobody_answers_comes_back_as_a_timeout(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_wait_that_nobody_answers_comes_back_as_a_timeout(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("pay", lambda ctx: ctx.woken_by.timed_out if ctx.woken_by else wait_for("paid", timeout="1d"))
         run_id = await bed.start(step("pay"))
         await bed.worker().run_until(bed.step_is(run_id, 0, StepState.AWAITING_EVENT))
@@ -160,11 +149,9 @@ def test_a_wait_that_nobody_answers_comes_back_as_a_timeout(on_store: On) -> Non
         assert await bed.finish(run_id) is RunState.SUCCEEDED
         assert await bed.output(run_id, 0) is True
 
-    on_store(body)
 
-
-def test_rules_judge_a_result_before_it_counts(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_rules_judge_a_result_before_it_counts(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("count", lambda n: {"rows": n})
         rules = (Rule(expression="output.rows > 0", message="nothing was counted"),)
         good = await bed.start(step("count", inputs="${{ input }}", rules=rules), given={"n": 3})
@@ -174,11 +161,9 @@ def test_rules_judge_a_result_before_it_counts(on_store: On) -> None:
         failed = await bed.run(bad)
         assert (failed.state, failed.error) == (RunState.FAILED, "nothing was counted (output.rows = 0)")
 
-    on_store(body)
 
-
-def test_rules_may_look_at_other_steps_and_run_level_rules_at_all_of_them(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_rules_may_look_at_other_steps_and_run_level_rules_at_all_of_them(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("a", lambda: 1)
         bed.handler("b", lambda: 2)
         run_id = await bed.start(
@@ -188,21 +173,17 @@ def test_rules_may_look_at_other_steps_and_run_level_rules_at_all_of_them(on_sto
         )
         assert await bed.finish(run_id) is RunState.SUCCEEDED
 
-    on_store(body)
 
-
-def test_a_rule_that_cannot_be_evaluated_fails_the_step_with_its_words(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_rule_that_cannot_be_evaluated_fails_the_step_with_its_words(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("a", lambda: {"x": 1})
         run_id = await bed.start(step("a", rules=(Rule(expression="output.y > 1"),)))
         assert await bed.finish(run_id) is RunState.FAILED
         assert "cannot be evaluated" in ((await bed.run(run_id)).error or "")
 
-    on_store(body)
 
-
-def test_undo_hooks_run_in_reverse_with_what_their_steps_returned(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_undo_hooks_run_in_reverse_with_what_their_steps_returned(on_store: On) -> None:
+    async with on_store() as bed:
         undone = []
         bed.handler("make", lambda ctx: {"made": ctx.step})
 
@@ -226,21 +207,17 @@ def test_undo_hooks_run_in_reverse_with_what_their_steps_returned(on_store: On) 
         assert await bed.finish(run_id) is RunState.ROLLED_BACK
         assert undone == [(name, f"{run_id}:{name}:compensate", True) for name in ("two", "one")]
 
-    on_store(body)
 
-
-def test_a_command_step_runs_end_to_end_with_its_arguments_filled_in(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_command_step_runs_end_to_end_with_its_arguments_filled_in(on_store: On) -> None:
+    async with on_store() as bed:
         command = Command(argv=("echo", "-n", "${{ input.n }}", "is ${{ input.word }}"), env={"N": "${{ input.n }}"})
         run_id = await bed.start(step("say", executor=command), given={"n": 7, "word": "odd; rm -rf"})
         assert await bed.finish(run_id) is RunState.SUCCEEDED
         assert (await bed.output(run_id, 0))["stdout"] == "7 is odd; rm -rf"
 
-    on_store(body)
 
-
-def test_steps_of_other_workers_are_left_alone(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_steps_of_other_workers_are_left_alone(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("mine", lambda: 1)
         run_id = await bed.start(
             step("mine", order=0), step("theirs", order=0), step("gpu", order=0, uses="mine", capabilities=("gpu",))
@@ -251,11 +228,9 @@ def test_steps_of_other_workers_are_left_alone(on_store: On) -> None:
         bed.handler("theirs", lambda: 2)
         assert await bed.finish(run_id, capabilities=["gpu"]) is RunState.SUCCEEDED
 
-    on_store(body)
 
-
-def test_a_worker_registers_works_and_leaves_a_journal_behind(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_registers_works_and_leaves_a_journal_behind(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("a", lambda: 1)
         run_id = await bed.start(step("a"))
         worker = bed.worker(app="billing")
@@ -265,11 +240,9 @@ def test_a_worker_registers_works_and_leaves_a_journal_behind(on_store: On) -> N
         assert row.id.startswith("billing:")
         assert row.state == "shutdown"
 
-    on_store(body)
 
-
-def test_a_step_completed_by_hand_is_judged_by_its_rules_afterwards(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_step_completed_by_hand_is_judged_by_its_rules_afterwards(on_store: On) -> None:
+    async with on_store() as bed:
         tokens = []
         bed.handler("ask", lambda ctx: tokens.append(ctx.completion_token))
         rules = (Rule(expression="output.ok"),)
@@ -288,11 +261,10 @@ def test_a_step_completed_by_hand_is_judged_by_its_rules_afterwards(on_store: On
         )
         assert await bed.finish(run_id) is RunState.SUCCEEDED
 
-    on_store(body)
 
+async def test_a_fan_wider_than_the_worker_is_worked_off_without_waiting_for_idle_polls(on_store: On) -> None:
+    async with on_store() as bed:
 
-def test_a_fan_wider_than_the_worker_is_worked_off_without_waiting_for_idle_polls(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
         async def work() -> int:
             return 1
 
@@ -302,13 +274,11 @@ def test_a_fan_wider_than_the_worker_is_worked_off_without_waiting_for_idle_poll
         patient = replace(QUICK, concurrency=4, idle_poll_seconds=3600.0)
         assert await bed.finish(run_id, settings=patient) is RunState.SUCCEEDED
 
-    on_store(body)
 
-
-def test_one_report_that_cannot_be_processed_does_not_take_its_batch_with_it(
+async def test_one_report_that_cannot_be_processed_does_not_take_its_batch_with_it(
     on_store: On, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         bed.handler("work", lambda: 1)
         runs = [await bed.start(step("work"))]
         plan = bed.transactor.plans.get((await bed.run(runs[0])).definition_id)
@@ -323,13 +293,11 @@ def test_one_report_that_cannot_be_processed_does_not_take_its_batch_with_it(
         bed.transactor.report = report  # type: ignore[method-assign]
         await bed.worker().run_until(bed.ended(*(run_id for run_id in runs if run_id != cursed)))
         assert (await bed.steps(cursed))[0].state is StepState.RUNNING
-
-    on_store(body)
     assert any("cannot be processed" in record.message for record in caplog.records)
 
 
-def test_an_answer_that_cannot_be_recorded_is_a_failure_that_can(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_an_answer_that_cannot_be_recorded_is_a_failure_that_can(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("work", lambda: 1)
         run_id, real = await bed.start(step("work")), bed.transactor.report
 
@@ -345,22 +313,18 @@ def test_an_answer_that_cannot_be_recorded_is_a_failure_that_can(on_store: On) -
         assert attempt.error is not None
         assert "no row can hold this" in attempt.error
 
-    on_store(body)
 
-
-def test_a_handler_reads_outputs_that_nobody_loaded_for_it(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_handler_reads_outputs_that_nobody_loaded_for_it(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("a", lambda: {"x": 1})
         bed.handler("c", lambda ctx: [ctx.outputs["a"], sorted(ctx.outputs)])
         run_id = await bed.start(step("a"), step("b", "a", order=1, uses="a"), step("c", "b", order=2))
         assert await bed.finish(run_id) is RunState.SUCCEEDED
         assert await bed.output(run_id, 2) == [{"x": 1}, ["a", "b"]]
 
-    on_store(body)
 
-
-def test_what_stops_the_loop_by_force_still_hands_back_what_it_holds(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_what_stops_the_loop_by_force_still_hands_back_what_it_holds(on_store: On) -> None:
+    async with on_store() as bed:
         started = asyncio.Event()
 
         async def endless() -> None:
@@ -381,11 +345,9 @@ def test_what_stops_the_loop_by_force_still_hands_back_what_it_holds(on_store: O
             await task
         assert await bed.states(run_id) == ["ready"]
 
-    on_store(body)
 
-
-def test_a_chained_claim_that_arrives_while_draining_is_handed_back(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_chained_claim_that_arrives_while_draining_is_handed_back(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("work", lambda: 1)
         run_id = await bed.start(step("first", uses="work"), step("second", "first", order=1, uses="work"))
         worker, real = bed.worker(), bed.transactor.report
@@ -407,12 +369,11 @@ def test_a_chained_claim_that_arrives_while_draining_is_handed_back(on_store: On
         assert await bed.states(run_id) == ["succeeded", "ready"]
         assert [each.state for each in await bed.attempts(run_id)] == [AttemptState.SUCCEEDED, AttemptState.RELEASED]
 
-    on_store(body)
-
 
 @pytest.mark.postgres
-def test_the_whole_of_it_works_on_postgresql(on_postgres: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_the_whole_of_it_works_on_postgresql(on_postgres: On) -> None:
+    async with on_postgres() as bed:
+
         async def first(n: int) -> dict[str, int]:
             return {"n": n + 1}
 
@@ -428,11 +389,11 @@ def test_the_whole_of_it_works_on_postgresql(on_postgres: On) -> None:
         assert await bed.finish(run_id, *more) is RunState.SUCCEEDED
         assert await bed.output(more[7], 1) == [8, {"n": 8}]
 
-    on_postgres(body)
 
-
-def test_an_output_that_a_later_step_reads_is_read_from_the_database_only_until_the_worker_knows(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_an_output_that_a_later_step_reads_is_read_from_the_database_only_until_the_worker_knows(
+    on_store: On,
+) -> None:
+    async with on_store() as bed:
         reads = count_calls(bed, "read_outputs")
         bed.handler("make", lambda n: n)
         bed.handler("use", lambda made: made + 1)
@@ -453,11 +414,9 @@ def test_an_output_that_a_later_step_reads_is_read_from_the_database_only_until_
         await serving
         assert asked == [1, 0, 0]
 
-    on_store(body)
 
-
-def test_a_worker_has_its_store_maintained_now_and_then(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_has_its_store_maintained_now_and_then(on_store: On) -> None:
+    async with on_store() as bed:
         calls = count_calls(bed, "maintain")
 
         async def often() -> bool:
@@ -466,11 +425,9 @@ def test_a_worker_has_its_store_maintained_now_and_then(on_store: On) -> None:
         async with asyncio.timeout(30):
             await bed.worker(replace(QUICK, first_maintain_seconds=0.01, maintain_seconds=0.01)).run_until(often)
 
-    on_store(body)
 
-
-def test_no_sweep_waits_for_the_maintenance_of_the_store(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_no_sweep_waits_for_the_maintenance_of_the_store(on_store: On) -> None:
+    async with on_store() as bed:
         swept, begun, never = count_calls(bed, "find_due"), asyncio.Event(), asyncio.Event()
 
         async def stays(self: object) -> None:
@@ -485,11 +442,9 @@ def test_no_sweep_waits_for_the_maintenance_of_the_store(on_store: On) -> None:
         async with asyncio.timeout(30):
             await bed.worker(replace(QUICK, first_maintain_seconds=0.01)).run_until(enough)
 
-    on_store(body)
 
-
-def test_a_worker_does_not_maintain_the_store_at_every_sweep(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_does_not_maintain_the_store_at_every_sweep(on_store: On) -> None:
+    async with on_store() as bed:
         maintained, swept = count_calls(bed, "maintain"), count_calls(bed, "find_due")
 
         async def enough() -> bool:
@@ -498,5 +453,3 @@ def test_a_worker_does_not_maintain_the_store_at_every_sweep(on_store: On) -> No
         async with asyncio.timeout(30):
             await bed.worker().run_until(enough)
         assert maintained == []
-
-    on_store(body)

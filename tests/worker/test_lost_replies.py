@@ -12,8 +12,8 @@ import pytest
 from tests.workbench import until
 from tests.worker.bed import TENANT, Bed, On, step
 
-from stepkeep.errors import ConnectionLost
 from stepkeep.kernel.definition import Retry, Rule
+from stepkeep.kernel.errors import ConnectionLost
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState
 from stepkeep.store.change import Write
 
@@ -62,8 +62,8 @@ def reports(write: Write) -> bool:
     return bool(write.attempts)
 
 
-def test_a_claim_whose_answer_was_lost_burns_no_attempt(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_claim_whose_answer_was_lost_burns_no_attempt(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("work", lambda: 1)
         run_id = await bed.start(step("work", retry=ONCE))
         lose_the_reply(bed, claims, times=3)
@@ -72,11 +72,9 @@ def test_a_claim_whose_answer_was_lost_burns_no_attempt(on_store: On) -> None:
             AttemptState.SUCCEEDED
         ]
 
-    on_store(body)
 
-
-def test_a_chained_claim_whose_answer_was_lost_burns_no_attempt(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_chained_claim_whose_answer_was_lost_burns_no_attempt(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("work", lambda: 1)
         first, second = (
             step("first", uses="work", retry=ONCE),
@@ -91,11 +89,9 @@ def test_a_chained_claim_whose_answer_was_lost_burns_no_attempt(on_store: On) ->
             (1, AttemptState.SUCCEEDED),
         ]
 
-    on_store(body)
 
-
-def test_a_report_whose_answer_was_lost_is_made_once(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_report_whose_answer_was_lost_is_made_once(on_store: On) -> None:
+    async with on_store() as bed:
         calls = []
         bed.handler("work", lambda: calls.append(1))
         run_id = await bed.start(step("work", retry=ONCE))
@@ -104,11 +100,9 @@ def test_a_report_whose_answer_was_lost_is_made_once(on_store: On) -> None:
         assert [each.state for each in await bed.attempts(run_id)] == [AttemptState.SUCCEEDED]
         assert len(calls) == 1
 
-    on_store(body)
 
-
-def test_a_completion_whose_answer_was_lost_is_still_checked_by_its_own_worker(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_completion_whose_answer_was_lost_is_still_checked_by_its_own_worker(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("work", lambda: 1)
         rule = Rule(expression="output == 1")
         run_id = await bed.start(step("work", retry=Retry(max_attempts=1, max_losses=1), rules=(rule,)))
@@ -116,11 +110,9 @@ def test_a_completion_whose_answer_was_lost_is_still_checked_by_its_own_worker(o
         assert await bed.finish(run_id) is RunState.SUCCEEDED
         assert (await bed.steps(run_id))[0].losses == 0
 
-    on_store(body)
 
-
-def test_a_start_whose_answer_was_lost_makes_one_run(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_start_whose_answer_was_lost_makes_one_run(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("work", lambda: 1)
         run_id = await bed.start(step("work"))
         plan = bed.transactor.plans.get((await bed.run(run_id)).definition_id)
@@ -129,17 +121,15 @@ def test_a_start_whose_answer_was_lost_makes_one_run(on_store: On) -> None:
         assert sum((await bed.store.count_runs(TENANT)).values()) == 2
         assert await bed.finish(run_id, again) is RunState.SUCCEEDED
 
-    on_store(body)
-
 
 LEAST_CUTS, MOST_CUTS = 12, 60
 
 
 @pytest.mark.postgres
-def test_runs_end_well_while_their_connections_are_cut_all_the_time(on_postgres: On, postgres_dsn: str) -> None:
+async def test_runs_end_well_while_their_connections_are_cut_all_the_time(on_postgres: On, postgres_dsn: str) -> None:
     """One run ends only after so many cuts: however fast the others are, the lines of the worker are cut so often."""
 
-    async def body(bed: Bed) -> None:
+    async with on_postgres() as bed:
         cut, random = 0, Random(0)
 
         async def work() -> int:
@@ -181,5 +171,3 @@ def test_runs_end_well_while_their_connections_are_cut_all_the_time(on_postgres:
         assert ends[AttemptState.SUCCEEDED] == 2 * len(runs) + 1
         assert set(ends) <= {AttemptState.SUCCEEDED, AttemptState.RELEASED}
         assert await bed.store.stuck_runs() == []
-
-    on_postgres(body)

@@ -20,15 +20,15 @@ import pytest
 from msgspec.structs import replace
 from tests.workbench import eventually, until
 from tests.worker import process_handlers
-from tests.worker.bed import QUICK, Bed, On, step
+from tests.worker.bed import QUICK, On, step
 from tests.worker.hostile import UNPRINTABLE, UNSTORABLE, OddResponse, OddStepError, SaysNothing, SpoiltStepError
 from tests.worker.making import handler_job, is_gone, outcome_of, outcomes
 
-from stepkeep.errors import InvalidInput
+from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.definition import Retry
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, Stopped, TimedOut, Waiting
 from stepkeep.kernel.states import Category, ErrorClass, RunState, StepState
-from stepkeep.safe_text import type_name
 from stepkeep.worker import forks
 from stepkeep.worker.answers import StepError, WaitFor, fail, retry_in
 from stepkeep.worker.classify import failure_of
@@ -108,11 +108,11 @@ def test_a_log_handler_that_raises_does_not_change_what_becomes_of_an_attempt() 
         logging.getLogger("stepkeep.handler").removeHandler(spoilt)
 
 
-def test_runs_with_unprintable_exceptions_end_at_once_and_give_their_slots_back(on_each: On) -> None:
+async def test_runs_with_unprintable_exceptions_end_at_once_and_give_their_slots_back(on_each: On) -> None:
     async def unprintable() -> None:
         raise SaysNothing("x")
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("unprintable", unprintable)
         bed.handler("honest", honest)
         wrong = [await bed.start(step("unprintable", timeout=600_000_000, **ONCE), name=f"wrong-{n}") for n in range(4)]
@@ -123,8 +123,6 @@ def test_runs_with_unprintable_exceptions_end_at_once_and_give_their_slots_back(
         for run_id in wrong:
             [attempt] = await bed.attempts(run_id)
             assert (attempt.category, attempt.error) == ("unknown", "SaysNothing (its message cannot be read)")
-
-    on_each(body)
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -208,7 +206,7 @@ def test_an_error_made_of_an_unprintable_one_is_named_by_its_type() -> None:
 
 
 @pytest.mark.parametrize("delay", ["soon", 1.5, 10**30])
-def test_a_wrong_delay_fails_the_step_in_clear_words_and_loses_no_lease(on_each: On, delay: Any) -> None:
+async def test_a_wrong_delay_fails_the_step_in_clear_words_and_loses_no_lease(on_each: On, delay: Any) -> None:
     async def made() -> None:
         raise StepError("x", delay=delay)
 
@@ -217,7 +215,7 @@ def test_a_wrong_delay_fails_the_step_in_clear_words_and_loses_no_lease(on_each:
         error.delay = delay
         raise error
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("made", made)
         bed.handler("spoilt", spoilt)
         runs = [await bed.start(step(name, **ONCE), name=name) for name in ("made", "spoilt")]
@@ -228,11 +226,10 @@ def test_a_wrong_delay_fails_the_step_in_clear_words_and_loses_no_lease(on_each:
         assert second.error == "x (the delay of this StepError cannot be used)"
         assert {first.state, second.state} == {"failed"}
 
-    on_each(body)
 
+async def test_a_failure_that_cannot_be_recorded_is_replaced_by_one_that_can(on_each: On) -> None:
+    async with on_each() as bed:
 
-def test_a_failure_that_cannot_be_recorded_is_replaced_by_one_that_can(on_each: On) -> None:
-    async def body(bed: Bed) -> None:
         async def wrong() -> None:
             raise ValueError("cursed")
 
@@ -249,8 +246,6 @@ def test_a_failure_that_cannot_be_recorded_is_replaced_by_one_that_can(on_each: 
         [attempt] = await bed.attempts(run_id)
         said = "what the handler answered cannot be recorded: InvalidInput: no row can hold this"
         assert (attempt.state, attempt.error) == ("failed", said)
-
-    on_each(body)
 
 
 # -- the handlers' loop ------------------------------------------------------------------------------------------------
@@ -274,7 +269,7 @@ async def exit_in_a_callback() -> str:
 
 
 @pytest.mark.parametrize("misdeed", [stop_the_loop, exit_in_a_task, exit_in_a_callback])
-def test_a_handler_that_ends_the_loop_takes_no_other_attempt_with_it(misdeed: Any, on_each: On) -> None:
+async def test_a_handler_that_ends_the_loop_takes_no_other_attempt_with_it(misdeed: Any, on_each: On) -> None:
     began, over = threading.Event(), threading.Event()
 
     async def patient() -> str:
@@ -286,7 +281,7 @@ def test_a_handler_that_ends_the_loop_takes_no_other_attempt_with_it(misdeed: An
         await until(began.is_set)
         return await misdeed()
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("misdeed", after_the_other)
         bed.handler("patient", patient)
         bed.handler("honest", honest)
@@ -306,10 +301,8 @@ def test_a_handler_that_ends_the_loop_takes_no_other_attempt_with_it(misdeed: An
         state = RunState.FAILED if misdeed is exit_in_a_task else RunState.SUCCEEDED
         assert {(await bed.run(run_id)).state for run_id in wrong} == {state}
 
-    on_each(body)
 
-
-def test_a_loop_that_broke_fails_what_ran_on_it_and_another_one_runs_the_rest(
+async def test_a_loop_that_broke_fails_what_ran_on_it_and_another_one_runs_the_rest(
     on_each: On, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def close_the_selector() -> None:
@@ -317,7 +310,7 @@ def test_a_loop_that_broke_fails_what_ran_on_it_and_another_one_runs_the_rest(
         os.close(loop._selector.fileno())
         await asyncio.sleep(60)
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("wrong", close_the_selector)
         bed.handler("honest", honest)
         wrong = await bed.start(step("wrong", **ONCE), name="wrong")
@@ -330,22 +323,20 @@ def test_a_loop_that_broke_fails_what_ran_on_it_and_another_one_runs_the_rest(
         assert await bed.finish(again[1], again[0]) in (RunState.SUCCEEDED, RunState.FAILED)
         last = await bed.start(step("honest"), name="last")
         assert await bed.finish(last) is RunState.SUCCEEDED
-
-    on_each(body)
     assert "the handlers' event loop broke" in caplog.text
 
 
-def test_a_handler_that_cancels_every_task_loses_no_job() -> None:
+async def test_a_handler_that_cancels_every_task_loses_no_job() -> None:
     async def cancel_all() -> None:
         for task in asyncio.all_tasks():
             task.cancel()
 
-    found = asyncio.run(outcomes([handler_job(cancel_all), *(handler_job(honest) for _ in range(5))]))
+    found = await outcomes([handler_job(cancel_all), *(handler_job(honest) for _ in range(5))])
     assert isinstance(found[0], Completed)
     assert all("cancelled" in failure(outcome).error for outcome in found[1:])
 
 
-def test_a_worker_claims_nothing_for_a_blocked_loop_and_reports_the_timeouts_on_it(
+async def test_a_worker_claims_nothing_for_a_blocked_loop_and_reports_the_timeouts_on_it(
     on_store: On, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(handlers_loop, "BLOCKED_SECONDS", 0.2)
@@ -355,7 +346,7 @@ def test_a_worker_claims_nothing_for_a_blocked_loop_and_reports_the_timeouts_on_
         free.wait(60)
         return 1
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         bed.handler("blocks", blocks)
         bed.handler("honest", honest)
         bed.handler("threaded", lambda: 2)
@@ -380,8 +371,6 @@ def test_a_worker_claims_nothing_for_a_blocked_loop_and_reports_the_timeouts_on_
         worker.stop()
         await serving
 
-    on_store(body)
-
 
 # -- threads -----------------------------------------------------------------------------------------------------------
 def kill_thread(thread: threading.Thread) -> None:
@@ -390,7 +379,7 @@ def kill_thread(thread: threading.Thread) -> None:
     assert ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)) <= 1
 
 
-def test_a_thread_that_is_killed_while_it_waits_is_replaced_and_loses_no_job() -> None:
+async def test_a_thread_that_is_killed_while_it_waits_is_replaced_and_loses_no_job() -> None:
     """One place with one thread: whatever the exception strikes, every job has an outcome."""
     threads: list[threading.Thread] = []
 
@@ -406,19 +395,19 @@ def test_a_thread_that_is_killed_while_it_waits_is_replaced_and_loses_no_job() -
             await asyncio.sleep(0)
 
     jobs = [handler_job(note) for _ in range(400)]
-    found = asyncio.run(outcomes(jobs, Settings(concurrency=1), during=kill_now_and_then))
+    found = await outcomes(jobs, Settings(concurrency=1), during=kill_now_and_then)
     assert len(found) == 400
     assert all(isinstance(outcome, Completed | Failed) for outcome in found)
     assert sum(isinstance(outcome, Completed) for outcome in found) > 100
 
 
-def test_a_killed_thread_gives_its_slot_back(on_store: On) -> None:
+async def test_a_killed_thread_gives_its_slot_back(on_store: On) -> None:
     def kill_myself_later() -> int:
         me = threading.current_thread()
         threading.Timer(0.02, kill_thread, (me,)).start()
         return 1
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         bed.handler("late", kill_myself_later)
         bed.handler("honest", lambda: 2)
         small = replace(QUICK, concurrency=1)
@@ -433,10 +422,8 @@ def test_a_killed_thread_gives_its_slot_back(on_store: On) -> None:
         worker.stop()
         await serving
 
-    on_store(body)
 
-
-def test_steps_are_handed_back_where_no_thread_can_be_started(
+async def test_steps_are_handed_back_where_no_thread_can_be_started(
     on_store: On, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = threading.Thread.start
@@ -448,7 +435,7 @@ def test_steps_are_handed_back_where_no_thread_can_be_started(
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         bed.handler("threaded", lambda: 2)
         bed.handler("honest", honest)
         stuck = await bed.start(step("threaded"), name="stuck")
@@ -463,16 +450,14 @@ def test_steps_are_handed_back_where_no_thread_can_be_started(
         worker.stop()
         await serving
 
-    on_store(body)
-
 
 # -- processes ---------------------------------------------------------------------------------------------------------
-def test_a_worker_stops_claiming_process_steps_when_its_processes_do_not_start(
+async def test_a_worker_stops_claiming_process_steps_when_its_processes_do_not_start(
     on_each: On, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(processes, "_START", "raise SystemExit(3)")
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("process", process_handlers.double, mode="process")
         bed.handler("honest", honest)
         stuck = await bed.start(step("process", inputs={"n": 1}), name="stuck")
@@ -487,10 +472,8 @@ def test_a_worker_stops_claiming_process_steps_when_its_processes_do_not_start(
         worker.stop()
         await serving
 
-    on_each(body)
 
-
-def test_a_process_handler_that_forks_never_answers_for_another_run() -> None:
+async def test_a_process_handler_that_forks_never_answers_for_another_run() -> None:
     async def in_turn() -> list[Outcome]:
         jobs = []
         for n in range(4):
@@ -498,17 +481,17 @@ def test_a_process_handler_that_forks_never_answers_for_another_run() -> None:
             jobs.append(handler_job(process_handlers.double_slowly, mode="process", inputs={"n": n}))
         return await outcomes(jobs, Settings(concurrency=1))
 
-    found = asyncio.run(in_turn())
+    found = await in_turn()
     said = [msgspec.json.decode(outcome.output) for outcome in found if isinstance(outcome, Completed)]  # type: ignore[arg-type]
     assert said == [answer for n in range(4) for answer in ({"who": "original"}, {"twice": 2 * n})]
 
 
-def test_an_answer_to_another_task_is_dropped() -> None:
+async def test_an_answer_to_another_task_is_dropped() -> None:
     async def in_turn() -> list[Outcome]:
         jobs = [handler_job(process_handlers.answer_twice, mode="process", inputs={"n": n}) for n in range(4)]
         return await outcomes(jobs, Settings(concurrency=1))
 
-    assert asyncio.run(in_turn()) == [Completed(output=b'{"twice":%d}' % (2 * n)) for n in range(4)]
+    assert await in_turn() == [Completed(output=b'{"twice":%d}' % (2 * n)) for n in range(4)]
 
 
 def test_a_copy_of_a_process_keeps_no_end_of_the_line(tmp_path: Path) -> None:
@@ -556,18 +539,16 @@ async def fork_and_wait_on_the_loop() -> int:
 
 @pytest.mark.parametrize("handler", [fork_and_return, fork_on_the_loop, fork_and_wait_on_the_loop])
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_copy_of_the_worker_ends_where_its_handler_returns(handler: Any, on_each: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_copy_of_the_worker_ends_where_its_handler_returns(handler: Any, on_each: On) -> None:
+    async with on_each() as bed:
         bed.handler("fork", handler)
         runs = [await bed.start(step("fork", **ONCE), name=f"fork-{n}") for n in range(3)]
         assert await bed.finish(*runs) is RunState.SUCCEEDED
         assert [await bed.output(run_id, 0) for run_id in runs] == [forks.COPY_STATUS] * 3
 
-    on_each(body)
-
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_copy_that_does_not_return_obeys_a_signal_that_the_worker_does_not_hear(on_store: On) -> None:
+async def test_a_copy_that_does_not_return_obeys_a_signal_that_the_worker_does_not_hear(on_store: On) -> None:
     def fork_and_kill() -> int:
         copy = os.fork()
         if copy == 0:
@@ -577,7 +558,7 @@ def test_a_copy_that_does_not_return_obeys_a_signal_that_the_worker_does_not_hea
         os.kill(copy, signal.SIGTERM)
         return os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         bed.handler("fork", fork_and_kill)
         bed.handler("honest", honest)
         worker = bed.worker()
@@ -590,16 +571,14 @@ def test_a_copy_that_does_not_return_obeys_a_signal_that_the_worker_does_not_hea
         worker.stop()
         await serving
 
-    on_store(body)
-
 
 # -- what stands between a claim and its report ------------------------------------------------------------------------
-def test_a_callback_on_cancellation_that_raises_does_not_reach_the_worker(on_store: On) -> None:
+async def test_a_callback_on_cancellation_that_raises_does_not_reach_the_worker(on_store: On) -> None:
     async def patient(ctx: Context) -> None:
         ctx.cancelled.add_callback(sys.exit)
         await asyncio.sleep(60)
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         bed.handler("patient", patient)
         bed.handler("honest", honest)
         late = [await bed.start(step("patient", timeout=100_000, **ONCE), name=f"late-{n}") for n in range(3)]
@@ -607,14 +586,12 @@ def test_a_callback_on_cancellation_that_raises_does_not_reach_the_worker(on_sto
         assert await bed.finish(right, *late) is RunState.SUCCEEDED
         assert {(await bed.attempts(run_id))[0].state for run_id in late} == {"timed_out"}
 
-    on_store(body)
 
-
-def test_a_step_whose_input_cannot_be_read_fails_and_its_neighbours_run(on_each: On) -> None:
+async def test_a_step_whose_input_cannot_be_read_fails_and_its_neighbours_run(on_each: On) -> None:
     async def takes(ctx: Context) -> Any:
         return ctx.input
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("takes", takes)
         runs = [await bed.start(step("takes", **ONCE), name=f"takes-{n}", given=n) for n in range(4)]
         store: Any = bed.store
@@ -631,5 +608,3 @@ def test_a_step_whose_input_cannot_be_read_fails_and_its_neighbours_run(on_each:
         [attempt] = await bed.attempts(runs[1])
         said = "what this attempt needs cannot be read from the database: ValueError: a damaged row"
         assert attempt.error == said
-
-    on_each(body)

@@ -40,10 +40,10 @@ async def handed_back(bed: Bed, run_id: str) -> bool:
     return any(attempt.state is AttemptState.RELEASED for attempt in await bed.attempts(run_id))
 
 
-def test_a_new_required_parameter_hands_the_step_back_and_an_older_worker_serves_it(
+async def test_a_new_required_parameter_hands_the_step_back_and_an_older_worker_serves_it(
     on_each: On, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         run_id = await bed.start(step("b", inputs={"n": 41}))
         first = workers(bed, new)
         serving = asyncio.create_task(first.serve())
@@ -78,11 +78,9 @@ def test_a_new_required_parameter_hands_the_step_back_and_an_older_worker_serves
         first.stop(0.0)
         await serving
 
-    on_each(body)
 
-
-def test_an_argument_that_the_handler_no_longer_takes_is_a_misfit_too(on_each: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_an_argument_that_the_handler_no_longer_takes_is_a_misfit_too(on_each: On) -> None:
+    async with on_each() as bed:
         run_id = await bed.start(step("b", inputs={"n": 1, "gone": "${{ input }}"}))
         worker = workers(bed, old)
         serving = asyncio.create_task(worker.serve())
@@ -93,11 +91,9 @@ def test_an_argument_that_the_handler_no_longer_takes_is_a_misfit_too(on_each: O
         worker.stop(0.0)
         await serving
 
-    on_each(body)
 
-
-def test_a_worker_tries_a_misfit_ever_more_rarely(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_tries_a_misfit_ever_more_rarely(on_store: On) -> None:
+    async with on_store() as bed:
         run_id = await bed.start(step("b", inputs={"n": 1}))
         worker = workers(bed, new)
         serving = asyncio.create_task(worker.serve())
@@ -110,8 +106,6 @@ def test_a_worker_tries_a_misfit_ever_more_rarely(on_store: On) -> None:
         assert len(await bed.attempts(run_id)) == 1
         worker.stop(0.0)
         await serving
-
-    on_store(body)
 
 
 def test_pauses_double_up_to_a_limit() -> None:
@@ -134,18 +128,16 @@ def test_pauses_double_up_to_a_limit() -> None:
     assert lengths == [10, 20, 40, 80, 160, 300, 300, 300]
 
 
-def test_values_that_do_not_fit_stay_the_failure_of_the_run(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_values_that_do_not_fit_stay_the_failure_of_the_run(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("b", new)
         run_id = await bed.start(step("b", inputs="${{ input }}"), given={"n": 1})
         assert await bed.finish(run_id) is RunState.FAILED
         assert "needs region" in str((await bed.run(run_id)).error)
 
-    on_store(body)
 
-
-def test_a_declared_input_that_lacks_the_parameter_is_a_misfit(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_declared_input_that_lacks_the_parameter_is_a_misfit(on_store: On) -> None:
+    async with on_store() as bed:
         run_id = await bed.start(step("b", inputs="${{ input }}"), given={"n": 1}, input_fields=("n",))
         worker = workers(bed, new)
         serving = asyncio.create_task(worker.serve())
@@ -153,11 +145,9 @@ def test_a_declared_input_that_lacks_the_parameter_is_a_misfit(on_store: On) -> 
         worker.stop(0.0)
         await serving
 
-    on_store(body)
 
-
-def test_the_other_steps_of_the_worker_go_on(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_the_other_steps_of_the_worker_go_on(on_store: On) -> None:
+    async with on_store() as bed:
         stays = await bed.start(step("b", inputs={"n": 1}), name="stays")
         bed.handler("b", new)
         bed.handler("a", lambda: 1)
@@ -165,26 +155,21 @@ def test_the_other_steps_of_the_worker_go_on(on_store: On) -> None:
         assert await bed.finish(*goes) is RunState.SUCCEEDED
         assert (await bed.run(stays)).state in (RunState.QUEUED, RunState.RUNNING)
 
-    on_store(body)
 
+async def test_a_run_that_was_handed_back_conforms(tmp_path: Path) -> None:
+    registry = Registry()
+    registry.register(HandlerSpec(name="b", function=new))
+    definition = Definition(name="flow", version=1, steps=(step("b", inputs={"n": 1}),))
+    async with AsyncEngine(f"sqlite:///{tmp_path}/test.db", registry=registry) as engine:
+        run_id = (await engine.start(definition)).run_id
+        worker = engine.worker(settings=replace(QUICK, grace_seconds=0.0))
 
-def test_a_run_that_was_handed_back_conforms(tmp_path: Path) -> None:
-    async def scene() -> None:
-        registry = Registry()
-        registry.register(HandlerSpec(name="b", function=new))
-        definition = Definition(name="flow", version=1, steps=(step("b", inputs={"n": 1}),))
-        async with AsyncEngine(f"sqlite:///{tmp_path}/test.db", registry=registry) as engine:
-            run_id = (await engine.start(definition)).run_id
-            worker = engine.worker(settings=replace(QUICK, grace_seconds=0.0))
+        async def back() -> bool:
+            return (await engine.show(run_id))["steps"][0]["history"] != []
 
-            async def back() -> bool:
-                return (await engine.show(run_id))["steps"][0]["history"] != []
-
-            await asyncio.wait_for(worker.run_until(back), 30)
-            shown = (await engine.show(run_id))["steps"][0]
-            assert shown["attempts"] == 0
-            assert "needs region" in shown["history"][0]["error"]
-            await engine.cancel(run_id)
-            assert (await engine.certify(run_id)).ok
-
-    asyncio.run(scene())
+        await asyncio.wait_for(worker.run_until(back), 30)
+        shown = (await engine.show(run_id))["steps"][0]
+        assert shown["attempts"] == 0
+        assert "needs region" in shown["history"][0]["error"]
+        await engine.cancel(run_id)
+        assert (await engine.certify(run_id)).ok

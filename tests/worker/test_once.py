@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from tests.operations.codecs import KeyringCodec
 
 import stepkeep as sk
-from stepkeep.errors import Fenced
 from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.errors import Fenced
 from stepkeep.kernel.events import StepCheckpointed, StepReported
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.operations import workers
@@ -145,42 +145,39 @@ def test_a_sealed_checkpoint_is_opened_for_the_next_attempt(database_url: str) -
         assert checkpoints(engine, result.id) == {"pay": [("pay", "[encrypted]", 1)]}
 
 
-def test_a_late_worker_records_nothing(database_url: str) -> None:
-    async def act() -> None:
-        workflow = sk.Workflow("late")
-        workflow.step("pay", nothing)
-        async with sk.AsyncEngine(database_url) as engine:
-            transactor, store = engine.transactor, engine.store
-            row = await workers.register(store, tenant="default", app="late", capacity=1)
+async def test_a_late_worker_records_nothing(database_url: str) -> None:
+    workflow = sk.Workflow("late")
+    workflow.step("pay", nothing)
+    async with sk.AsyncEngine(database_url) as engine:
+        transactor, store = engine.transactor, engine.store
+        row = await workers.register(store, tenant="default", app="late", capacity=1)
 
-            async def held(lease_us: int) -> StepCheckpointed:
-                run = await engine.start(workflow)
-                queues = frozenset(number for number, _ in await store.list_queues("default"))
-                claimer = Claimer(actor=row.id, worker=row.no, lease=lease_us, slots=1, queues=queues)
-                [claim] = await transactor.claim(claimer, limit=1, run=("default", run.run_id))
-                return StepCheckpointed(
-                    tenant="default", run_id=run.run_id, actor=row.id, no=0, fence=claim.step.fence, worker=row.no,
-                    name="pay", value=b"1",
-                )  # fmt: skip
+        async def held(lease_us: int) -> StepCheckpointed:
+            run = await engine.start(workflow)
+            queues = frozenset(number for number, _ in await store.list_queues("default"))
+            claimer = Claimer(actor=row.id, worker=row.no, lease=lease_us, slots=1, queues=queues)
+            [claim] = await transactor.claim(claimer, limit=1, run=("default", run.run_id))
+            return StepCheckpointed(
+                tenant="default", run_id=run.run_id, actor=row.id, no=0, fence=claim.step.fence, worker=row.no,
+                name="pay", value=b"1",
+            )  # fmt: skip
 
-            event, expired = await held(60_000_000), await held(1)
-            for late in (replace(event, fence=2), replace(event, worker=row.no + 1), expired):
-                with pytest.raises(Fenced, match="came too late"):
-                    await transactor.checkpoint(late)
-            assert not (await transactor.checkpoint(event)).repeated
-            assert (await transactor.checkpoint(replace(event, value=b"2"))).repeated
-            [stored] = await store.read_steps("default", event.run_id)
-            assert stored.note is not None
-            assert [(one.name, one.value, one.fence) for one in stored.note.checkpoints] == [("pay", "1", 1)]
-            # What the process remembered of the run is out of date, and the report is decided on what is stored.
-            report = StepReported(
-                tenant="default", run_id=event.run_id, actor=row.id, no=0, fence=1, worker=row.no, outcome=Completed()
-            )
-            [answer], _ = await transactor.report([report], None)
-            assert isinstance(answer, Accepted)
-            assert (await engine.result(event.run_id)).state == "succeeded"
-
-    asyncio.run(act())
+        event, expired = await held(60_000_000), await held(1)
+        for late in (replace(event, fence=2), replace(event, worker=row.no + 1), expired):
+            with pytest.raises(Fenced, match="came too late"):
+                await transactor.checkpoint(late)
+        assert not (await transactor.checkpoint(event)).repeated
+        assert (await transactor.checkpoint(replace(event, value=b"2"))).repeated
+        [stored] = await store.read_steps("default", event.run_id)
+        assert stored.note is not None
+        assert [(one.name, one.value, one.fence) for one in stored.note.checkpoints] == [("pay", "1", 1)]
+        # What the process remembered of the run is out of date, and the report is decided on what is stored.
+        report = StepReported(
+            tenant="default", run_id=event.run_id, actor=row.id, no=0, fence=1, worker=row.no, outcome=Completed()
+        )
+        [answer], _ = await transactor.report([report], None)
+        assert isinstance(answer, Accepted)
+        assert (await engine.result(event.run_id)).state == "succeeded"
 
 
 def refused(path: Path, workflow: sk.Workflow) -> str:

@@ -8,8 +8,8 @@ import pytest
 from tests.workbench import TENANT
 from tests.worker.bed import Bed, On, step
 
-from stepkeep.errors import NotFound
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import NotFound
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.access import Acting
 from stepkeep.operations.diagnosis import explain
@@ -41,8 +41,8 @@ def looks(count: int) -> Callable[[], Awaitable[bool]]:
     return look
 
 
-def test_a_paused_queue_is_left_out_of_claims_until_it_is_resumed(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_paused_queue_is_left_out_of_claims_until_it_is_resumed(on_store: On) -> None:
+    async with on_store() as bed:
         run_id = await started(bed)
         await pause_claims(bed.store, TENANT, "printers", "out of paper", acting=ANN)
         await bed.worker().run_until(bed.step_is(run_id, 1, StepState.SUCCEEDED))
@@ -58,11 +58,9 @@ def test_a_paused_queue_is_left_out_of_claims_until_it_is_resumed(on_store: On) 
         await resume_claims(bed.store, TENANT, "printers", acting=ANN)
         assert await bed.finish(run_id) is RunState.SUCCEEDED
 
-    on_store(body)
 
-
-def test_a_worker_notices_the_end_of_a_pause_while_it_runs(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_notices_the_end_of_a_pause_while_it_runs(on_store: On) -> None:
+    async with on_store() as bed:
         run_id = await started(bed)
         await pause_claims(bed.store, TENANT, None, "", acting=ANN)
         ended, few = bed.ended(run_id), looks(5)
@@ -77,11 +75,9 @@ def test_a_worker_notices_the_end_of_a_pause_while_it_runs(on_store: On) -> None
         await bed.worker().run_until(look)
         assert (await bed.run(run_id)).state is RunState.SUCCEEDED
 
-    on_store(body)
 
-
-def test_a_pause_keeps_its_first_note_and_an_unknown_queue_is_refused(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_pause_keeps_its_first_note_and_an_unknown_queue_is_refused(on_store: On) -> None:
+    async with on_store() as bed:
         await started(bed)
         await pause_claims(bed.store, TENANT, "", "first", acting=ANN)
         await pause_claims(bed.store, TENANT, "", "second", acting={**ANN, "actor": "bea"})
@@ -91,8 +87,6 @@ def test_a_pause_keeps_its_first_note_and_an_unknown_queue_is_refused(on_store: 
             await pause_claims(bed.store, TENANT, "printer", "", acting=ANN)
         assert (await list_pauses(bed.store, "other"))["pauses"] == []
         assert (await resume_claims(bed.store, TENANT, "", acting=ANN))["pauses"] == []
-
-    on_store(body)
 
 
 def test_which_queues_are_left_out() -> None:

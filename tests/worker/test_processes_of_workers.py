@@ -27,8 +27,8 @@ def worker_process(tmp_path: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_worker_that_gets_sigterm_finishes_what_it_holds_and_exits_well(tmp_path: Path) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_that_gets_sigterm_finishes_what_it_holds_and_exits_well(tmp_path: Path) -> None:
+    async with on_sqlite(tmp_path) as bed:
         bed.handler("slow", lambda: None)
         run_id = await bed.start(step("slow", order=0), step("next", "slow", order=1, uses="slow"))
         process = worker_process(tmp_path)
@@ -41,11 +41,9 @@ def test_a_worker_that_gets_sigterm_finishes_what_it_holds_and_exits_well(tmp_pa
         [worker] = await bed.store.list_workers(TENANT)
         assert worker.state is WorkerState.SHUTDOWN
 
-    on_sqlite(tmp_path, body)
 
-
-def test_a_worker_that_gets_sigterm_hands_back_what_does_not_finish(tmp_path: Path) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_that_gets_sigterm_hands_back_what_does_not_finish(tmp_path: Path) -> None:
+    async with on_sqlite(tmp_path) as bed:
         run_id = await bed.start(step("endless"))
         process = worker_process(tmp_path)
         await until((tmp_path / "started-1").exists)
@@ -55,11 +53,9 @@ def test_a_worker_that_gets_sigterm_hands_back_what_does_not_finish(tmp_path: Pa
         row = (await bed.steps(run_id))[0]
         assert (row.state, row.attempts) == (StepState.READY, 0)
 
-    on_sqlite(tmp_path, body)
 
-
-def test_what_a_killed_worker_held_is_run_by_another_after_its_lease(tmp_path: Path) -> None:
-    async def body(bed: Bed) -> None:
+async def test_what_a_killed_worker_held_is_run_by_another_after_its_lease(tmp_path: Path) -> None:
+    async with on_sqlite(tmp_path) as bed:
         seen = []
 
         def slow(ctx) -> str:
@@ -78,11 +74,9 @@ def test_what_a_killed_worker_held_is_run_by_another_after_its_lease(tmp_path: P
         states = [attempt.state for attempt in await bed.attempts(run_id)]
         assert states == [AttemptState.LOST, AttemptState.SUCCEEDED]
 
-    on_sqlite(tmp_path, body)
 
-
-def test_a_worker_that_was_stopped_past_its_lease_is_fenced_when_it_comes_back(tmp_path: Path) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_that_was_stopped_past_its_lease_is_fenced_when_it_comes_back(tmp_path: Path) -> None:
+    async with on_sqlite(tmp_path) as bed:
         bed.handler("slow", lambda: "by the other")
         run_id = await bed.start(step("slow"))
         process = worker_process(tmp_path)
@@ -100,8 +94,6 @@ def test_a_worker_that_was_stopped_past_its_lease_is_fenced_when_it_comes_back(t
         assert await bed.output(run_id, 0) == "by the other"
         states = [attempt.state for attempt in await bed.attempts(run_id)]
         assert states == [AttemptState.LOST, AttemptState.SUCCEEDED]
-
-    on_sqlite(tmp_path, body)
 
 
 def stop_between_transactions(process: subprocess.Popen[bytes], tmp_path: Path) -> None:

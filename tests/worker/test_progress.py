@@ -18,12 +18,12 @@ from tests.worker import process_handlers
 from tests.worker.bed import QUICK, Bed, On, step
 
 from stepkeep.cli.progress import Progress
-from stepkeep.errors import InvalidInput
+from stepkeep.edges.secret_values import KNOWN
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import diagnosis
 from stepkeep.operations.services import Service, StepProgress, encode_service
 from stepkeep.operations.views import describe_run, describe_step
-from stepkeep.secret_values import KNOWN
 from stepkeep.worker.context import MOST_PROGRESS_TEXT, Context
 
 SILENT = replace(QUICK, heartbeat_seconds=60.0, first_publish_seconds=60.0)
@@ -61,14 +61,14 @@ def check(seen: list[dict[str, Any]], text: str) -> None:
     assert seen[2]["text"] == text
 
 
-def test_progress_of_a_sync_handler_is_shown_while_it_runs_and_gone_afterwards(on_each: On) -> None:
+async def test_progress_of_a_sync_handler_is_shown_while_it_runs_and_gone_afterwards(on_each: On) -> None:
     gate = threading.Event()
 
     def handler(ctx: Context) -> None:
         ctx.progress(0.5, "page 12")
         gate.wait(30)
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("a", handler)
         run_id = await bed.start(step("a"))
         check(await work_until_told(bed, run_id, gate.set), "page 12")
@@ -76,43 +76,39 @@ def test_progress_of_a_sync_handler_is_shown_while_it_runs_and_gone_afterwards(o
         entries = await bed.store.read_journal(TENANT, run_id, 0)
         assert not any(b"page 12" in entry.body for entry in entries)
 
-    on_each(body)
 
-
-def test_progress_of_an_async_handler_is_shown(on_each: On) -> None:
+async def test_progress_of_an_async_handler_is_shown(on_each: On) -> None:
     gate = threading.Event()
 
     async def handler(ctx: Context) -> None:
         ctx.progress(0.5, "row 7")
         await asyncio.to_thread(gate.wait, 30)
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("a", handler)
         check(await work_until_told(bed, await bed.start(step("a")), gate.set), "row 7")
 
-    on_each(body)
 
-
-def test_progress_of_a_handler_in_a_process_is_shown_and_its_last_value_arrives(on_each: On, tmp_path: Path) -> None:
+async def test_progress_of_a_handler_in_a_process_is_shown_and_its_last_value_arrives(
+    on_each: On, tmp_path: Path
+) -> None:
     marker = tmp_path / "go"
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("a", process_handlers.tell, mode="process")
         run_id = await bed.start(step("a", inputs={"marker": str(marker)}))
         check(await work_until_told(bed, run_id, marker.touch), "half")
         assert await bed.output(run_id, 0) == "told"
 
-    on_each(body)
 
-
-def test_ten_thousand_calls_cost_a_handful_of_reports(on_store: On, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ten_thousand_calls_cost_a_handful_of_reports(on_store: On, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bytes] = []
 
     def handler(ctx: Context) -> None:
         for page in range(10_000):
             ctx.progress(page / 10_000, f"page {page}")
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         report = bed.store.report_worker
 
         async def counted(tenant: str, worker_no: int, said: bytes) -> None:
@@ -124,13 +120,11 @@ def test_ten_thousand_calls_cost_a_handful_of_reports(on_store: On, monkeypatch:
         assert await bed.finish(await bed.start(step("a")), settings=SILENT) is RunState.SUCCEEDED
         assert len(written) <= 3
 
-    on_store(body)
 
-
-def test_a_value_of_an_older_fence_of_another_run_or_step_is_not_shown(on_each: On) -> None:
+async def test_a_value_of_an_older_fence_of_another_run_or_step_is_not_shown(on_each: On) -> None:
     gate = threading.Event()
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("a", lambda: gate.wait(30))
         run_id = await bed.start(step("a"))
         shown: list[Any] = []
@@ -156,8 +150,6 @@ def test_a_value_of_an_older_fence_of_another_run_or_step_is_not_shown(on_each: 
             await bed.worker(SILENT).run_until(is_done)
         assert shown[:2] == [None, None]
         assert shown[2]["fraction"] == 0.25
-
-    on_each(body)
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1, float("nan"), float("inf"), "0.5", b"1", True, object(), [0.5]])
@@ -205,7 +197,7 @@ def test_values_of_secrets_are_hidden_before_the_text_is_cut() -> None:
     assert "progress-can" not in said_of("x" * (MOST_PROGRESS_TEXT - 14) + "progress-canary-7731")
 
 
-def test_the_text_is_sealed_where_payloads_are(on_each: On) -> None:
+async def test_the_text_is_sealed_where_payloads_are(on_each: On) -> None:
     gate = threading.Event()
     stored: list[bytes] = []
 
@@ -213,7 +205,7 @@ def test_the_text_is_sealed_where_payloads_are(on_each: On) -> None:
         ctx.progress(0.5, "customer ada")
         gate.wait(30)
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.transactor.payloads.seal.use(KeyringCodec({"k1": b"a key"}))
         bed.handler("a", handler)
         seen = await work_until_told(bed, await bed.start(step("a")), gate.set)
@@ -221,8 +213,6 @@ def test_the_text_is_sealed_where_payloads_are(on_each: On) -> None:
         check(seen, "customer ada")
         assert b"fraction" in stored[0]
         assert b"ada" not in stored[0]
-
-    on_each(body)
 
 
 def test_a_live_picture_has_new_values_once_and_none_of_a_step_that_does_not_run() -> None:

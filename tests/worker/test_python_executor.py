@@ -155,28 +155,28 @@ def test_an_agent_is_told_its_action_and_its_unknown_errors_are_agent_errors() -
 
 
 # -- places ------------------------------------------------------------------------------------------------------------
-def test_async_handlers_share_one_loop_in_a_thread_that_is_not_the_workers() -> None:
+async def test_async_handlers_share_one_loop_in_a_thread_that_is_not_the_workers() -> None:
     names = []
 
     async def handler() -> None:
         names.append((threading.current_thread().name, id(asyncio.get_running_loop())))
 
-    asyncio.run(outcomes([handler_job(handler) for _ in range(5)]))
+    await outcomes([handler_job(handler) for _ in range(5)])
     assert len(set(names)) == 1
     assert names[0][0] == "stepkeep-handlers"
 
 
-def test_blocking_handlers_run_side_by_side_in_threads() -> None:
+async def test_blocking_handlers_run_side_by_side_in_threads() -> None:
     together = threading.Barrier(4, timeout=10)
 
     def handler() -> None:
         together.wait()
 
-    results = asyncio.run(outcomes([handler_job(handler) for _ in range(4)]))
+    results = await outcomes([handler_job(handler) for _ in range(4)])
     assert results == [Completed(output=b"null")] * 4
 
 
-def test_a_handler_that_blocks_its_loop_does_not_block_the_workers() -> None:
+async def test_a_handler_that_blocks_its_loop_does_not_block_the_workers() -> None:
     started, release = threading.Event(), threading.Event()
 
     async def rude() -> bool:
@@ -189,11 +189,11 @@ def test_a_handler_that_blocks_its_loop_does_not_block_the_workers() -> None:
             await asyncio.sleep(0.001)
         release.set()
 
-    assert asyncio.run(outcomes([handler_job(rude)], during=beats)) == [Completed(output=b"true")], "it was released"
+    assert await outcomes([handler_job(rude)], during=beats) == [Completed(output=b"true")], "it was released"
 
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), RecursionError()])
-def test_whatever_a_handler_raises_ends_its_attempt_and_nothing_else(raised: BaseException) -> None:
+async def test_whatever_a_handler_raises_ends_its_attempt_and_nothing_else(raised: BaseException) -> None:
     async def on_loop() -> None:
         raise raised
 
@@ -203,12 +203,12 @@ def test_whatever_a_handler_raises_ends_its_attempt_and_nothing_else(raised: Bas
     async def fine() -> str:
         return "fine"
 
-    found = asyncio.run(outcomes([handler_job(on_loop), handler_job(in_thread), handler_job(fine)]))
+    found = await outcomes([handler_job(on_loop), handler_job(in_thread), handler_job(fine)])
     assert [isinstance(outcome, Failed) for outcome in found] == [True, True, False]
     assert isinstance(found[-1], Completed)
 
 
-def test_a_stopped_coroutine_is_cancelled() -> None:
+async def test_a_stopped_coroutine_is_cancelled() -> None:
     started = threading.Event()
 
     async def handler() -> None:
@@ -222,10 +222,10 @@ def test_a_stopped_coroutine_is_cancelled() -> None:
         job.cancelled.set(Why.TIMED_OUT)
         runner.stop(job)
 
-    assert asyncio.run(outcomes([job], during=stop)) == [TimedOut()]
+    assert await outcomes([job], during=stop) == [TimedOut()]
 
 
-def test_a_handler_may_wait_for_its_cancellation_on_either_side() -> None:
+async def test_a_handler_may_wait_for_its_cancellation_on_either_side() -> None:
     began = threading.Barrier(3)
 
     async def on_loop(ctx) -> None:
@@ -245,7 +245,7 @@ def test_a_handler_may_wait_for_its_cancellation_on_either_side() -> None:
         for job in jobs:
             job.cancelled.set(Why.RUN_STOPPING)
 
-    assert asyncio.run(outcomes(jobs, during=cancel)) == [Stopped(), Stopped()]
+    assert await outcomes(jobs, during=cancel) == [Stopped(), Stopped()]
 
 
 def test_outputs_that_were_not_loaded_are_fetched_when_asked_for() -> None:
@@ -276,17 +276,19 @@ def process_job(function, **fields):
     return handler_job(function, mode="process", **fields)
 
 
-def test_a_process_computes_elsewhere_and_is_used_again() -> None:
-    async def one_after_the_other() -> list[object]:
-        settings = Settings(concurrency=1)
-        return await outcomes([process_job(process_handlers.double, inputs={"n": n}) for n in (1, 2)], settings)
-
-    first, second = (said(outcome) for outcome in asyncio.run(one_after_the_other()))
+async def test_a_process_computes_elsewhere_and_is_used_again() -> None:
+    settings = Settings(concurrency=1)
+    first, second = (
+        said(outcome)
+        for outcome in (
+            await outcomes([process_job(process_handlers.double, inputs={"n": n}) for n in (1, 2)], settings)
+        )
+    )
     assert (first["twice"], second["twice"]) == (2, 4)
     assert first["pid"] == second["pid"] != os.getpid()
 
 
-def test_a_step_whose_process_cannot_be_had_is_handed_back_and_those_that_follow_run(
+async def test_a_step_whose_process_cannot_be_had_is_handed_back_and_those_that_follow_run(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = processes.Child
@@ -299,12 +301,9 @@ def test_a_step_whose_process_cannot_be_had_is_handed_back_and_those_that_follow
 
     monkeypatch.setattr(processes, "Child", child)
 
-    async def body() -> list[object]:
-        return await outcomes(
-            [process_job(process_handlers.double, inputs={"n": n}) for n in (1, 2)], Settings(concurrency=1)
-        )
-
-    first, second = asyncio.run(body())
+    first, second = await outcomes(
+        [process_job(process_handlers.double, inputs={"n": n}) for n in (1, 2)], Settings(concurrency=1)
+    )
     assert first == Released()
     assert "stops claiming steps that run in processes: no process can be started" in caplog.text
     assert "no more processes" in caplog.text
@@ -328,9 +327,9 @@ def test_a_process_has_the_context_and_its_costs_and_events_come_back() -> None:
         (process_handlers.exit_politely, "SystemExit: 4"),
     ],
 )
-def test_a_process_that_dies_takes_only_its_attempt_with_it(function, text: str) -> None:
+async def test_a_process_that_dies_takes_only_its_attempt_with_it(function, text: str) -> None:
     dying, fine = process_job(function), process_job(process_handlers.double, inputs={"n": 1})
-    dead, alive = asyncio.run(outcomes([dying, fine], Settings(concurrency=1)))
+    dead, alive = await outcomes([dying, fine], Settings(concurrency=1))
     assert text in failure(dead).error
     assert failure(dead).category is Category.UNKNOWN
     assert isinstance(alive, Completed)
@@ -347,7 +346,7 @@ def test_a_process_cannot_take_more_memory_than_it_was_allowed() -> None:
     assert "MemoryError" in failure(outcome).error
 
 
-def test_a_stopped_process_is_killed_with_everything_it_started(tmp_path: Path) -> None:
+async def test_a_stopped_process_is_killed_with_everything_it_started(tmp_path: Path) -> None:
     marker = tmp_path / "pids"
     job = process_job(process_handlers.never_end, inputs={"marker": str(marker)})
 
@@ -356,12 +355,12 @@ def test_a_stopped_process_is_killed_with_everything_it_started(tmp_path: Path) 
         job.cancelled.set(Why.TIMED_OUT)
         runner.stop(job)
 
-    assert asyncio.run(outcomes([job], during=kill)) == [TimedOut()]
+    assert await outcomes([job], during=kill) == [TimedOut()]
     for pid in marker.read_text().split():
         assert is_gone(int(pid))
 
 
-def test_a_process_hears_that_its_run_is_stopping(tmp_path: Path) -> None:
+async def test_a_process_hears_that_its_run_is_stopping(tmp_path: Path) -> None:
     marker = tmp_path / "started"
     job = process_job(process_handlers.wait_for_cancel, inputs={"marker": str(marker)})
 
@@ -369,7 +368,7 @@ def test_a_process_hears_that_its_run_is_stopping(tmp_path: Path) -> None:
         await until(marker.exists)
         job.cancelled.set(Why.RUN_STOPPING)
 
-    assert asyncio.run(outcomes([job], during=cancel)) == [Stopped()]
+    assert await outcomes([job], during=cancel) == [Stopped()]
 
 
 def test_a_handler_that_no_other_process_could_find_is_refused() -> None:
@@ -401,7 +400,7 @@ def test_a_process_finds_handlers_of_the_main_program(tmp_path: Path) -> None:
     assert found.stdout.decode().strip() == '"__stepkeep_main__"', found.stderr.decode()
 
 
-def test_a_handlers_process_ends_when_its_worker_is_killed(tmp_path: Path) -> None:
+async def test_a_handlers_process_ends_when_its_worker_is_killed(tmp_path: Path) -> None:
     marker = tmp_path / "pids"
     code = (
         "import asyncio\n"
@@ -412,7 +411,7 @@ def test_a_handlers_process_ends_when_its_worker_is_killed(tmp_path: Path) -> No
     )
     root = str(Path(__file__).parents[2])
     worker = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root})
-    asyncio.run(until(lambda: marker.exists() and bool(marker.read_text())))
+    await until(lambda: marker.exists() and bool(marker.read_text()))
     worker.kill()
     worker.wait()
     assert is_gone(int(marker.read_text().split()[0]))

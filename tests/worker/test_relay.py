@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, on, on_several
+from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, on
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.kernel.outcomes import Completed, Emitted
 from stepkeep.operations import outbox, sinks
 from stepkeep.operations.retention import Policy, prune
@@ -94,8 +94,8 @@ async def turns(relay: Relay, count: int = 1) -> None:
         await relay.settle()
 
 
-def test_events_of_a_run_arrive_in_order_and_once(database_url: str, receivers: dict[str, Receiver]) -> None:
-    async def act(bench: Bench) -> None:
+async def test_events_of_a_run_arrive_in_order_and_once(database_url: str, receivers: dict[str, Receiver]) -> None:
+    async with on(database_url) as bench:
         await add(bench)
         await emitting(bench)
         relay = relay_of(bench)
@@ -107,23 +107,19 @@ def test_events_of_a_run_arrive_in_order_and_once(database_url: str, receivers: 
         await turns(relay_of(bench), 2)
         assert len(receivers["shop"].got) == 4, "what was acknowledged is not sent again after a clean stop"
 
-    on(database_url, act)
 
-
-def test_a_sink_gets_only_what_its_patterns_match(database_url: str, receivers: dict[str, Receiver]) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_sink_gets_only_what_its_patterns_match(database_url: str, receivers: dict[str, Receiver]) -> None:
+    async with on(database_url) as bench:
         await add(bench, on="order.*")
         await emitting(bench)
         await turns(relay_of(bench), 2)
         assert receivers["shop"].got == ["3/0", "5/0"]
 
-    on(database_url, act)
 
-
-def test_a_pattern_that_was_added_a_moment_ago_loses_no_event(
+async def test_a_pattern_that_was_added_a_moment_ago_loses_no_event(
     database_url: str, receivers: dict[str, Receiver]
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await add(bench, on="order.*")
         await emitting(bench)
         relay = relay_of(bench)
@@ -133,10 +129,8 @@ def test_a_pattern_that_was_added_a_moment_ago_loses_no_event(
         await turns(relay, 2)
         assert receivers["shop"].got == ["3/0", "5/0", "3/1", "5/1"]
 
-    on(database_url, act)
 
-
-def test_a_failure_is_tried_again_with_doubled_pauses_and_holds_its_run(
+async def test_a_failure_is_tried_again_with_doubled_pauses_and_holds_its_run(
     database_url: str, receivers: dict[str, Receiver]
 ) -> None:
     tried: list[str] = []
@@ -146,7 +140,7 @@ def test_a_failure_is_tried_again_with_doubled_pauses_and_holds_its_run(
         if len(tried) <= 3:
             raise SinkFailed("the receiver answered 500")
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         receivers["shop"] = Receiver(refuse)
         await add(bench)
         run = await emitting(bench, 1)
@@ -162,13 +156,11 @@ def test_a_failure_is_tried_again_with_doubled_pauses_and_holds_its_run(
         [one] = await bench.store.deliveries.read_cursors(TENANT, run)
         assert (one.attempts, one.error, one.ready_at) == (0, None, None)
 
-    on(database_url, act)
 
-
-def test_after_ten_attempts_an_event_is_dead_and_holds_its_run_alone(
+async def test_after_ten_attempts_an_event_is_dead_and_holds_its_run_alone(
     database_url: str, receivers: dict[str, Receiver]
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await add(bench)
         bad = await emitting(bench)
 
@@ -202,16 +194,14 @@ def test_after_ten_attempts_an_event_is_dead_and_holds_its_run_alone(
             ("bea", "dropped", "the receiver cannot take it")
         ]
 
-    on(database_url, act)
 
-
-def test_a_redrive_sends_a_dead_event_again_and_those_after_it(
+async def test_a_redrive_sends_a_dead_event_again_and_those_after_it(
     database_url: str, receivers: dict[str, Receiver]
 ) -> None:
     async def final(event: OutgoingEvent) -> None:
         raise SinkFailed("gone", is_final=True)
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         receivers["shop"] = Receiver(final)
         await add(bench)
         await emitting(bench)
@@ -225,11 +215,9 @@ def test_a_redrive_sends_a_dead_event_again_and_those_after_it(
         await turns(relay, 2)
         assert receivers["shop"].got == ["3/0", "3/1", "5/0", "5/1"]
 
-    on(database_url, act)
 
-
-def test_a_slow_sink_holds_up_only_its_own_runs(database_url: str, receivers: dict[str, Receiver]) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_slow_sink_holds_up_only_its_own_runs(database_url: str, receivers: dict[str, Receiver]) -> None:
+    async with on(database_url) as bench:
         never = asyncio.Event()
 
         async def hang(event: OutgoingEvent) -> None:
@@ -252,14 +240,12 @@ def test_a_slow_sink_holds_up_only_its_own_runs(database_url: str, receivers: di
         found = await outbox.list_deliveries(bench.transactor, tenant=TENANT, sink="slow")
         assert [one["state"] for one in found["deliveries"]] == ["ready"] * 4, "what was held is given back"
 
-    on(database_url, act)
 
-
-def test_a_relay_that_dies_after_the_send_is_followed_by_another_that_sends_again(
+async def test_a_relay_that_dies_after_the_send_is_followed_by_another_that_sends_again(
     database_url: str, receivers: dict[str, Receiver]
 ) -> None:
-    async def act(benches: list[Bench]) -> None:
-        dying, other = benches
+    async with benches(database_url, 2) as opened:
+        dying, other = opened
         await add(dying)
         run = await emitting(dying, 1)
         lost = relay_of(dying)
@@ -286,11 +272,10 @@ def test_a_relay_that_dies_after_the_send_is_followed_by_another_that_sends_agai
         del dying.store.deliveries.report
         dying.store.clock_offset = other.store.clock_offset
 
-    on_several(database_url, 2, act)
 
+async def test_a_report_that_comes_too_late_changes_nothing(database_url: str, receivers: dict[str, Receiver]) -> None:
+    async with on(database_url) as bench:
 
-def test_a_report_that_comes_too_late_changes_nothing(database_url: str, receivers: dict[str, Receiver]) -> None:
-    async def act(bench: Bench) -> None:
         async def slow(event: OutgoingEvent) -> None:
             bench.store.clock_offset += LEASE_US + SECOND
             if event.seq == 3 and event.number == 0 and not again:
@@ -307,16 +292,16 @@ def test_a_report_that_comes_too_late_changes_nothing(database_url: str, receive
         [one] = await bench.store.deliveries.read_cursors(TENANT, run)
         assert (one.sent, one.ready_at, one.fence) == (3, None, 2)
 
-    on(database_url, act)
 
-
-def test_the_course_of_a_run_is_derived_from_its_journal(database_url: str, receivers: dict[str, Receiver]) -> None:
+async def test_the_course_of_a_run_is_derived_from_its_journal(
+    database_url: str, receivers: dict[str, Receiver]
+) -> None:
     seen: list[tuple[str, Any]] = []
 
     async def note(event: OutgoingEvent) -> None:
         seen.append((event.type, event.payload))
 
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         receivers["course"] = Receiver(note)
         await add(bench, "course", events=["transitions", "emitted"])
         await add(bench, "ends", events=["endings"])
@@ -331,13 +316,11 @@ def test_the_course_of_a_run_is_derived_from_its_journal(database_url: str, rece
         assert receivers["ends"].got == [f"{ended.run.seq}/300000"]
         assert len(set(receivers["course"].got)) == len(seen), "each has an id of its own"
 
-    on(database_url, act)
 
-
-def test_retention_does_not_lose_what_was_not_delivered(
+async def test_retention_does_not_lose_what_was_not_delivered(
     database_url: str, receivers: dict[str, Receiver], tmp_path: Path
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await add(bench)
         run = await emitting(bench)
         policy = Policy(older_than=0)
@@ -349,13 +332,11 @@ def test_retention_does_not_lose_what_was_not_delivered(
         assert pruned.deleted == 1
         assert await bench.store.deliveries.read_cursors(TENANT, run) == []
 
-    on(database_url, act)
 
-
-def test_a_store_that_does_not_answer_delays_the_report_and_sends_nothing_twice(
+async def test_a_store_that_does_not_answer_delays_the_report_and_sends_nothing_twice(
     database_url: str, receivers: dict[str, Receiver]
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         await add(bench)
         await emitting(bench, 1)
         real, failures = bench.store.deliveries.report, [StoreUnavailable("busy"), StoreUnavailable("busy")]
@@ -370,11 +351,9 @@ def test_a_store_that_does_not_answer_delays_the_report_and_sends_nothing_twice(
         await turns(relay, 2)
         assert (receivers["shop"].got, failures) == (["3/0", "3/1"], [])
 
-    on(database_url, act)
 
-
-def test_a_secret_that_is_missing_here_is_left_to_other_workers(database_url: str) -> None:
-    async def act(bench: Bench) -> None:
+async def test_a_secret_that_is_missing_here_is_left_to_other_workers(database_url: str) -> None:
+    async with on(database_url) as bench:
         await sinks.add_sink(
             bench.transactor,
             "hook",
@@ -388,8 +367,6 @@ def test_a_secret_that_is_missing_here_is_left_to_other_workers(database_url: st
         await turns(relay_of(bench, has_secret=lambda name: False))
         [one] = await bench.store.deliveries.read_cursors(TENANT, run)
         assert (one.fence, one.attempts) == (0, 0)
-
-    on(database_url, act)
 
 
 def test_states_are_those_of_the_page() -> None:

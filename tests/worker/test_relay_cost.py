@@ -61,10 +61,10 @@ class RowsRead:
 
 
 @pytest.mark.parametrize("dialect", some(["native", "ioa", "action", "workstream"], 4))
-def test_what_a_relay_reads_for_a_new_event_does_not_grow_with_the_journal(
+async def test_what_a_relay_reads_for_a_new_event_does_not_grow_with_the_journal(
     database_url: str, dialect: str, receivers: dict[str, Receiver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(database_url) as bench:
         for place, pattern in enumerate(COURSE):
             events = ["emitted", "transitions", "dialect"]
             await add(bench, f"sink{place}", on=pattern, events=events)
@@ -81,14 +81,12 @@ def test_what_a_relay_reads_for_a_new_event_does_not_grow_with_the_journal(
         early, late = max(read[3:8]), max(read[33:38])
         assert 0 < late <= early, "the rows of the last steps are no more than those of the first"
 
-    on(database_url, act)
-
 
 @pytest.mark.parametrize("dialect", ["ioa", "action", "workstream"])
-def test_events_that_were_folded_bit_by_bit_are_those_of_the_whole_journal(
+async def test_events_that_were_folded_bit_by_bit_are_those_of_the_whole_journal(
     dialect: str, receivers: dict[str, Receiver], tmp_path: Path
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(f"sqlite:///{tmp_path}/test.db") as bench:
         got: dict[str, OutgoingEvent] = {}
 
         async def refuse_first(event: OutgoingEvent) -> None:
@@ -116,13 +114,11 @@ def test_events_that_were_folded_bit_by_bit_are_those_of_the_whole_journal(
         assert [event.id.partition("/")[2] for event in whole] == receivers["shop"].got
         assert whole == [got[event.id] for event in whole]
 
-    on(f"sqlite:///{tmp_path}/test.db", act)
 
-
-def test_a_page_ends_between_two_entries_and_the_next_one_goes_on(
+async def test_a_page_ends_between_two_entries_and_the_next_one_goes_on(
     receivers: dict[str, Receiver], tmp_path: Path
 ) -> None:
-    async def act(bench: Bench) -> None:
+    async with on(f"sqlite:///{tmp_path}/test.db") as bench:
         await add(bench, events=["dialect", "transitions"])
         run = await bench.start(msgspec.structs.replace(chain("paged", 12), dialect="action"))
         await bench.work_off()
@@ -137,10 +133,8 @@ def test_a_page_ends_between_two_entries_and_the_next_one_goes_on(
             row = msgspec.structs.replace(row, sent=page.upto[0], sent_number=page.upto[1])
         assert found == expected
 
-    on(f"sqlite:///{tmp_path}/test.db", act)
 
-
-def test_a_slow_sink_holds_up_only_its_own_runs(database_url: str) -> None:
+async def test_a_slow_sink_holds_up_only_its_own_runs(database_url: str) -> None:
     async def body(bed: Bed) -> None:
         told: list[str] = []
         release = asyncio.Event()
@@ -182,34 +176,28 @@ def test_a_slow_sink_holds_up_only_its_own_runs(database_url: str) -> None:
         assert told.count("slow began") == 40
         assert await bed.ended(*slow_runs, *quick_runs)()
 
-    async def whole() -> None:
-        async with bed_on(database_url) as bed:
-            await body(bed)
-
-    asyncio.run(whole())
+    async with bed_on(database_url) as bed:
+        await body(bed)
 
 
-def test_a_relay_is_woken_by_what_another_process_emits(database_url: str) -> None:
+async def test_a_relay_is_woken_by_what_another_process_emits(database_url: str) -> None:
     """Looks that nothing asks for are an hour apart here: only a notification brings the event."""
 
-    async def whole() -> None:
-        async with bed_on(database_url) as bed:
-            told: list[str] = []
-            bed.handler("work", lambda ctx: ctx.emit("order.paid", 1))
-            sk.on("order.*", name="ops.told", registry=bed.registry)(lambda event: told.append(event.type))
-            settings = msgspec.structs.replace(QUICK, relay_seconds=3600.0)
-            started: list[str] = []
+    async with bed_on(database_url) as bed:
+        told: list[str] = []
+        bed.handler("work", lambda ctx: ctx.emit("order.paid", 1))
+        sk.on("order.*", name="ops.told", registry=bed.registry)(lambda event: told.append(event.type))
+        settings = msgspec.structs.replace(QUICK, relay_seconds=3600.0)
+        started: list[str] = []
 
-            async def done() -> bool:
-                if not started and await bed.store.deliveries.list_sinks(TENANT):
-                    started.append(await bed.start(step("work")))
-                return bool(told)
+        async def done() -> bool:
+            if not started and await bed.store.deliveries.list_sinks(TENANT):
+                started.append(await bed.start(step("work")))
+            return bool(told)
 
-            async with asyncio.timeout(60):
-                await bed.worker(settings).run_until(done)
-            assert told == ["order.paid"]
-
-    asyncio.run(whole())
+        async with asyncio.timeout(60):
+            await bed.worker(settings).run_until(done)
+        assert told == ["order.paid"]
 
 
 class Clock(Runtime):
@@ -233,29 +221,26 @@ class Clock(Runtime):
         return event.is_set()
 
 
-def test_looks_are_rare_without_a_cause_and_come_later_when_they_find_nothing() -> None:
-    async def act() -> None:
-        clock, notified = Clock(), [False]
-        pace = RelayPace(1.0, clock, lambda: notified[0])
+async def test_looks_are_rare_without_a_cause_and_come_later_when_they_find_nothing() -> None:
+    clock, notified = Clock(), [False]
+    pace = RelayPace(1.0, clock, lambda: notified[0])
 
-        async def took() -> float:
-            began = clock.now
-            await pace.wait()
-            return round(clock.now - began, 6)
+    async def took() -> float:
+        began = clock.now
+        await pace.wait()
+        return round(clock.now - began, 6)
 
+    pace.looked(0)
+    assert await took() == 1.0
+    notified[0] = True
+    assert await took() == RARELY
+    pace.looked(1)
+    pace.wake()
+    assert await took() == SHORTEST
+    gaps = []
+    for _ in range(10):
         pace.looked(0)
-        assert await took() == 1.0
-        notified[0] = True
-        assert await took() == RARELY
-        pace.looked(1)
         pace.wake()
-        assert await took() == SHORTEST
-        gaps = []
-        for _ in range(10):
-            pace.looked(0)
-            pace.wake()
-            gaps.append(await took())
-        assert gaps == sorted(gaps)
-        assert gaps[-1] == 1.0, "a busy worker without sinks looks once a second"
-
-    asyncio.run(act())
+        gaps.append(await took())
+    assert gaps == sorted(gaps)
+    assert gaps[-1] == 1.0, "a busy worker without sinks looks once a second"

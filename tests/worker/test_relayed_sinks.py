@@ -99,28 +99,30 @@ def test_redis_gets_each_event_in_order_although_the_relay_is_killed(database_ur
         relayed(database_url, arrived, add, STEPKEEP_SECRET_BROKER=address)
 
 
+async def make_stream(address: str) -> None:
+    client = await nats_client.connect(address)
+    await client.jetstream().add_stream(name="ORDERS", subjects=["orders.>"])
+    await client.close()
+
+
+async def read_stream(address: str) -> list[str]:
+    client = await nats_client.connect(address)
+    stream = client.jetstream()
+    state = (await stream.stream_info("ORDERS")).state
+    found = [await stream.get_msg("ORDERS", seq) for seq in range(1, state.last_seq + 1)]
+    await client.close()
+    return [json.loads(one.data or b"")["id"] for one in found]
+
+
 @first_on("sqlite")
 @pytest.mark.proof
 def test_nats_has_each_event_once_and_in_order_although_the_relay_is_killed(database_url: str, tmp_path: Path) -> None:
     with running(nats_server(tmp_path, PASSWORD)) as server:
         address = f"nats://stepkeep:{PASSWORD}@127.0.0.1:{server.port}"
 
-        async def prepare() -> None:
-            client = await nats_client.connect(address)
-            await client.jetstream().add_stream(name="ORDERS", subjects=["orders.>"])
-            await client.close()
-
-        async def read() -> list[str]:
-            client = await nats_client.connect(address)
-            stream = client.jetstream()
-            state = (await stream.stream_info("ORDERS")).state
-            found = [await stream.get_msg("ORDERS", seq) for seq in range(1, state.last_seq + 1)]
-            await client.close()
-            return [json.loads(one.data or b"")["id"] for one in found]
-
         def add(engine: sk.Engine) -> None:
-            asyncio.run(prepare())
+            asyncio.run(make_stream(address))
             engine.sinks.add("shop", "nats", on=["order.*"], options={"server": "BROKER", "subject": "orders.events"})
 
-        found = relayed(database_url, lambda: asyncio.run(read()), add, STEPKEEP_SECRET_BROKER=address)
+        found = relayed(database_url, lambda: asyncio.run(read_stream(address)), add, STEPKEEP_SECRET_BROKER=address)
         assert len(found) == len(set(found)), "the stream drops what it has"

@@ -78,12 +78,12 @@ def _rules(bed: Bed) -> None:
     bed.handler("breaks", lambda: 1 / 0)
 
 
-def test_a_rule_before_the_handler_that_does_not_hold_fails_the_step_for_good_and_the_handler_never_runs(
+async def test_a_rule_before_the_handler_that_does_not_hold_fails_the_step_for_good_and_the_handler_never_runs(
     on_each: On,
 ) -> None:
     ran: list[str] = []
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         _rules(bed)
         bed.handler("work", lambda: ran.append("work"))
         runs = {
@@ -95,15 +95,13 @@ def test_a_rule_before_the_handler_that_does_not_hold_fails_the_step_for_good_an
             row = (await bed.steps(run_id))[0]
             assert (row.state, row.category, row.attempts) == (StepState.FAILED, Category.VALIDATION, 1), title
             assert (row.error or "").startswith(f"NOT_RUN: {BROKEN[title][1]}"), (title, row.error)
-
-    on_each(body)
     assert ran == []
 
 
-def test_a_rule_after_the_handler_that_does_not_hold_fails_the_step_for_good(on_each: On) -> None:
+async def test_a_rule_after_the_handler_that_does_not_hold_fails_the_step_for_good(on_each: On) -> None:
     ran: list[str] = []
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         _rules(bed)
         bed.handler("work", lambda: ran.append("work"))
         runs = {
@@ -115,15 +113,14 @@ def test_a_rule_after_the_handler_that_does_not_hold_fails_the_step_for_good(on_
             row = (await bed.steps(run_id))[0]
             assert (row.state, row.category) == (StepState.FAILED, Category.VALIDATION), title
             assert (row.error or "").startswith(BROKEN[title][1]), (title, row.error)
-
-    on_each(body)
     assert len(ran) == len(BROKEN)
 
 
-def test_rules_that_hold_let_the_step_and_the_run_succeed(on_each: On) -> None:
+async def test_rules_that_hold_let_the_step_and_the_run_succeed(on_each: On) -> None:
     seen: list[Any] = []
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
+
         async def waits(order: str) -> bool:
             await asyncio.sleep(0)
             seen.append(order)
@@ -152,16 +149,14 @@ def test_rules_that_hold_let_the_step_and_the_run_succeed(on_each: On) -> None:
         assert await bed.finish(run_id) is RunState.SUCCEEDED, await bed.run(run_id)
         [attempt] = [one for one in await bed.attempts(run_id) if one.no == 0]
         assert attempt.state is AttemptState.SUCCEEDED
-
-    on_each(body)
     assert seen[0] == "o-1"
     assert seen[1][:2] == ("work", 7)
     assert seen[1][2].startswith("stepkeep-rule")
     assert seen[2] == "n7"
 
 
-def test_a_final_rule_that_is_a_program_fails_the_run(on_each: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_final_rule_that_is_a_program_fails_the_run(on_each: On) -> None:
+    async with on_each() as bed:
         _rules(bed)
         bed.handler("work", lambda: {"total": 7})
         for number, rule in enumerate((command("false", name="tests"), handler("says", {"answer": "not yet"}))):
@@ -174,11 +169,9 @@ def test_a_final_rule_that_is_a_program_fails_the_run(on_each: On) -> None:
             expected = ("tests: exit status 1", "says: not yet (answer = `not yet`)")[number]
             assert (run.category, run.error) == (Category.VALIDATION, expected)
 
-    on_each(body)
 
-
-def test_the_output_schema_of_a_run_is_checked_at_its_end(on_each: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_the_output_schema_of_a_run_is_checked_at_its_end(on_each: On) -> None:
+    async with on_each() as bed:
         bed.handler("work", lambda: {"total": "seven"})
         schema = {"properties": {"total": {"type": "integer"}}}
         rule = Rule(name="output_schema", schema=schema)
@@ -197,13 +190,11 @@ def test_the_output_schema_of_a_run_is_checked_at_its_end(on_each: On) -> None:
             assert "seven" not in (run.error or "")
         assert (await bed.run(fits)).state is RunState.SUCCEEDED
 
-    on_each(body)
 
-
-def test_a_step_whose_rules_kept_its_handler_from_running_is_not_undone(on_each: On) -> None:
+async def test_a_step_whose_rules_kept_its_handler_from_running_is_not_undone(on_each: On) -> None:
     undone: list[str] = []
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("work", lambda: None)
         bed.handler("undo", lambda ctx: undone.append(ctx.step))
         hook = Undo(executor=Handler(name="undo"), inputs=None)
@@ -219,24 +210,20 @@ def test_a_step_whose_rules_kept_its_handler_from_running_is_not_undone(on_each:
         )
         run_id = await bed.start(before, msgspec.structs.replace(never, depends_on=step("x", "before").depends_on))
         assert await bed.finish(run_id) is RunState.ROLLED_BACK
-
-    on_each(body)
     assert undone == ["before"]
 
 
-def test_a_program_that_outlives_its_own_timeout_fails_its_rule(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_program_that_outlives_its_own_timeout_fails_its_rule(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("work", lambda: None)
         rule = command("sleep", "60", timeout=SECOND // 10)
         run_id = await bed.start(ruled("work", pre=(rule,)))
         assert await bed.finish(run_id) is RunState.FAILED
         assert (await bed.run(run_id)).error == "NOT_RUN: sleep: it ran past its timeout of 100ms"
 
-    on_store(body)
 
-
-def test_rules_before_the_handler_share_its_timeout_and_are_not_retried(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_rules_before_the_handler_share_its_timeout_and_are_not_retried(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("work", lambda: None)
         run_id = await bed.start(ruled("work", pre=(command("sleep", "60"),), timeout=SECOND // 5))
         assert await bed.finish(run_id) is RunState.FAILED
@@ -244,13 +231,11 @@ def test_rules_before_the_handler_share_its_timeout_and_are_not_retried(on_store
         assert (row.attempts, row.category) == (1, Category.VALIDATION)
         assert row.error == "NOT_RUN: the attempt ran past its timeout of 0.2 s"
 
-    on_store(body)
 
-
-def test_a_command_of_a_rule_gets_its_inputs_environment_and_directory_and_no_shell(
+async def test_a_command_of_a_rule_gets_its_inputs_environment_and_directory_and_no_shell(
     on_store: On, tmp_path: Path
 ) -> None:
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         bed.handler("work", lambda: None)
         script = 'test "$WORD" = "a;b" && test "$(pwd)" = "$PLACE" && grep -q "order" && test "$STEPKEEP_STEP" = work'
         program = Command(
@@ -260,13 +245,11 @@ def test_a_command_of_a_rule_gets_its_inputs_environment_and_directory_and_no_sh
         run_id = await bed.start(ruled("work", pre=pre), given={"word": "a;b"})
         assert await bed.finish(run_id) is RunState.SUCCEEDED, await bed.run(run_id)
 
-    on_store(body)
 
-
-def test_secrets_do_not_reach_the_error_of_a_rule(on_each: On, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_secrets_do_not_reach_the_error_of_a_rule(on_each: On, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPKEEP_SECRET_TOKEN", "s3cr3t-value")
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("says", lambda token: f"bad token {token}")
         bed.handler("work", lambda: None)
         run_id = await bed.start(ruled("work", pre=(handler("says", {"token": "${{ secret.TOKEN }}"}),)))
@@ -283,11 +266,9 @@ def test_secrets_do_not_reach_the_error_of_a_rule(on_each: On, monkeypatch: pyte
             "NOT_RUN: the rule does not hold: input.password == 'x' (input.password = `***`)"
         )
 
-    on_each(body)
 
-
-def test_only_workers_that_have_what_the_rules_need_claim_the_step(on_each: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_only_workers_that_have_what_the_rules_need_claim_the_step(on_each: On) -> None:
+    async with on_each() as bed:
         bed.handler("work", lambda: None)
         by_handler = await bed.start(ruled("work", pre=(handler("later"),)), name="handlers")
         by_command = await bed.start(ruled("work", post=(command("true"),)), name="commands")
@@ -300,11 +281,9 @@ def test_only_workers_that_have_what_the_rules_need_claim_the_step(on_each: On) 
         assert await bed.finish(by_handler, by_command) is RunState.SUCCEEDED
         assert COMMANDS in rule_capabilities((command("true"),))
 
-    on_each(body)
 
-
-def test_a_rule_before_a_transactional_step_is_evaluated_before_its_transaction(on_each: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_rule_before_a_transactional_step_is_evaluated_before_its_transaction(on_each: On) -> None:
+    async with on_each() as bed:
         bed.handler("write", lambda: 1, transactional=True)
         good = await bed.start(
             ruled("write", transactional=True, pre=(Rule(expression="input.n == 1"),)), given={"n": 1}, name="good"
@@ -315,11 +294,9 @@ def test_a_rule_before_a_transactional_step_is_evaluated_before_its_transaction(
         assert await bed.finish(good, bad) is RunState.SUCCEEDED
         assert (await bed.steps(bad))[0].error == "NOT_RUN: the rule does not hold: input.n == 1 (input.n = 2)"
 
-    on_each(body)
 
-
-def test_many_values_and_long_values_are_cut(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_many_values_and_long_values_are_cut(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("work", lambda: None)
         names = "abcdefg"
         check = " && ".join(f"input.{name} == 'x'" for name in names)
@@ -330,5 +307,3 @@ def test_many_values_and_long_values_are_cut(on_store: On) -> None:
         error = (await bed.run(run_id)).error or ""
         assert error.endswith(", …)")
         assert len(error) < 1000
-
-    on_store(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.worker.bed import Bed, On, step
+from tests.worker.bed import On, step
 from tests.worker.process_handlers import double
 
 from stepkeep.kernel.definition import Retry
@@ -17,10 +17,10 @@ PATIENT = Retry(max_attempts=5, initial=0, on=tuple(Category))
 """A policy that would retry every category."""
 
 
-def test_inputs_that_do_not_fit_fail_the_step_once_and_its_handler_is_never_called(on_each: On) -> None:
+async def test_inputs_that_do_not_fit_fail_the_step_once_and_its_handler_is_never_called(on_each: On) -> None:
     called: list[Any] = []
 
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         bed.handler("write", lambda invoice: called.append(invoice))
         bed.handler("none", lambda: called.append(None))
         for number, uses in enumerate(("write", "none")):
@@ -33,13 +33,12 @@ def test_inputs_that_do_not_fit_fail_the_step_once_and_its_handler_is_never_call
             assert 'invoice: the value is not of type "string"' in row.error
             assert "(a whole number; schema: properties.invoice.type)" in row.error
             assert "4711" not in row.error
-
-    on_each(body)
     assert called == []
 
 
-def test_an_output_that_does_not_fit_fails_the_step_once_and_does_not_count(on_each: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_an_output_that_does_not_fit_fails_the_step_once_and_does_not_count(on_each: On) -> None:
+    async with on_each() as bed:
+
         async def coroutine() -> dict[str, int]:
             return {"invoice": 4711}
 
@@ -58,34 +57,28 @@ def test_an_output_that_does_not_fit_fails_the_step_once_and_does_not_count(on_e
             assert after.state is StepState.CANCELLED
             assert await bed.output(run_id, 0) is None
 
-    on_each(body)
 
-
-def test_what_fits_runs_and_counts(on_each: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_what_fits_runs_and_counts(on_each: On) -> None:
+    async with on_each() as bed:
         bed.handler("write", lambda invoice: {"invoice": invoice})
         write = step("write", inputs="${{ input }}", input_schema=SCHEMA, output_schema=SCHEMA)
         run_id = await bed.start(write, given={"invoice": "i-1"})
         assert await bed.finish(run_id) is RunState.SUCCEEDED
         assert await bed.output(run_id, 0) == {"invoice": "i-1"}
 
-    on_each(body)
 
-
-def test_the_output_of_a_handler_in_its_own_process_is_checked_too(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_the_output_of_a_handler_in_its_own_process_is_checked_too(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("double", double, mode="process")
         run_id = await bed.start(step("double", inputs={"n": 2}, output_schema={"type": "array"}, retry=PATIENT))
         assert await bed.finish(run_id) is RunState.FAILED
         row = (await bed.steps(run_id))[0]
         assert (row.category, row.attempts) == (Category.VALIDATION, 1)
 
-    on_store(body)
-
 
 @pytest.mark.parametrize("fits", [True, False])
-def test_a_transactional_step_commits_only_with_an_output_that_fits(on_each: On, fits: bool) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_transactional_step_commits_only_with_an_output_that_fits(on_each: On, fits: bool) -> None:
+    async with on_each() as bed:
         bed.handler("write", lambda: 1, transactional=True)
         schema = {"type": "integer" if fits else "string"}
         run_id = await bed.start(step("write", transactional=True, output_schema=schema, retry=PATIENT))
@@ -93,20 +86,17 @@ def test_a_transactional_step_commits_only_with_an_output_that_fits(on_each: On,
         row = (await bed.steps(run_id))[0]
         assert row.category is (None if fits else Category.VALIDATION)
 
-    on_each(body)
 
-
-def test_a_wait_is_no_output_and_is_not_checked(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_wait_is_no_output_and_is_not_checked(on_store: On) -> None:
+    async with on_store() as bed:
         bed.handler("ask", lambda ctx: {"invoice": "i-1"} if ctx.woken_by else wait_for("answer", timeout="50ms"))
         run_id = await bed.start(step("ask", output_schema=SCHEMA))
         assert await bed.finish(run_id) is RunState.SUCCEEDED
 
-    on_store(body)
 
+async def test_a_value_too_deep_to_be_checked_fails_the_step_and_nothing_else(on_store: On) -> None:
+    async with on_store() as bed:
 
-def test_a_value_too_deep_to_be_checked_fails_the_step_and_nothing_else(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
         def deep() -> Any:
             value: Any = 1
             for _ in range(400):
@@ -118,5 +108,3 @@ def test_a_value_too_deep_to_be_checked_fails_the_step_and_nothing_else(on_store
         run_id = await bed.start(step("deep", output_schema=schema, retry=PATIENT))
         assert await bed.finish(run_id) is RunState.FAILED
         assert (await bed.steps(run_id))[0].attempts == 1
-
-    on_store(body)

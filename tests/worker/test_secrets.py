@@ -102,48 +102,45 @@ def engine_on(url: str, secrets: Any, **options: Any) -> AsyncEngine:
     return AsyncEngine(url, actor="tests", registry=handlers(), http=http, secrets=secrets, **options)
 
 
-def test_no_value_is_found_in_a_database_a_view_or_a_log(
+async def test_no_value_is_found_in_a_database_a_view_or_a_log(
     database_url: str, server: Server, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG, "stepkeep")
     secret_handlers.SEEN.clear()
     seen: list[str] = []
 
-    async def body() -> None:
-        async with engine_on(database_url, {"TOKEN": VALUE, "LINE": "CANARY-line-4711"}) as engine:
-            worker = engine.worker(settings=replace(QUICK, log_lines=50))
-            serving = asyncio.create_task(worker.serve())
-            try:
-                started = await engine.start(workflow(server))
-                result = await engine.wait(started.run_id, seconds=90)
-                assert result.state == "failed"
-                view = await engine.show(started.run_id)
-                states = {step["name"]: step["state"] for step in view["steps"] if step["phase"] == "main"}
-                assert {name for name, state in states.items() if state != "succeeded"} == {
-                    "command",
-                    "nowhere",
-                    "last",
-                }, view
-                outputs = {step["name"]: step["output"] for step in view["steps"]}
-                assert outputs["http"]["body"]["got"] == '{"token":"[secret TOKEN]"}'
-                assert outputs["echo"]["stdout"] == "[secret TOKEN]\n"
-                seen.extend([str(view), str(await engine.log(started.run_id)), str(await engine.runs())])
-                for step in states:
-                    told = await engine.show(started.run_id, step=step)
-                    seen.append(str(told))
-                    if step == "thread":
-                        assert "'inputs': {'token': '${{ secret.TOKEN }}'}" in str(told)
-                        assert "thread refused '[secret TOKEN]'" in str(told)
-                        assert "thread uses [secret TOKEN]" in str(told)
-            finally:
-                worker.stop(0)
-                await serving
-
-    asyncio.run(body())
+    async with engine_on(database_url, {"TOKEN": VALUE, "LINE": "CANARY-line-4711"}) as engine:
+        worker = engine.worker(settings=replace(QUICK, log_lines=50))
+        serving = asyncio.create_task(worker.serve())
+        try:
+            started = await engine.start(workflow(server))
+            result = await engine.wait(started.run_id, seconds=90)
+            assert result.state == "failed"
+            view = await engine.show(started.run_id)
+            states = {step["name"]: step["state"] for step in view["steps"] if step["phase"] == "main"}
+            assert {name for name, state in states.items() if state != "succeeded"} == {
+                "command",
+                "nowhere",
+                "last",
+            }, view
+            outputs = {step["name"]: step["output"] for step in view["steps"]}
+            assert outputs["http"]["body"]["got"] == '{"token":"[secret TOKEN]"}'
+            assert outputs["echo"]["stdout"] == "[secret TOKEN]\n"
+            seen.extend([str(view), str(await engine.log(started.run_id)), str(await engine.runs())])
+            for step in states:
+                told = await engine.show(started.run_id, step=step)
+                seen.append(str(told))
+                if step == "thread":
+                    assert "'inputs': {'token': '${{ secret.TOKEN }}'}" in str(told)
+                    assert "thread refused '[secret TOKEN]'" in str(told)
+                    assert "thread uses [secret TOKEN]" in str(told)
+        finally:
+            worker.stop(0)
+            await serving
     assert {token for _, token in secret_handlers.SEEN} == {VALUE}
     assert server.requests[0]["headers"]["authorization"] == "Bearer CANARY-line-4711"
     whole = {
-        "rows": str([row.columns for row in every_row(database_url)]),
+        "rows": str([row.columns for row in await asyncio.to_thread(every_row, database_url)]),
         "files": raw_bytes(database_url).decode("latin-1"),
         "views": "\n".join(seen),
         "log": caplog.text + "".join(str(record.__dict__) for record in caplog.records),
@@ -158,58 +155,52 @@ def test_no_value_is_found_in_a_database_a_view_or_a_log(
 @pytest.mark.parametrize(
     "how", ["output", "part", "number", "event", "event name", "wait", "cost", "cost of a failure"]
 )
-def test_a_result_that_holds_a_value_is_refused_and_names_the_secret(database_url: str, how: str) -> None:
+async def test_a_result_that_holds_a_value_is_refused_and_names_the_secret(database_url: str, how: str) -> None:
     value = "4711081547110815"
 
-    async def body() -> None:
-        async with engine_on(database_url, {"TOKEN": value if how != "event name" else value[:8]}) as engine:
-            flow = sk.Workflow("returns", registry=engine.registry)
-            flow.step("one", "say.returns", inputs={"token": sk.secret("TOKEN"), "how": how})
-            result = await engine.run(flow)
-            assert result.state == "failed"
-            if how != "cost of a failure":
-                assert result.view["run"]["category"] == "validation"
-                assert "holds the value of the secret TOKEN, and would be stored" in str(result.error)
-            assert result.view["steps"][0]["attempts"] == 1
-
-    asyncio.run(body())
-    assert value[:8] not in str([row.columns for row in every_row(database_url)])
+    async with engine_on(database_url, {"TOKEN": value if how != "event name" else value[:8]}) as engine:
+        flow = sk.Workflow("returns", registry=engine.registry)
+        flow.step("one", "say.returns", inputs={"token": sk.secret("TOKEN"), "how": how})
+        result = await engine.run(flow)
+        assert result.state == "failed"
+        if how != "cost of a failure":
+            assert result.view["run"]["category"] == "validation"
+            assert "holds the value of the secret TOKEN, and would be stored" in str(result.error)
+        assert result.view["steps"][0]["attempts"] == 1
+    assert value[:8] not in str([row.columns for row in await asyncio.to_thread(every_row, database_url)])
 
 
-def test_a_worker_without_the_secret_leaves_the_step_to_another(database_url: str) -> None:
-    async def body() -> None:
-        async with (
-            engine_on(database_url, {"OTHER": "x" * 8}) as poor,
-            engine_on(database_url, {"TOKEN": VALUE}) as rich,
-        ):
-            flow = sk.Workflow("one", registry=poor.registry)
-            flow.step("one", "say.thread", inputs={"token": sk.secret("TOKEN")}, retry=sk.Retry(max_attempts=2))
-            first = poor.worker(settings=QUICK)
-            serving = asyncio.create_task(first.serve())
-            started = await poor.start(flow)
-            await poor.wait(started.run_id, seconds=0.5)
+async def test_a_worker_without_the_secret_leaves_the_step_to_another(database_url: str) -> None:
+    async with (
+        engine_on(database_url, {"OTHER": "x" * 8}) as poor,
+        engine_on(database_url, {"TOKEN": VALUE}) as rich,
+    ):
+        flow = sk.Workflow("one", registry=poor.registry)
+        flow.step("one", "say.thread", inputs={"token": sk.secret("TOKEN")}, retry=sk.Retry(max_attempts=2))
+        first = poor.worker(settings=QUICK)
+        serving = asyncio.create_task(first.serve())
+        started = await poor.start(flow)
+        await poor.wait(started.run_id, seconds=0.5)
 
-            async def lacks_it() -> bool:
-                return (await poor.explain(started.run_id))["causes"][0]["code"] == "no_secret"
+        async def lacks_it() -> bool:
+            return (await poor.explain(started.run_id))["causes"][0]["code"] == "no_secret"
 
-            await eventually(lacks_it)
-            explained = await poor.explain(started.run_id)
-            assert (
-                "it reads the secret TOKEN, which no live worker has (1 worker is alive)"
-                in (explained["causes"][0]["sentence"])
-            )
-            assert (await poor.show(started.run_id))["steps"][0]["attempts"] == 0
-            second = rich.worker(settings=QUICK)
-            also = asyncio.create_task(second.serve())
-            assert (await rich.wait(started.run_id, seconds=60)).state == "succeeded"
-            for worker, task in ((first, serving), (second, also)):
-                worker.stop(0)
-                await task
-
-    asyncio.run(body())
+        await eventually(lacks_it)
+        explained = await poor.explain(started.run_id)
+        assert (
+            "it reads the secret TOKEN, which no live worker has (1 worker is alive)"
+            in (explained["causes"][0]["sentence"])
+        )
+        assert (await poor.show(started.run_id))["steps"][0]["attempts"] == 0
+        second = rich.worker(settings=QUICK)
+        also = asyncio.create_task(second.serve())
+        assert (await rich.wait(started.run_id, seconds=60)).state == "succeeded"
+        for worker, task in ((first, serving), (second, also)):
+            worker.stop(0)
+            await task
 
 
-def test_a_source_that_is_asked_in_vain_hands_the_step_back_and_counts_nothing(
+async def test_a_source_that_is_asked_in_vain_hands_the_step_back_and_counts_nothing(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked: list[str] = []
@@ -220,23 +211,20 @@ def test_a_source_that_is_asked_in_vain_hands_the_step_back_and_counts_nothing(
             raise RuntimeError(VALUE)
         return None
 
-    async def body() -> None:
-        async with engine_on(database_url, find) as engine:
-            flow = sk.Workflow("one", registry=engine.registry)
-            flow.step("one", "say.thread", inputs={"token": sk.secret("TOKEN")})
-            worker = engine.worker(settings=QUICK)
-            serving = asyncio.create_task(worker.serve())
-            started = await engine.start(flow)
-            for _ in range(60):
-                await engine.wait(started.run_id, seconds=0.5)
-                if asked:
-                    break
-            [step] = (await engine.show(started.run_id))["steps"]
-            assert (step["state"], step["attempts"], len(asked)) == ("ready", 0, 1)
-            worker.stop(0)
-            await serving
-
-    asyncio.run(body())
+    async with engine_on(database_url, find) as engine:
+        flow = sk.Workflow("one", registry=engine.registry)
+        flow.step("one", "say.thread", inputs={"token": sk.secret("TOKEN")})
+        worker = engine.worker(settings=QUICK)
+        serving = asyncio.create_task(worker.serve())
+        started = await engine.start(flow)
+        for _ in range(60):
+            await engine.wait(started.run_id, seconds=0.5)
+            if asked:
+                break
+        [step] = (await engine.show(started.run_id))["steps"]
+        assert (step["state"], step["attempts"], len(asked)) == ("ready", 0, 1)
+        worker.stop(0)
+        await serving
     assert (
         "is handed back: this worker has no secret TOKEN: the function for secrets raised RuntimeError" in caplog.text
     )

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.worker import process_handlers
-from tests.worker.bed import QUICK, Bed, On, step
+from tests.worker.bed import QUICK, On, step
 from tests.worker.making import handler_job
 
 from stepkeep.kernel.outcomes import Completed
@@ -51,20 +51,20 @@ async def answers(*jobs: Job) -> list[Any]:
 
 
 @pytest.mark.parametrize("handler", [swap, swap_async])
-def test_a_context_variable_is_not_handed_to_the_next_attempt(handler: Any) -> None:
-    assert asyncio.run(answers(*(handler_job(handler) for _ in range(3)))) == ["nobody"] * 3
+async def test_a_context_variable_is_not_handed_to_the_next_attempt(handler: Any) -> None:
+    assert await answers(*(handler_job(handler) for _ in range(3))) == ["nobody"] * 3
 
 
-def test_a_context_variable_is_not_handed_to_the_next_attempt_in_a_process() -> None:
+async def test_a_context_variable_is_not_handed_to_the_next_attempt_in_a_process() -> None:
     jobs = [handler_job(process_handlers.swap_variable, mode="process") for _ in range(3)]
-    assert asyncio.run(answers(*jobs)) == ["nobody"] * 3
+    assert await answers(*jobs) == ["nobody"] * 3
 
 
 @pytest.mark.parametrize(("first", "second"), [(swap, swap_async), (swap_async, swap_async), (swap_async, swap)])
-def test_a_context_variable_does_not_travel_with_the_report_to_steps_that_follow(
+async def test_a_context_variable_does_not_travel_with_the_report_to_steps_that_follow(
     on_store: On, first: Any, second: Any
 ) -> None:
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         bed.handler("first", first)
         bed.handler("second", second)
         runs = [await bed.start(step("first"), step("second", "first", order=1), name=f"flow-{no}") for no in range(3)]
@@ -72,12 +72,10 @@ def test_a_context_variable_does_not_travel_with_the_report_to_steps_that_follow
         seen = [await bed.output(run, no) for run in runs for no in (0, 1)]
         assert seen == ["nobody"] * 6
 
-    on_store(body)
 
-
-def test_what_a_handler_changes_for_its_process_is_as_before_for_the_next() -> None:
+async def test_what_a_handler_changes_for_its_process_is_as_before_for_the_next() -> None:
     jobs = [handler_job(process_handlers.change_surroundings, mode="process") for _ in range(3)]
-    found = asyncio.run(answers(*jobs))
+    found = await answers(*jobs)
     assert len({each["pid"] for each in found}) == 1
     assert [each["directory"] for each in found] == [os.getcwd()] * 3
     assert [each["variables"] for each in found] == [[None, os.environ.get("PATH")]] * 3

@@ -13,8 +13,8 @@ from tests.workbench import eventually, until
 from tests.worker.bed import Bed, On, step
 from tests.worker.test_leases import serving
 
-from stepkeep.errors import Contended, StoreUnavailable
 from stepkeep.kernel.definition import Retry, Rule
+from stepkeep.kernel.errors import Contended, StoreUnavailable
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.expire import sweep
 
@@ -47,54 +47,38 @@ async def insert_async(ctx: Any) -> str:
     return "written"
 
 
-async def writes_and_result_commit_together(bed: Bed, handler: Any) -> None:
-    await make_table(bed)
-    bed.handler("write", handler)
-    run_id = await bed.start(
-        step("write", order=0, transactional=True), step("again", "write", order=1, uses="write", transactional=True)
-    )
-    assert await bed.finish(run_id) is RunState.SUCCEEDED
-    assert await count(bed) == 2
-    assert await bed.output(run_id, 0) == "written"
-
-
 @pytest.mark.parametrize("handler", [insert, insert_async])
-def test_writes_and_result_commit_together(on_store: On, handler: Any) -> None:
-    on_store(lambda bed: writes_and_result_commit_together(bed, handler))
+async def test_writes_and_result_commit_together(on_each: On, handler: Any) -> None:
+    async with on_each() as bed:
+        await make_table(bed)
+        bed.handler("write", handler)
+        run_id = await bed.start(
+            step("write", order=0, transactional=True),
+            step("again", "write", order=1, uses="write", transactional=True),
+        )
+        assert await bed.finish(run_id) is RunState.SUCCEEDED
+        assert await count(bed) == 2
+        assert await bed.output(run_id, 0) == "written"
+
+
+async def test_a_failure_takes_the_writes_with_it(on_each: On) -> None:
+    async with on_each() as bed:
+        await make_table(bed)
+
+        def half(ctx: Any) -> None:
+            insert(ctx)
+            raise ConnectionError("after the write")
+
+        bed.handler("write", half)
+        run_id = await bed.start(step("write", transactional=True, retry=Retry(max_attempts=2, initial=1000)))
+        assert await bed.finish(run_id) is RunState.FAILED
+        assert len(await bed.attempts(run_id)) == 2
+        assert await count(bed) == 0
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("handler", [insert, insert_async])
-def test_writes_and_result_commit_together_on_postgresql(on_postgres: On, handler: Any) -> None:
-    on_postgres(lambda bed: writes_and_result_commit_together(bed, handler))
-
-
-async def a_failure_takes_the_writes_with_it(bed: Bed) -> None:
-    await make_table(bed)
-
-    def half(ctx: Any) -> None:
-        insert(ctx)
-        raise ConnectionError("after the write")
-
-    bed.handler("write", half)
-    run_id = await bed.start(step("write", transactional=True, retry=Retry(max_attempts=2, initial=1000)))
-    assert await bed.finish(run_id) is RunState.FAILED
-    assert len(await bed.attempts(run_id)) == 2
-    assert await count(bed) == 0
-
-
-def test_a_failure_takes_the_writes_with_it(on_store: On) -> None:
-    on_store(a_failure_takes_the_writes_with_it)
-
-
-@pytest.mark.postgres
-def test_a_failure_takes_the_writes_with_it_on_postgresql(on_postgres: On) -> None:
-    on_postgres(a_failure_takes_the_writes_with_it)
-
-
-@pytest.mark.postgres
-def test_a_lost_lease_takes_the_writes_with_it(on_postgres: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_lost_lease_takes_the_writes_with_it(on_postgres: On) -> None:
+    async with on_postgres() as bed:
         await make_table(bed)
         started, release = threading.Event(), threading.Event()
 
@@ -119,13 +103,13 @@ def test_a_lost_lease_takes_the_writes_with_it(on_postgres: On) -> None:
         assert await bed.output(run_id, 0) == "attempt 2"
         assert await count(bed) == 1
 
-    on_postgres(body)
 
-
-def test_a_step_whose_time_ran_out_during_its_commit_is_not_judged_in_a_place_that_is_promised(on_store: On) -> None:
+async def test_a_step_whose_time_ran_out_during_its_commit_is_not_judged_in_a_place_that_is_promised(
+    on_store: On,
+) -> None:
     """Its place goes to what the report under way makes ready; a lease that nobody minds is left to run out."""
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         await make_table(bed)
         bed.handler("write", insert)
         timed_out, answered = asyncio.Event(), asyncio.Event()
@@ -163,16 +147,14 @@ def test_a_step_whose_time_ran_out_during_its_commit_is_not_judged_in_a_place_th
         assert (await bed.run(run_id)).state is RunState.SUCCEEDED
         assert await count(bed) == 1
 
-    on_store(body)
-
 
 async def refuse_to_write(what: Any, known: Any, basis: Any) -> int:
     raise Contended("somebody has to look")
 
 
 @pytest.mark.postgres
-def test_a_connection_that_a_handler_kept_is_of_no_use_to_it_after_its_attempt(on_postgres: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_connection_that_a_handler_kept_is_of_no_use_to_it_after_its_attempt(on_postgres: On) -> None:
+    async with on_postgres() as bed:
         await make_table(bed)
         kept: list[Any] = []
 
@@ -188,5 +170,3 @@ def test_a_connection_that_a_handler_kept_is_of_no_use_to_it_after_its_attempt(o
         with pytest.raises(StoreUnavailable, match="has ended"):
             await execute("insert into orders values ('late')")
         assert await count(bed) == 1
-
-    on_postgres(body)

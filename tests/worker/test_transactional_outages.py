@@ -68,15 +68,16 @@ async def through_an_outage(bed: Bed, interrupt: Callable[[], Any], *, swallows:
 @pytest.mark.postgres
 @pytest.mark.parametrize("swallows", [False, True], ids=["raises", "swallows"])
 @pytest.mark.parametrize("mode", [StopMode.FAST, StopMode.IMMEDIATE])
-def test_a_restart_of_the_server_inside_a_transactional_step_counts_no_attempt(
+async def test_a_restart_of_the_server_inside_a_transactional_step_counts_no_attempt(
     on_postgres: On, postgres_server: PostgresServer, mode: StopMode, swallows: bool
 ) -> None:
-    on_postgres(lambda bed: through_an_outage(bed, lambda: postgres_server.restart(mode), swallows=swallows))
+    async with on_postgres() as bed:
+        await through_an_outage(bed, lambda: postgres_server.restart(mode), swallows=swallows)
 
 
 @pytest.mark.postgres
-def test_a_connection_that_is_cut_inside_a_transactional_step_counts_no_attempt(on_postgres: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_connection_that_is_cut_inside_a_transactional_step_counts_no_attempt(on_postgres: On) -> None:
+    async with on_postgres() as bed:
         loop = asyncio.get_running_loop()
 
         async def cut() -> None:
@@ -88,13 +89,11 @@ def test_a_connection_that_is_cut_inside_a_transactional_step_counts_no_attempt(
 
         await through_an_outage(bed, lambda: asyncio.run_coroutine_threadsafe(cut(), loop).result(30), swallows=False)
 
-    on_postgres(body)
 
-
-def test_a_disk_that_is_full_for_the_result_of_a_transactional_step_counts_no_attempt(on_store: On) -> None:
+async def test_a_disk_that_is_full_for_the_result_of_a_transactional_step_counts_no_attempt(on_store: On) -> None:
     """The limit on the file's pages belongs to one connection; the next attempt has another."""
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         await make_table(bed)
         calls: list[int] = []
 
@@ -113,16 +112,14 @@ def test_a_disk_that_is_full_for_the_result_of_a_transactional_step_counts_no_at
         assert [str(one.state) for one in await bed.attempts(run_id)] == ["released", "succeeded"]
         assert await count(bed) == 1
 
-    on_store(body)
-
 
 @pytest.mark.postgres
-def test_a_handler_that_ends_its_own_connection_every_time_fails_in_the_end(
+async def test_a_handler_that_ends_its_own_connection_every_time_fails_in_the_end(
     on_postgres: On, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactional, "MAX_UNCOUNTED", 3)
 
-    async def body(bed: Bed) -> None:
+    async with on_postgres() as bed:
         await make_table(bed)
 
         async def suicidal(ctx: Any) -> None:
@@ -136,12 +133,11 @@ def test_a_handler_that_ends_its_own_connection_every_time_fails_in_the_end(
         assert states == ["released"] * 3 + ["failed"] * 2
         assert await count(bed) == 0
 
-    on_postgres(body)
-
 
 @pytest.mark.postgres
-def test_what_a_handler_says_for_certain_stands_although_its_connection_is_gone(on_postgres: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_what_a_handler_says_for_certain_stands_although_its_connection_is_gone(on_postgres: On) -> None:
+    async with on_postgres() as bed:
+
         async def refuse(ctx: Any) -> None:
             try:
                 await ctx.connection.execute("select pg_terminate_backend(pg_backend_pid())")
@@ -153,5 +149,3 @@ def test_what_a_handler_says_for_certain_stands_although_its_connection_is_gone(
         assert await bed.finish(run_id) is RunState.FAILED
         assert [str(one.state) for one in await bed.attempts(run_id)] == ["failed"]
         assert (await bed.steps(run_id))[0].state is StepState.FAILED
-
-    on_postgres(body)

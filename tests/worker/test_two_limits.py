@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from tests.workbench import eventually, until
 from tests.worker.bed import QUICK, TENANT, Bed, On, step
 
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import Command, Retry, Rule, StepDefinition
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import RunState, StepState
@@ -100,10 +100,10 @@ async def serving(worker: Worker, crowd: Crowd, body: Callable[[], Awaitable[Non
         await task
 
 
-def test_three_threads_and_fifty_places_run_fifty_at_once_of_which_three_block_while_more_of_both_wait(
+async def test_three_threads_and_fifty_places_run_fifty_at_once_of_which_three_block_while_more_of_both_wait(
     on_store: On,
 ) -> None:
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         crowd = Crowd(bed)
         runs = await start_many(bed, "patient", 60) + await start_many(bed, "blocking", 8)
         worker = bed.worker(FIFTY)
@@ -117,11 +117,9 @@ def test_three_threads_and_fifty_places_run_fifty_at_once_of_which_three_block_w
         await serving(worker, crowd, watch)
         assert crowd.most == {"patient": 47, "blocking": 3, "all": 50}
 
-    on_store(body)
 
-
-def test_a_worker_that_only_has_coroutines_to_run_fills_all_its_places_with_them(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_that_only_has_coroutines_to_run_fills_all_its_places_with_them(on_store: On) -> None:
+    async with on_store() as bed:
         crowd = Crowd(bed)
         runs = await start_many(bed, "patient", 60)
         worker = bed.worker(FIFTY)
@@ -134,17 +132,15 @@ def test_a_worker_that_only_has_coroutines_to_run_fills_all_its_places_with_them
         await serving(worker, crowd, watch)
         assert crowd.most["all"] == 50
 
-    on_store(body)
-
 
 @pytest.mark.parametrize(
     ("crowded", "inside", "other"),
     [("blocking", {"blocking": 3}, "quick"), ("patient", {"patient": 47}, "brisk")],
 )
-def test_a_house_full_of_one_kind_does_not_keep_the_other_from_being_claimed(
+async def test_a_house_full_of_one_kind_does_not_keep_the_other_from_being_claimed(
     on_store: On, crowded: str, inside: dict[str, int], other: str
 ) -> None:
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         crowd = Crowd(bed)
         before = await start_many(bed, other, 1)
         waiting = await start_many(bed, crowded, 60)
@@ -160,13 +156,11 @@ def test_a_house_full_of_one_kind_does_not_keep_the_other_from_being_claimed(
 
         await serving(worker, crowd, watch)
 
-    on_store(body)
 
-
-def test_a_thread_that_comes_free_is_filled_at_once_although_nobody_calls(on_store: On) -> None:
+async def test_a_thread_that_comes_free_is_filled_at_once_although_nobody_calls(on_store: On) -> None:
     """What waits beyond the threads is found when one ends, not when the next regular look is due."""
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         crowd = Crowd(bed)
         runs = await start_many(bed, "brisk", 40)
         patient = replace(FIFTY, idle_poll_seconds=30.0, rare_poll_seconds=30.0)
@@ -177,11 +171,9 @@ def test_a_thread_that_comes_free_is_filled_at_once_although_nobody_calls(on_sto
 
         await serving(bed.worker(patient), crowd, watch)
 
-    on_store(body)
 
-
-def test_steps_that_block_after_coroutines_never_have_more_than_the_threads(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_steps_that_block_after_coroutines_never_have_more_than_the_threads(on_store: On) -> None:
+    async with on_store() as bed:
         crowd = Crowd(bed)
         runs = await start_flow(bed, 20, step("quick"), step("blocking", "quick", order=1), step("brisk", "blocking"))
         worker = bed.worker(FIFTY)
@@ -195,11 +187,11 @@ def test_steps_that_block_after_coroutines_never_have_more_than_the_threads(on_s
         await serving(worker, crowd, watch)
         assert crowd.most == {"patient": 0, "blocking": 3, "all": 3}
 
-    on_store(body)
 
-
-def test_one_commit_over_many_runs_chains_no_more_blocking_steps_than_its_worker_has_slots_for(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_one_commit_over_many_runs_chains_no_more_blocking_steps_than_its_worker_has_slots_for(
+    on_store: On,
+) -> None:
+    async with on_store() as bed:
         Crowd(bed)
         await start_flow(bed, 6, step("quick"), step("blocking", "quick", order=1), step("also", "quick", uses="quick"))
         row = await register(bed.store, tenant=TENANT, app="tests", capacity=9)
@@ -222,11 +214,9 @@ def test_one_commit_over_many_runs_chains_no_more_blocking_steps_than_its_worker
         _, chained = await bed.transactor.report(ended, blocking)
         assert Counter(claim.planned.name for claim in chained) == {"blocking": 2, "also": 5}
 
-    on_store(body)
 
-
-def test_four_places_are_four_of_anything(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_four_places_are_four_of_anything(on_store: On) -> None:
+    async with on_store() as bed:
         crowd = Crowd(bed)
         runs = await start_many(bed, "blocking", 6)
         worker = bed.worker(QUICK, concurrency=4)
@@ -240,11 +230,9 @@ def test_four_places_are_four_of_anything(on_store: On) -> None:
         await serving(worker, crowd, watch)
         assert crowd.most["all"] == 4
 
-    on_store(body)
 
-
-def test_a_program_takes_a_thread_s_place(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_program_takes_a_thread_s_place(on_store: On) -> None:
+    async with on_store() as bed:
         crowd = Crowd(bed)
         await start_many(bed, "blocking", 3)
         worker = bed.worker(FIFTY)
@@ -259,11 +247,9 @@ def test_a_program_takes_a_thread_s_place(on_store: On) -> None:
 
         await serving(worker, crowd, watch)
 
-    on_store(body)
 
-
-def test_a_thread_that_outlives_its_timeout_is_still_one_of_the_threads(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_thread_that_outlives_its_timeout_is_still_one_of_the_threads(on_store: On) -> None:
+    async with on_store() as bed:
         crowd = Crowd(bed)
         once = Retry(max_attempts=1)
         late = await bed.start(step("blocking", timeout=100_000, retry=once), name="late")
@@ -279,13 +265,11 @@ def test_a_thread_that_outlives_its_timeout_is_still_one_of_the_threads(on_store
 
         await serving(worker, crowd, watch)
 
-    on_store(body)
 
-
-def test_the_rules_of_a_coroutine_wait_for_no_handler_that_blocks(on_store: On) -> None:
+async def test_the_rules_of_a_coroutine_wait_for_no_handler_that_blocks(on_store: On) -> None:
     """Judged too late they would fail their step."""
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         crowd = Crowd(bed)
         await start_many(bed, "blocking", 3)
 
@@ -298,11 +282,9 @@ def test_the_rules_of_a_coroutine_wait_for_no_handler_that_blocks(on_store: On) 
 
         await serving(bed.worker(FIFTY), crowd, watch)
 
-    on_store(body)
 
-
-def test_one_kind_of_work_is_looked_for_and_claimed_by_one_look(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_one_kind_of_work_is_looked_for_and_claimed_by_one_look(on_store: On) -> None:
+    async with on_store() as bed:
         Crowd(bed)
         runs = [*await start_many(bed, "brisk", 3), *await start_many(bed, "quick", 3)]
         asked: list[frozenset[int]] = []
@@ -322,14 +304,10 @@ def test_one_kind_of_work_is_looked_for_and_claimed_by_one_look(on_store: On) ->
         assert await bed.finish(*runs, settings=FIFTY) is RunState.SUCCEEDED
         assert {len(queues) for queues in asked} == {1}, "fewer threads than places: each kind by itself"
 
-    on_store(body)
 
-
-def test_a_worker_without_a_thread_is_refused(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_without_a_thread_is_refused(on_store: On) -> None:
+    async with on_store() as bed:
         with pytest.raises(InvalidInput, match="at least one slot"):
             bed.worker(QUICK, threads=0)
         with pytest.raises(InvalidInput, match="at least one slot"):
             bed.worker(QUICK, concurrency=0)
-
-    on_store(body)

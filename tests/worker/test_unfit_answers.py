@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.worker.bed import TENANT, Bed, On, step
+from tests.worker.bed import TENANT, On, step
 
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Retry
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Waiting
 from stepkeep.kernel.states import AttemptState, Category, RunState
 from stepkeep.worker.answers import wait_for
@@ -48,8 +48,8 @@ UNFIT: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-def test_a_step_that_says_what_no_row_can_hold_fails_once_with_the_reason(on_each: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_step_that_says_what_no_row_can_hold_fails_once_with_the_reason(on_each: On) -> None:
+    async with on_each() as bed:
         runs = {}
         for number, (what, (handler, _)) in enumerate(UNFIT.items()):
             bed.handler(f"unfit-{number}", handler)
@@ -67,8 +67,6 @@ def test_a_step_that_says_what_no_row_can_hold_fails_once_with_the_reason(on_eac
             assert UNFIT[what][1] in str(attempt.error), what
             assert await bed.store.read_outbox(TENANT, run_id) == []
 
-    on_each(body)
-
 
 def test_events_are_bounded_in_sum_and_in_number_where_they_are_emitted() -> None:
     context = Context(run_id="r1", workflow="orders", version=1, step="charge")
@@ -84,8 +82,9 @@ def test_events_are_bounded_in_sum_and_in_number_where_they_are_emitted() -> Non
         talkative.emit("told")
 
 
-def test_a_handler_that_emits_too_much_fails_and_nothing_of_it_is_written(on_each: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_handler_that_emits_too_much_fails_and_nothing_of_it_is_written(on_each: On) -> None:
+    async with on_each() as bed:
+
         def shouts(ctx: Any) -> None:
             for _ in range(900):
                 ctx.emit("told", "x" * 200_000)
@@ -104,11 +103,10 @@ def test_a_handler_that_emits_too_much_fails_and_nothing_of_it_is_written(on_eac
             assert "bytes of JSON in sum" in str(attempt.error)
             assert await bed.store.read_outbox(TENANT, run_id) == []
 
-    on_each(body)
 
+async def test_a_handler_may_catch_the_refusal_and_go_on(on_each: On) -> None:
+    async with on_each() as bed:
 
-def test_a_handler_may_catch_the_refusal_and_go_on(on_each: On) -> None:
-    async def body(bed: Bed) -> None:
         def careful(ctx: Any) -> str:
             try:
                 ctx.emit("a\x00b")
@@ -120,5 +118,3 @@ def test_a_handler_may_catch_the_refusal_and_go_on(on_each: On) -> None:
         run_id = await bed.start(step("careful"))
         assert await bed.finish(run_id) is RunState.SUCCEEDED
         assert [one.name for one in await bed.store.read_outbox(TENANT, run_id)] == ["a b"]
-
-    on_each(body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.worker.bed import TENANT, Bed, on_sqlite, step
+from tests.worker.bed import TENANT, on_sqlite, step
 
 from stepkeep.operations.services import UsageWindow, known_workers
 from stepkeep.operations.status import worker_view
@@ -68,8 +68,8 @@ def test_a_day_of_heartbeats_keeps_no_more_than_an_hour() -> None:
     assert len(meter._kept) <= WINDOWS[-1] / 10 + 2
 
 
-def test_a_worker_publishes_how_much_of_it_is_used(tmp_path: Path) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_publishes_how_much_of_it_is_used(tmp_path: Path) -> None:
+    async with on_sqlite(tmp_path) as bed:
         hold = asyncio.Event()
 
         async def slow() -> None:
@@ -95,5 +95,3 @@ def test_a_worker_publishes_how_much_of_it_is_used(tmp_path: Path) -> None:
         minute = seen[0]["usage"][0]  # type: ignore[index]
         assert minute["settled"] == 0
         assert 0 < minute["utilisation"] <= 1 / 16
-
-    on_sqlite(tmp_path, body)

@@ -49,35 +49,31 @@ def all_of(value: bool, *, but: str = "") -> dict[str, bool]:
     return {name: value is (name != but) for name in (*SPECS, "hook", "offered")}
 
 
-def test_a_worker_on_a_file_runs_commands_and_one_on_postgresql_only_those_of_allowed_tenants(
+async def test_a_worker_on_a_file_runs_commands_and_one_on_postgresql_only_those_of_allowed_tenants(
     database_url: str,
 ) -> None:
-    async def look() -> None:
-        async with bed_on(database_url) as bed:
-            on_file = database_url.startswith("sqlite")
-            assert serves(bed.worker(BY_ITSELF)) == all_of(on_file)
-            assert serves(bed.worker(commands=ALLOWED)) == all_of(True)
-            assert serves(bed.worker(commands=CommandPolicy(tenants=("rival", "acme")))) == all_of(False)
-            assert serves(bed.worker(commands=CommandPolicy(enabled=False, tenants=("default",)))) == all_of(False)
-            listed = CommandPolicy(tenants=("default",), programs=("true",))
-            assert serves(bed.worker(commands=listed)) == all_of(True, but="git")
-
-    asyncio.run(look())
+    async with bed_on(database_url) as bed:
+        on_file = database_url.startswith("sqlite")
+        assert serves(bed.worker(BY_ITSELF)) == all_of(on_file)
+        assert serves(bed.worker(commands=ALLOWED)) == all_of(True)
+        assert serves(bed.worker(commands=CommandPolicy(tenants=("rival", "acme")))) == all_of(False)
+        assert serves(bed.worker(commands=CommandPolicy(enabled=False, tenants=("default",)))) == all_of(False)
+        listed = CommandPolicy(tenants=("default",), programs=("true",))
+        assert serves(bed.worker(commands=listed)) == all_of(True, but="git")
 
 
-def test_a_program_that_executes_its_own_run_runs_its_commands_but_not_the_hooks_of_others(database_url: str) -> None:
-    async def look() -> None:
-        async with bed_on(database_url) as bed:
-            run_id = await bed.start(step("work", executor=Command(argv=("true",))))
-            own = serves(bed.worker(BY_ITSELF, only_run=run_id))
-            assert own == (all_of(True) if database_url.startswith("sqlite") else all_of(True, but="hook"))
-            assert not serves(bed.worker(only_run=run_id, commands=CommandPolicy(enabled=False)))["step"]
+async def test_a_program_that_executes_its_own_run_runs_its_commands_but_not_the_hooks_of_others(
+    database_url: str,
+) -> None:
+    async with bed_on(database_url) as bed:
+        run_id = await bed.start(step("work", executor=Command(argv=("true",))))
+        own = serves(bed.worker(BY_ITSELF, only_run=run_id))
+        assert own == (all_of(True) if database_url.startswith("sqlite") else all_of(True, but="hook"))
+        assert not serves(bed.worker(only_run=run_id, commands=CommandPolicy(enabled=False)))["step"]
 
-    asyncio.run(look())
 
-
-def test_no_command_is_claimed_on_postgresql_until_its_tenant_is_allowed(on_postgres: On, tmp_path: Path) -> None:
-    async def body(bed: Bed) -> None:
+async def test_no_command_is_claimed_on_postgresql_until_its_tenant_is_allowed(on_postgres: On, tmp_path: Path) -> None:
+    async with on_postgres() as bed:
         bed.handler("work", lambda: None)
         marks = {name: tmp_path / name for name in ("step", "rule", "sink")}
         touch = {name: Command(argv=("touch", str(mark))) for name, mark in marks.items()}
@@ -101,11 +97,9 @@ def test_no_command_is_claimed_on_postgresql_until_its_tenant_is_allowed(on_post
             await bed.worker(RELAYING, commands=ALLOWED).run_until(all_done)
         assert all(mark.exists() for mark in marks.values())
 
-    on_postgres(body)
 
-
-def test_explain_names_the_same_words_and_the_option_for_steps_and_rules(on_postgres: On) -> None:
-    async def body(bed: Bed) -> None:
+async def test_explain_names_the_same_words_and_the_option_for_steps_and_rules(on_postgres: On) -> None:
+    async with on_postgres() as bed:
         bed.handler("work", lambda: None)
         by_step = await bed.start(step("work", executor=Command(argv=("true",))), name="by-step")
         rule = Rule(program=Command(argv=("true",)))
@@ -125,8 +119,6 @@ def test_explain_names_the_same_words_and_the_option_for_steps_and_rules(on_post
 
         async with asyncio.timeout(60):
             await worker.run_until(is_told)
-
-    on_postgres(body)
 
 
 # -- a run of one's own ------------------------------------------------------------------------------------------------
@@ -153,10 +145,10 @@ async def while_serving(worker: Worker, look: Callable[[], Awaitable[bool]]) -> 
 
 
 @ROOT
-def test_a_root_worker_among_several_tenants_runs_commands_only_as_another_user(
+async def test_a_root_worker_among_several_tenants_runs_commands_only_as_another_user(
     on_each: On, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def body(bed: Bed) -> None:
+    async with on_each() as bed:
         run_id = await bed.start(step("work", executor=Command(argv=("id", "-u"))))
         worker = bed.worker()
         assert serves(worker) == all_of(True)
@@ -173,22 +165,18 @@ def test_a_root_worker_among_several_tenants_runs_commands_only_as_another_user(
         assert await bed.finish(run_id, commands=CommandPolicy(tenants=("default",), user=65534)) is RunState.SUCCEEDED
         assert (await bed.output(run_id, 0))["stdout"] == "65534\n"
 
-    on_each(body)
-
 
 async def _is(look: Callable[[], bool]) -> bool:
     return look()
 
 
-def test_a_worker_that_is_not_root_is_not_asked_for_another_user(on_store: On, monkeypatch: Any) -> None:
+async def test_a_worker_that_is_not_root_is_not_asked_for_another_user(on_store: On, monkeypatch: Any) -> None:
     monkeypatch.setattr("stepkeep.worker.loop.geteuid", lambda: 1000)
 
-    async def body(bed: Bed) -> None:
+    async with on_store() as bed:
         await other_tenant(bed)
         run_id = await bed.start(step("work", executor=Command(argv=("true",))))
         assert await bed.finish(run_id) is RunState.SUCCEEDED
-
-    on_store(body)
 
 
 def test_unknown_users_and_secret_variables_are_refused_at_once() -> None:

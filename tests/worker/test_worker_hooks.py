@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +26,21 @@ WRITES = (
 )
 
 
-def run_on(url: str, body: Any) -> None:
-    async def whole() -> None:
-        async with bed_on(url) as bed:
-            bed.handler("work", lambda: None)
-            await body(bed)
-
-    asyncio.run(whole())
+@asynccontextmanager
+async def run_on(url: str) -> AsyncIterator[Bed]:
+    async with bed_on(url) as bed:
+        bed.handler("work", lambda: None)
+        yield bed
 
 
 async def idle(bed: Bed) -> bool:
     return (await outbox.list_deliveries(bed.transactor, tenant=TENANT))["deliveries"] == []
 
 
-def test_another_worker_tells_that_one_was_lost_and_given_up(database_url: str, tmp_path: Path) -> None:
+async def test_another_worker_tells_that_one_was_lost_and_given_up(database_url: str, tmp_path: Path) -> None:
     file = tmp_path / "events"
 
-    async def body(bed: Bed) -> None:
+    async with run_on(database_url) as bed:
         argv = [sys.executable, "-c", WRITES, str(file)]
         given = {"on": ["worker.*"], "options": {"argv": argv}, "events": ["workers"], "tenant": TENANT, "actor": "ada"}
         await sinks.add_sink(bed.transactor, "watch", "command", **given)
@@ -71,11 +71,9 @@ def test_another_worker_tells_that_one_was_lost_and_given_up(database_url: str, 
         assert len({one["id"] for one in events}) == 5
         assert all("runid" not in one for one in events)
 
-    run_on(database_url, body)
 
-
-def test_a_worker_tells_of_itself_and_the_next_one_of_its_end(database_url: str) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_worker_tells_of_itself_and_the_next_one_of_its_end(database_url: str) -> None:
+    async with run_on(database_url) as bed:
         told: dict[str, list[str]] = {}
 
         @sk.on("worker.*", events=["workers"], name="ops.watch", registry=bed.registry)
@@ -101,15 +99,14 @@ def test_a_worker_tells_of_itself_and_the_next_one_of_its_end(database_url: str)
         assert told[second.id][:2] == ["initializing", "idle"]
         assert told[second.id][-2:] == ["draining", "shutdown"]
 
-    run_on(database_url, body)
-
 
 async def _has_sink(bed: Bed) -> bool:
     return await bed.store.deliveries.list_sinks(TENANT) != []
 
 
-def test_a_hook_of_a_worker_that_is_dead_is_shown_redriven_and_dropped(tmp_path: Path) -> None:
-    async def body(bed: Bed) -> None:
+async def test_a_hook_of_a_worker_that_is_dead_is_shown_redriven_and_dropped(tmp_path: Path) -> None:
+    async with run_on(f"sqlite:///{tmp_path}/test.db") as bed:
+
         @sk.on("worker.idle", events=["workers"], name="ops.refuse", registry=bed.registry)
         def refuse(event: sk.OutgoingEvent) -> None:
             raise sk.SinkFailed("no", is_final=True)
@@ -135,5 +132,3 @@ def test_a_hook_of_a_worker_that_is_dead_is_shown_redriven_and_dropped(tmp_path:
             await bed.worker(FAST).run_until(dead)
         dropped = await outbox.drop(bed.transactor, *which, event["id"], **by)
         assert dropped["dropped"] == event["id"]
-
-    run_on(f"sqlite:///{tmp_path}/test.db", body)

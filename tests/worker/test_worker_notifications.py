@@ -49,75 +49,60 @@ async def until_ended(bed: Bed, run_id: str) -> None:
     await eventually(bed.ended(run_id))
 
 
-def test_a_sleeping_worker_comes_when_a_run_is_started_elsewhere(database_url: str) -> None:
-    async def go() -> None:
-        async with asleep(database_url) as (mine, _):
-            await until_ended(mine, await mine.start(step("work")))
-
-    asyncio.run(go())
+async def test_a_sleeping_worker_comes_when_a_run_is_started_elsewhere(database_url: str) -> None:
+    async with asleep(database_url) as (mine, _):
+        await until_ended(mine, await mine.start(step("work")))
 
 
-def test_a_sleeping_worker_comes_for_a_queue_that_it_has_never_heard_of(
+async def test_a_sleeping_worker_comes_for_a_queue_that_it_has_never_heard_of(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stepkeep.worker.loop.NEWS", 0.0)
 
-    async def go() -> None:
-        async with asleep(database_url) as (mine, theirs):
-            theirs.handler("novel", lambda: 2)
-            await until_ended(mine, await mine.start(step("novel"), name="novel"))
-
-    asyncio.run(go())
+    async with asleep(database_url) as (mine, theirs):
+        theirs.handler("novel", lambda: 2)
+        await until_ended(mine, await mine.start(step("novel"), name="novel"))
 
 
-def test_a_worker_finds_what_no_hint_told_it_of(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def go() -> None:
-        async with bed_on(database_url) as mine, bed_on(database_url) as theirs:
-            monkeypatch.setattr(mine.store.notifier, "publish", lambda topics: None)
-            theirs.handler("work", lambda: 1)
-            worker = theirs.worker(replace(QUICK, rare_poll_seconds=0.05))
-            serving = asyncio.create_task(worker.serve())
-            try:
-                await until_ended(mine, await mine.start(step("work")))
-            finally:
-                worker.stop()
-                await serving
-
-    asyncio.run(go())
-
-
-def test_a_queue_of_somebody_else_is_asked_about_once(database_url: str) -> None:
-    async def go() -> None:
-        async with asleep(database_url) as (mine, theirs):
-            asked = count_calls(theirs, "list_queues")
-            for _ in range(5):
-                theirs.store.notifier.deliver(Notification(frozenset({999_999})))
-                await until(lambda: bool(asked))
-            # What the worker does next shows that it has heard all of them.
+async def test_a_worker_finds_what_no_hint_told_it_of(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with bed_on(database_url) as mine, bed_on(database_url) as theirs:
+        monkeypatch.setattr(mine.store.notifier, "publish", lambda topics: None)
+        theirs.handler("work", lambda: 1)
+        worker = theirs.worker(replace(QUICK, rare_poll_seconds=0.05))
+        serving = asyncio.create_task(worker.serve())
+        try:
             await until_ended(mine, await mine.start(step("work")))
-            assert len(asked) == 1
+        finally:
+            worker.stop()
+            await serving
 
-    asyncio.run(go())
+
+async def test_a_queue_of_somebody_else_is_asked_about_once(database_url: str) -> None:
+    async with asleep(database_url) as (mine, theirs):
+        asked = count_calls(theirs, "list_queues")
+        for _ in range(5):
+            theirs.store.notifier.deliver(Notification(frozenset({999_999})))
+            await until(lambda: bool(asked))
+        # What the worker does next shows that it has heard all of them.
+        await until_ended(mine, await mine.start(step("work")))
+        assert len(asked) == 1
 
 
-def test_an_idle_worker_looks_without_a_transaction(database_url: str) -> None:
-    async def go() -> None:
-        async with bed_on(database_url) as bed:
-            bed.handler("work", lambda: 1)
-            await bed.finish(await bed.start(step("work")))
-            looks, changes = count_calls(bed, "has_ready"), count_calls(bed, "change")
-            worker = bed.worker(replace(QUICK, idle_poll_seconds=0.01, rare_poll_seconds=0.01, sweep_seconds=HOUR))
-            serving = asyncio.create_task(worker.serve())
-            try:
-                await until(lambda: len(looks) > 5)
-                before = len(changes)
-                await until(lambda: len(looks) > 20)
-                assert len(changes) == before
-            finally:
-                worker.stop()
-                await serving
-
-    asyncio.run(go())
+async def test_an_idle_worker_looks_without_a_transaction(database_url: str) -> None:
+    async with bed_on(database_url) as bed:
+        bed.handler("work", lambda: 1)
+        await bed.finish(await bed.start(step("work")))
+        looks, changes = count_calls(bed, "has_ready"), count_calls(bed, "change")
+        worker = bed.worker(replace(QUICK, idle_poll_seconds=0.01, rare_poll_seconds=0.01, sweep_seconds=HOUR))
+        serving = asyncio.create_task(worker.serve())
+        try:
+            await until(lambda: len(looks) > 5)
+            before = len(changes)
+            await until(lambda: len(looks) > 20)
+            assert len(changes) == before
+        finally:
+            worker.stop()
+            await serving
 
 
 def test_polls_grow_rarer_and_rarer_still_where_notifications_arrive() -> None:

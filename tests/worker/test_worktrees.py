@@ -19,7 +19,7 @@ from tests.worker.repositories import change_main, commit, files_of, git, killer
 
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.dialects.workstream.repository import is_branch
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import Category
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.worktree import may_use_git
@@ -194,15 +194,12 @@ def test_cleanup_keeps_a_branch_with_later_commits(tmp_path: Path) -> None:
     assert (Path(place.path) / "late.txt").exists()
 
 
-def test_a_lock_that_another_run_holds_is_waited_for_and_then_told(tmp_path: Path) -> None:
-    async def both() -> None:
-        async with locked(tmp_path):
-            with pytest.raises(GitProblemError, match="another run has held the lock") as problem:
-                async with locked(tmp_path, seconds=0.02):
-                    raise AssertionError("two at once")
-            assert problem.value.category is Category.TRANSIENT
-
-    asyncio.run(both())
+async def test_a_lock_that_another_run_holds_is_waited_for_and_then_told(tmp_path: Path) -> None:
+    async with locked(tmp_path):
+        with pytest.raises(GitProblemError, match="another run has held the lock") as problem:
+            async with locked(tmp_path, seconds=0.02):
+                raise AssertionError("two at once")
+        assert problem.value.category is Category.TRANSIENT
 
 
 HOSTILE = [
@@ -285,45 +282,45 @@ def given_to_nobody(path: Path) -> Path:
 
 
 @needs_root
-def test_a_whole_workstream_works_as_the_user_of_commands_and_leaves_nothing_of_root(open_folder: Path) -> None:
+async def test_a_whole_workstream_works_as_the_user_of_commands_and_leaves_nothing_of_root(open_folder: Path) -> None:
     own = open_folder / "own"
     make_repository(own / "repository")
     place = place_in(given_to_nobody(own) / "repository")
-    asyncio.run(ACTIONS["create"](place, NOBODY))
+    await ACTIONS["create"](place, NOBODY)
     work = Path(place.path) / "new.txt"
     assert work.parent.stat().st_uid == work.parent.parent.stat().st_uid == NOBODY.uid
     work.write_text("new")
     os.chown(work, NOBODY.uid, NOBODY.gid)
     for name in ("plan", "merge", "cleanup"):
-        asyncio.run(ACTIONS[name](place, NOBODY))
+        await ACTIONS[name](place, NOBODY)
     assert not work.parent.exists()
     owned_by_root = [one for one in own.rglob("*") if one.stat().st_uid == 0]
     assert owned_by_root == [own / "repository" / "stepkeep.lock"]
 
 
 @needs_root
-def test_the_user_of_commands_makes_and_removes_nothing_with_the_rights_of_the_worker(open_folder: Path) -> None:
+async def test_the_user_of_commands_makes_and_removes_nothing_with_the_rights_of_the_worker(open_folder: Path) -> None:
     own = open_folder / "own"
     make_repository(own / "repository")
     given_to_nobody(own)
     place = place_in(own / "repository", worktrees=str(open_folder / "made" / "by" / "root"))
     with pytest.raises(GitProblemError, match="cannot be made") as problem:
-        asyncio.run(ACTIONS["create"](place, NOBODY))
+        await ACTIONS["create"](place, NOBODY)
     assert problem.value.category is Category.VALIDATION
     assert not (open_folder / "made").exists()
     kept = Path(place_in(own / "repository", worktrees=str(open_folder)).path)
     kept.mkdir()
     (kept / "file").write_text("of root")
     with pytest.raises(GitProblemError, match="cannot be removed"):
-        asyncio.run(ACTIONS["create"](place_in(own / "repository", worktrees=str(open_folder)), NOBODY))
+        await ACTIONS["create"](place_in(own / "repository", worktrees=str(open_folder)), NOBODY)
     assert (kept / "file").read_text() == "of root"
 
 
 @needs_root
-def test_a_repository_of_another_user_is_refused(open_folder: Path) -> None:
+async def test_a_repository_of_another_user_is_refused(open_folder: Path) -> None:
     make_repository(open_folder / "repository")
     with pytest.raises(GitProblemError) as problem:
-        asyncio.run(ACTIONS["create"](place_in(open_folder / "repository"), NOBODY))
+        await ACTIONS["create"](place_in(open_folder / "repository"), NOBODY)
     assert problem.value.final
     assert not (open_folder / "repository" / "stepkeep.lock").exists()
 

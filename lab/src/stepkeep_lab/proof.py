@@ -18,12 +18,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.torture.campaign import SCENARIOS
 
 LAB = ("src", "lab", "pyproject.toml", "requirements")
 """What commands of the laboratory depend on."""
 RECORDED = (*LAB, "tests/golden")
+SERVED = (*LAB, "scripts/fuzz_service.py")
 TESTED = (*LAB, "tests", "examples", "scripts", "deploy")
 """What tests depend on."""
 
@@ -95,11 +96,15 @@ def parts() -> list[Part]:
         Part("modelcheck", 25, (*lab, "check", "--states", "60000", "--jobs", "2", "--report", report)),
         Part("forgeries", 20, (*lab, "forgeries", "--report", report)),
         Part("packs", 20, (*lab, "packs", "--jobs", "2", "--report", report)),
-        Part("fuzz", 15, (*lab, "fuzz", "--jobs", "2", "--report", report)),
+        Part("fuzz", 10, (*lab, "fuzz", "--count", "20000", "--seconds", "60", "--jobs", "2", "--report", report)),
         Part("misdeeds", 5, (*lab, "misdeeds", "--runs", "100000", "--report", report)),
         Part("torture-storms", 20, (*lab, "torture", "--seconds", "60", *storms, "--report", f"{report}/storms")),
         Part("torture-faults", 15, (*lab, "torture", "--thorough", *others, "--report", f"{report}/faults")),
     ]
+    for store, minutes in ("sqlite", 8), ("postgres", 12):
+        where = () if store == "sqlite" else ("--postgres",)
+        requests = (python, "scripts/fuzz_service.py", "--examples", "90", *where, "--reports")
+        found.append(Part(f"requests-{store}", minutes, (*requests, f"{LOGS}/requests-{store}"), SERVED))
     for folders, minutes in TESTS.items():
         paths = tuple(f"tests/{folder}" for folder in folders.split())
         found.append(Part(f"tests-{folders.split()[0]}", minutes, (*pytest, *paths), TESTED))

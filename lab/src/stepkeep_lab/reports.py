@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 SOURCES = ("src", "lab")
 """The folders of the repository whose changes make it other code."""

@@ -19,9 +19,10 @@ from typing import Final
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
 from stepkeep.api.tenants import TenantEngines
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed, QuotaExceeded, StepkeepError
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded, StepkeepError
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
 from stepkeep.operations.audit import code_of, entry
+from stepkeep.operations.operation import routed
 from stepkeep.operations.quotas import ADDS, ROWS, RequestBuckets, hourly_limits
 from stepkeep.operations.sessions import SessionAccess
 from stepkeep.store.principals import NO_SECRET, ApiKey
@@ -127,19 +128,6 @@ ROUTES: dict[str, str] = {
     "POST /hooks/{name}/test": "hooks.receive",
     "DELETE /hooks/{name}": "hooks.remove",
     "GET /network": "network.list",
-    "GET /slots": "slots.list",
-    "POST /slots": "slots.set",
-    "POST /slots/clear": "slots.clear",
-    "GET /resources": "resources.list",
-    "POST /resources": "resources.set",
-    "POST /resources/clear": "resources.clear",
-    "GET /pauses": "pauses.list",
-    "POST /pauses/queue": "pauses.pause_queue",
-    "POST /pauses/queue/resume": "pauses.resume_queue",
-    "POST /pauses/tenant": "pauses.pause_tenant",
-    "POST /pauses/tenant/resume": "pauses.resume_tenant",
-    "POST /pauses/workflow": "pauses.pause_workflow",
-    "POST /pauses/workflow/resume": "pauses.resume_workflow",
     "POST /workflows": "publish",
     "POST /workflows/check": "definitions",
     "GET /workflows": "definitions",
@@ -147,8 +135,6 @@ ROUTES: dict[str, str] = {
     "GET /workflows/{name}/simulation": "definitions",
     "GET /workflows/{name}/compare": "compare_versions",
     "GET /workflows/{name}/versions/{version}": "definitions",
-    "POST /workflows/{name}/versions/{version}/withdraw": "versions.withdraw",
-    "POST /workflows/{name}/versions/{version}/restore": "versions.restore",
     "GET /status": "status",
     "GET /statistics": "statistics",
     "GET /workers": "workers",
@@ -220,6 +206,8 @@ ROUTES: dict[str, str] = {
     "POST /as/run/runs/{run_id}/cancel": "cancel",
 }
 """Method and path of every route, and the operation whose scopes it needs (`operations.access.OPERATIONS`)."""
+
+ROUTES |= {f"{one.method} {one.path.replace(':path}', '}')}": one.name for one in routed()}
 
 FRESH_SECONDS = 0.5
 """For how long the service goes by a key that it has read: a revoked key is refused within a second everywhere."""

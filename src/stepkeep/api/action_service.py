@@ -16,7 +16,7 @@ from stepkeep.api.bodies import RUN_ID, Anything, Body, IdempotencyKey, Limit
 from stepkeep.api.idempotency import under_way
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.publish import Newest, find_plan
 
 routes = router("Dialect action")

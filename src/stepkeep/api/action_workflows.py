@@ -23,7 +23,7 @@ from stepkeep.dialects.action.plan import plan_id
 from stepkeep.dialects.action.shapes import operation_of
 from stepkeep.dialects.registry import examine
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations.aside import aside
 from stepkeep.operations.publish import find_plan
 from stepkeep.operations.withdrawn import list_withdrawn

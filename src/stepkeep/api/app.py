@@ -25,7 +25,6 @@ from stepkeep.api import (
     audit,
     continuations,
     definitions,
-    execution_slots,
     health,
     hooks,
     interventions,
@@ -39,7 +38,6 @@ from stepkeep.api import (
     oidc,
     outbox,
     pages,
-    pauses,
     people,
     policies,
     records,
@@ -50,7 +48,6 @@ from stepkeep.api import (
     session,
     simulation,
     sinks,
-    step_resources,
     steps,
     stream,
     system,
@@ -60,13 +57,15 @@ from stepkeep.api import (
 )
 from stepkeep.api.access import ROUTES
 from stepkeep.api.browsers import Browsers
+from stepkeep.api.derived import DerivedRoute
 from stepkeep.api.envelope import Envelope
 from stepkeep.api.openapi import describe
 from stepkeep.api.problems import METHOD, NOT_FOUND, UNEXPECTED, problem
-from stepkeep.api.routing import Index, Route
+from stepkeep.api.routing import Admitting, Index
 from stepkeep.api.service import Service
 from stepkeep.engine import AsyncEngine
-from stepkeep.hosted import AsyncHostedWorker
+from stepkeep.engine.hosted import AsyncHostedWorker
+from stepkeep.operations.operation import routed
 from stepkeep.operations.quotas import NONE as NO_QUOTAS
 from stepkeep.operations.quotas import Quotas
 
@@ -92,9 +91,6 @@ RESOURCES = (
     sinks,
     outbox,
     network,
-    execution_slots,
-    step_resources,
-    pauses,
     simulation,
     definitions,
     system,
@@ -145,8 +141,9 @@ def _application(service: Service) -> FastAPI:
     app.state.service = service
     for resource in RESOURCES:
         app.router.routes.extend(resource.routes.routes)
+    app.router.routes.extend(map(DerivedRoute, routed()))
     app.router.routes.extend(pages.routes)
-    ours = [route for route in app.routes if isinstance(route, Route)]
+    ours = [route for route in app.routes if isinstance(route, Admitting)]
     for route in ours:
         route.find_rivals(ours)
     app.add_exception_handler(HTTPException, _unrouted)
@@ -157,7 +154,7 @@ def _application(service: Service) -> FastAPI:
 
 def _require_all_rows(app: FastAPI) -> None:
     """A row without a route is a mistake, too: a test or a document would count on it."""
-    ours = [route for route in app.routes if isinstance(route, Route)]
+    ours = [route for route in app.routes if isinstance(route, Admitting)]
     there = {f"{method} {route.path_format}" for route in ours for method in route.methods or ()}
     if unknown := sorted(set(ROUTES) - there):
         raise LookupError(f"the table of routes has rows without a route: {', '.join(unknown)}")

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from stepkeep.api.access import Caller, Callers
 from stepkeep.api.problems import FORGED, TOO_MANY, UNAUTHENTICATED, ApiError
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.access import Credential
 from stepkeep.operations.sessions import LIFETIME, csrf_token, parse_session
 

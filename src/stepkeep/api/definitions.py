@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 
-from stepkeep.api.bodies import DIALECTS, Anything, By, Cursor, Limit, Moment, Page, page
+from stepkeep.api.bodies import DIALECTS, Anything, Cursor, Limit, Moment, Page, page
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.definition.bounds import MAX_VERSION
@@ -18,7 +18,7 @@ from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import CheckReport, accepted
 from stepkeep.definition.registry import Registry
 from stepkeep.dialects.registry import examine
-from stepkeep.errors import DefinitionError, InvalidInput, NotFound, Problem
+from stepkeep.kernel.errors import DefinitionError, InvalidInput, NotFound, Problem
 from stepkeep.operations.aside import aside
 from stepkeep.operations.publish import find_plan
 
@@ -72,32 +72,6 @@ class Withdrawal(BaseModel):
     at: Moment
     by: str
     reason: str
-
-
-class Reason(By):
-    """Why."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "it pays twice"}]})
-
-    reason: str = Field(min_length=1, max_length=500)
-
-
-class Withdrawn(BaseModel):
-    """A version that was withdrawn, and the triggers that would start it."""
-
-    workflow: str
-    version: int
-    state: Literal["withdrawn"]
-    reason: str
-    triggers: list[str]
-
-
-class Restored(BaseModel):
-    """A version whose runs may start again."""
-
-    workflow: str
-    version: int
-    state: Literal["published"]
 
 
 class DefinitionSummary(BaseModel):
@@ -306,30 +280,6 @@ async def compare_versions(
     earlier = [one for one in versions if one < now]
     was = (earlier or [now])[-1] if old is None else old
     return Answer(await engine.compare_versions(name, was, now, live=live))
-
-
-@routes.post(
-    "/workflows/{name:path}/versions/{version}/withdraw",
-    operation_id="withdraw_version",
-    summary="Withdraw a version of a workflow",
-    response_model=None,
-    responses=answers(Withdrawn),
-)
-async def withdraw_version(engine: Engine, name: WorkflowName, version: VersionNumber, body: Reason) -> Answer:
-    """No run of it may start any more. Its live runs go on; firings of triggers that would start it are refused."""
-    return Answer(await engine.versions.withdraw(name, version, reason=body.reason, by=body.by))
-
-
-@routes.post(
-    "/workflows/{name:path}/versions/{version}/restore",
-    operation_id="restore_version",
-    summary="Restore a withdrawn version",
-    response_model=None,
-    responses=answers(Restored),
-)
-async def restore_version(engine: Engine, name: WorkflowName, version: VersionNumber, body: By | None = None) -> Answer:
-    """Its runs may start again."""
-    return Answer(await engine.versions.restore(name, version, by=body.by if body else None))
 
 
 @routes.get(

@@ -15,8 +15,8 @@ from typing import Any, Final
 from stepkeep.api.measures import route_of
 from stepkeep.api.problems import problem_of
 from stepkeep.api.service import Service
+from stepkeep.edges.safe_text import inert_line
 from stepkeep.operations.audit import REQUEST, Asked
-from stepkeep.safe_text import inert_line
 
 log = logging.getLogger("stepkeep.api")
 

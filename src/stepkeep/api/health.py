@@ -19,7 +19,7 @@ from starlette.requests import Request
 from stepkeep.api.problems import STOPPING, ApiError, kind_of
 from stepkeep.api.routing import Answer, answers, router, service_of
 from stepkeep.api.service import Service
-from stepkeep.errors import PermissionDenied, StepkeepError, StoreUnavailable
+from stepkeep.kernel.errors import PermissionDenied, StepkeepError, StoreUnavailable
 from stepkeep.metrics.port import Port, Told, open_port
 from stepkeep.store.migrations import require_migrated
 

@@ -17,7 +17,7 @@ from stepkeep.api.problems import SIGNATURE, TOO_LARGE, UNMAPPED, ApiError, Kind
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import Answer, Engine, answers, problem_responses, router, service_of
 from stepkeep.definition.hooks import MAX_BODY
-from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Scope
 

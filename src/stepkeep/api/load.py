@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from stepkeep.api.measures import HttpMeasures
 from stepkeep.api.problems import OVERLOADED, ApiError
-from stepkeep.errors import QuotaExceeded
+from stepkeep.kernel.errors import QuotaExceeded
 
 TROUBLE_SECONDS: Final = 10.0
 """For how long a process is not ready after a write that the database refused, unless a later one succeeds."""

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from stepkeep.api.bodies import Anything, By, IdempotencyKey, Limit
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.api.steps import Decision
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.publish import find_plan
 
 routes = router("Messages")

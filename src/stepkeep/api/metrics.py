@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stepkeep.api.routing import Engine, router, service_of
-from stepkeep.errors import NotAllowed
+from stepkeep.kernel.errors import NotAllowed
 
 routes = router("Service")
 

@@ -23,7 +23,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from stepkeep.api.problems import NOT_FOUND, UNAUTHENTICATED, ApiError
 from stepkeep.api.routing import problem_responses, router, service_of
-from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations.access import Acting
 from stepkeep.operations.keys import create_session_key, read_scopes
 from stepkeep.operations.principals import registered

@@ -14,9 +14,11 @@ from pydantic.json_schema import models_json_schema
 
 from stepkeep.api.access import OPEN, ROUTES, scopes_of
 from stepkeep.api.browsers import COOKIE, CSRF
+from stepkeep.api.derived import described
 from stepkeep.api.problems import Problem
 from stepkeep.api.routing import ANSWERS
 from stepkeep.operations.access import SCOPES
+from stepkeep.operations.operation import routed
 
 ABOUT = """A durable workflow engine: plans of steps that are kept, retried, approved and undone.
 
@@ -42,7 +44,6 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schemas.update(told["$defs"])
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        parts["schemas"] = dict(sorted(schemas.items()))
         parts["securitySchemes"] = {
             "key": {"type": "http", "scheme": "bearer", "bearerFormat": "sk_ID_SECRET", "description": _scopes()},
             "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": SESSION},
@@ -50,6 +51,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for path, operations in found["paths"].items():
             for method, operation in operations.items():
                 _secure(operation, ROUTES[f"{method.upper()} {path}"])
+        for operation in routed():
+            path = found["paths"].setdefault(operation.path.replace(":path}", "}"), {})
+            path[operation.method.lower()] = described(operation, schemas)
+        parts["schemas"] = dict(sorted(schemas.items()))
         app.openapi_schema = found
     return app.openapi_schema
 

@@ -14,9 +14,9 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from stepkeep import errors
+from stepkeep.edges.safe_text import exception_message, exception_text, inert
+from stepkeep.kernel import errors
 from stepkeep.operations.audit import REQUEST
-from stepkeep.safe_text import exception_message, exception_text, inert
 from stepkeep.worker.secrets import MissingSecret
 
 log = logging.getLogger("stepkeep.api")

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from stepkeep.api.bodies import Anything, As, Limit, Moment, Page
 from stepkeep.api.routing import Answer, Engine, answers, router, waiting
 from stepkeep.api.runs import LONGEST_WAIT, ResultView, RunId, result_view
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.following import JournalFollower
 

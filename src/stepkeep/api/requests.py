@@ -15,8 +15,8 @@ from starlette.requests import ClientDisconnect, Request
 
 from stepkeep.api.problems import HEADERS, MEDIA, TIMEOUT, TOO_LARGE, ApiError
 from stepkeep.definition.strict_json import strict_json
-from stepkeep.engine_arguments import ENCODED, Encoded, encode_payload
-from stepkeep.errors import InvalidInput
+from stepkeep.engine.arguments import ENCODED, Encoded, encode_payload
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.aside import aside
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024

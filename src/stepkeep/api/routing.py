@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +24,7 @@ from starlette._utils import get_route_path
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
+from starlette.routing import Route as PlainRoute
 from starlette.types import Receive, Scope, Send
 
 from stepkeep.api.access import OPEN, operation_of
@@ -32,10 +33,10 @@ from stepkeep.api.load import Seat
 from stepkeep.api.problems import MOST_ERRORS, PROBLEMS, ApiError, Kind, problem_of
 from stepkeep.api.problems import OWN as OWN_PROBLEMS
 from stepkeep.api.requests import BoundedRequest, check_headers
+from stepkeep.edges.safe_text import inert_line
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, NotAllowed, QuotaExceeded
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded
 from stepkeep.operations.trace_context import INCOMING, parse_trace
-from stepkeep.safe_text import inert_line
 
 if TYPE_CHECKING:
     from stepkeep.api.service import Service
@@ -84,19 +85,14 @@ Engine = Annotated[AsyncEngine, Depends(engine_of)]
 """The parameter of a route that calls an operation."""
 
 
-class Route(APIRoute):
-    """A route with a row in the table of routes."""
+class Admitting(PlainRoute):
+    """A route that handles a request in the order above; `_answer` does the work of an admitted one."""
 
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        [method] = options["methods"]
-        self.operation = operation_of(method, path.replace(":path}", "}"))
-        self.reads_raw = bool((options.get("openapi_extra") or {}).get("x-stepkeep-raw-body"))
-        options["responses"] = {**self._problems(method, path), **(options.get("responses") or {})}
-        self.rivals: tuple[re.Pattern[str], ...] = ()
-        super().__init__(path, endpoint, **options)
-        self._arguments = Arguments(self, engine_of)
+    operation: str
+    reads_raw = False
+    rivals: tuple[re.Pattern[str], ...] = ()
 
-    def find_rivals(self, others: Iterable[Route]) -> None:
+    def find_rivals(self, others: Iterable[Admitting]) -> None:
         """Find the paths that say more about some addresses of this one: `/runs/bulk` beside `/runs/{run_id}`."""
         self.rivals = tuple(
             {
@@ -105,17 +101,6 @@ class Route(APIRoute):
                 if one.path_format not in (self.path_format, *NAMES) and self.path_regex.match(one.path_format)
             }.values()
         )
-
-    def _problems(self, method: str, path: str) -> dict[int | str, dict[str, Any]]:
-        """The problems that any route of this kind may answer with."""
-        statuses = {400, 431, 500, 503}
-        if self.operation != OPEN:
-            statuses |= {401, 403, 404, 429}
-        if "{" in path:
-            statuses |= {404, 409}  # the state of what is named may refuse a read, too: evidence of a live run
-        if method not in ("GET", "DELETE"):
-            statuses |= {408, 409, 413, 415, 422}
-        return problem_responses(*statuses)
 
     async def _admit(self, request: Request) -> tuple[AsyncEngine, tuple[int, int] | None]:
         """The engine of the caller, and its rate. A caller that may not call this route is refused, and the refusal is
@@ -151,8 +136,6 @@ class Route(APIRoute):
         trace = INCOMING.set(None if given is None else str(given))
         try:
             answer = await self._answer(request)
-        except RequestValidationError as problem:
-            answer = problem_of(_told(problem))
         except asyncio.CancelledError:
             raise
         except Exception as problem:  # noqa: BLE001 - every error becomes a problem; what is unexpected is logged
@@ -163,22 +146,58 @@ class Route(APIRoute):
 
     async def _answer(self, request: BoundedRequest) -> Response:
         check_headers(request)
-        engine, rate, body = None, None, NO_BODY
+        engine, rate = None, None
         if self.operation == OPEN:
             if (seat := seat_of(request)) is not None:
                 seat.move("requests")
         else:
             engine, rate = await self._admit(request)
             request.charge = partial(service_of(request).callers.charge, request.state.caller, self.operation)
-        if request.scope["query_string"]:
-            _check_query(request, self._arguments)
-        if self.body_field is not None:
-            body = await request.read_json(NO_BODY)
-        answer: Response = await self.endpoint(**self._arguments.read(request, engine, body))
+        answer = await self._act(request, engine)
         if rate is not None:
             limit, left = rate
             answer.headers.update({"X-RateLimit-Limit": str(limit), "X-RateLimit-Remaining": str(left)})
         return answer
+
+    async def _act(self, request: BoundedRequest, engine: AsyncEngine | None) -> Response:
+        raise NotImplementedError
+
+
+class Route(Admitting, APIRoute):
+    """A route with a row in the table of routes and a function of its own."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        [method] = options["methods"]
+        self.operation = operation_of(method, path.replace(":path}", "}"))
+        self.reads_raw = bool((options.get("openapi_extra") or {}).get("x-stepkeep-raw-body"))
+        options["responses"] = {**problems_of(method, path, self.operation), **(options.get("responses") or {})}
+        super().__init__(path, endpoint, **options)
+        self._arguments = Arguments(self, engine_of)
+
+    async def _act(self, request: BoundedRequest, engine: AsyncEngine | None) -> Response:
+        body = NO_BODY
+        if request.scope["query_string"]:
+            check_query(request, self._arguments.query_names, self._arguments.lists)
+        if self.body_field is not None:
+            body = await request.read_json(NO_BODY)
+        try:
+            given = self._arguments.read(request, engine, body)
+        except RequestValidationError as problem:
+            raise _told(problem) from None
+        answer: Response = await self.endpoint(**given)
+        return answer
+
+
+def problems_of(method: str, path: str, operation: str) -> dict[int | str, dict[str, Any]]:
+    """The problems that any route of this kind may answer with."""
+    statuses = {400, 431, 500, 503}
+    if operation != OPEN:
+        statuses |= {401, 403, 404, 429}
+    if "{" in path:
+        statuses |= {404, 409}  # the state of what is named may refuse a read, too: evidence of a live run
+    if method not in ("GET", "DELETE"):
+        statuses |= {408, 409, 413, 415, 422}
+    return problem_responses(*statuses)
 
 
 class Index:
@@ -189,13 +208,13 @@ class Index:
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
-        self._routes: dict[tuple[str, str, int], list[Route]] = {}
+        self._routes: dict[tuple[str, str, int], list[Admitting]] = {}
         for route in app.routes:
-            if isinstance(route, Route) and ":path}" not in route.path:
+            if isinstance(route, Admitting) and ":path}" not in route.path:
                 for method in route.methods or ():
                     self._routes.setdefault((method, *_shape(route.path)), []).append(route)
 
-    def find(self, scope: Scope) -> tuple[Route, Scope] | None:
+    def find(self, scope: Scope) -> tuple[Admitting, Scope] | None:
         """The route of a request, and what the route adds to its scope."""
         for route in self._routes.get((scope["method"], *_shape(get_route_path(scope))), ()):
             match, added = route.matches(scope)
@@ -257,25 +276,25 @@ def answers(model: type[BaseModel], *also: int, status: int = 200, says: str = "
     return {one: {"description": says, "content": {"application/json": {"schema": schema}}} for one in (status, *also)}
 
 
-def _check_query(request: Request, arguments: Arguments) -> None:
+def check_query(request: Request, names: Collection[str], lists: Collection[str] = ()) -> None:
     """Refuse parameters that the route does not have, or that are given twice: nothing is ignored."""
     given = [name for name, _ in request.query_params.multi_items()]
     for name in given:
-        if name not in arguments.query_names:
-            there = ", ".join(sorted(arguments.query_names)) or "none"
+        if name not in names:
+            there = ", ".join(sorted(names)) or "none"
             raise InvalidInput(f"the address has no parameter {inert_line(name, 60)!a}. It has: {there}.")
-        if given.count(name) > 1 and name not in arguments.lists:
+        if given.count(name) > 1 and name not in lists:
             raise InvalidInput(f"the parameter {name} is given {given.count(name)} times. Give it once.")
 
 
 def _told(problem: RequestValidationError) -> ApiError:
+    return wrong_request([(one["loc"], str(one["msg"])) for one in problem.errors()[:MOST_ERRORS]])
+
+
+def wrong_request(found: Iterable[tuple[Iterable[str | int], str]]) -> ApiError:
     """What is wrong with which part of a request. Values are not repeated: one may be a secret."""
-    found = [
-        {"at": ".".join(map(str, one["loc"])), "message": str(one["msg"])} for one in problem.errors()[:MOST_ERRORS]
-    ]
-    shown = [{name: inert_line(value, 300) for name, value in one.items()} for one in found]
-    detail = "; ".join(f"{one['at']}: {one['message']}" for one in shown[:3])
-    return ApiError(INVALID, detail, errors=shown)
+    shown = [{"at": inert_line(".".join(map(str, at)), 300), "message": inert_line(said, 300)} for at, said in found]
+    return ApiError(INVALID, "; ".join(f"{one['at']}: {one['message']}" for one in shown[:3]), errors=shown)
 
 
 def headers_of(**given: str | None) -> Mapping[str, str]:

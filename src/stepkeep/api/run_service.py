@@ -22,7 +22,7 @@ from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.api.runs import RunId
 from stepkeep.api.stream import SSE, Event, LastEventId, event_stream, follow, number_of
 from stepkeep.definition.bounds import MAX_PRIORITY
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.following import JournalFollower
 from stepkeep.operations.publish import Newest, find_plan
 

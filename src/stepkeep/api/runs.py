@@ -13,10 +13,10 @@ from stepkeep.api.bodies import RUN_ID, Anything, As, By, IdempotencyKey, Limit,
 from stepkeep.api.idempotency import under_way
 from stepkeep.api.routing import Answer, Engine, answers, router, waiting
 from stepkeep.definition.bounds import MAX_PRIORITY
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.engine.result import Result
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.publish import Newest, find_plan
-from stepkeep.result import Result
 
 routes = router("Runs")
 

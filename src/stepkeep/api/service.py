@@ -15,7 +15,7 @@ from stepkeep.api.links import Links
 from stepkeep.api.load import Load
 from stepkeep.api.measures import HttpMeasures
 from stepkeep.engine import AsyncEngine
-from stepkeep.hosted import AsyncHostedWorker, vitals_of
+from stepkeep.engine.hosted import AsyncHostedWorker, vitals_of
 from stepkeep.metrics.exposition import Exposition
 from stepkeep.operations.tailing import Tailer
 from stepkeep.operations.watching import JournalWatch

@@ -12,7 +12,7 @@ from stepkeep.api.bodies import RUN_ID, Anything, As, By
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.api.runs import RunId
 from stepkeep.dialects.action.signal import SignalBlock, read_signal
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 routes = router("Steps")
 

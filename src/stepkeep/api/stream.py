@@ -20,7 +20,7 @@ from starlette.requests import Request
 from stepkeep.api.bodies import As
 from stepkeep.api.routing import Engine, router, seat_of, service_of
 from stepkeep.api.runs import RunId
-from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.following import JournalFollower
 from stepkeep.operations.tailing import Listener, TenantTail
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from stepkeep.api.bodies import Anything, By, Cursor, IdempotencyKey, Limit, Moment, Page, Time, page
 from stepkeep.api.routing import Answer, Engine, answers, router
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 
 routes = router("Triggers")
 

@@ -14,16 +14,16 @@ from pydantic_core import PydanticCustomError
 from stepkeep.api.bodies import RUN_ID, Anything, Body
 from stepkeep.definition.bounds import MAX_ADDED, MAX_CALL_BYTES, MAX_WIDTH
 from stepkeep.definition.calls import WORDS
-from stepkeep.errors import InvalidInput, StepkeepError, Unreadable
+from stepkeep.edges.safe_text import exception_message, inert
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Flow, Handler
+from stepkeep.kernel.errors import InvalidInput, StepkeepError, Unreadable
 from stepkeep.kernel.rows import Step, Worker
 from stepkeep.operations.batch import Answer as Reply
 from stepkeep.operations.recorded_calls import CallPage
 from stepkeep.operations.remote_work import LONGEST_WAIT_SECONDS, MOST_AT_ONCE, Wanted
 from stepkeep.operations.transact import Claim
 from stepkeep.operations.work_outcomes import KINDS
-from stepkeep.safe_text import exception_message, inert
 from stepkeep.store.change import StoredDefinition
 from stepkeep.worker.payloads import Unstorable, encode
 

@@ -21,7 +21,7 @@ from stepkeep.api.routing import Answer, Engine, answers, router, service_of
 from stepkeep.api.stream import CHECK_SECONDS, HEARTBEAT_SECONDS, RETRY_MILLISECONDS, SSE, event_stream
 from stepkeep.api.work import WorkerId, work_of
 from stepkeep.api.work_bodies import MAX_NUMBER, definition_json
-from stepkeep.errors import StepkeepError
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.store.protocol import Notification
 
 routes = router("Remote workers")

@@ -12,11 +12,11 @@ from typing import Any, cast
 import msgspec
 
 from stepkeep.definition.secrets import reference
+from stepkeep.edges.safe_text import exception_text
 from stepkeep.kernel.outcomes import Failed, Outcome, Released
 from stepkeep.kernel.states import Category
 from stepkeep.operations.remote_work import RemoteWork, Report
 from stepkeep.operations.transact import Claim
-from stepkeep.safe_text import exception_text
 from stepkeep.worker.executor import Job, Prepared
 from stepkeep.worker.payloads import storable_text
 from stepkeep.worker.templates import inputs_of, numbers_read

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 MOST_QUOTA = 1_000_000_000
 LARGEST = 2_147_483_647

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stepkeep.cli.session import DEFINITION_FILES, is_python, load_definition, open_engine
 from stepkeep.cli.settings import Settings
-from stepkeep.errors import NotFound
+from stepkeep.kernel.errors import NotFound
 
 if TYPE_CHECKING:
     from stepkeep.definition.registry import Registry

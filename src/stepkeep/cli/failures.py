@@ -11,7 +11,8 @@ import typer
 
 from stepkeep.cli.settings import SHARED_OPTIONS
 from stepkeep.cli.status import BAD_USAGE, FAILED
-from stepkeep.errors import (
+from stepkeep.edges.safe_text import exception_message, exception_text, type_name
+from stepkeep.kernel.errors import (
     Broken,
     Conflict,
     Contended,
@@ -30,7 +31,6 @@ from stepkeep.errors import (
     StoreUnavailable,
     Unreadable,
 )
-from stepkeep.safe_text import exception_message, exception_text, type_name
 
 
 class Failure(NamedTuple):

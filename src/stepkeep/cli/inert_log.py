@@ -13,9 +13,9 @@ import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from stepkeep.errors import InvalidInput
-from stepkeep.safe_text import exception_text, inert_line, type_name
-from stepkeep.secret_values import KNOWN
+from stepkeep.edges.safe_text import exception_text, inert_line, type_name
+from stepkeep.edges.secret_values import KNOWN
+from stepkeep.kernel.errors import InvalidInput
 
 INDENT = "    "
 LONGEST_TRACEBACK = 200

@@ -22,6 +22,7 @@ from stepkeep.cli.commands import (
     approvals,
     archive,
     audit,
+    call,
     certify,
     check,
     complete,
@@ -79,7 +80,7 @@ from stepkeep.cli.printer import OutputFailed, answer, flush, say, warn
 from stepkeep.cli.settings import with_settings
 from stepkeep.cli.status import FAILED, READER_GONE
 from stepkeep.cli.streams import discard_output, prepare_streams
-from stepkeep.errors import DefinitionError
+from stepkeep.kernel.errors import DefinitionError
 
 app = typer.Typer(
     name="stepkeep",
@@ -155,6 +156,7 @@ app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker
 app.command("serve", rich_help_panel=SYSTEM)(with_settings(serve.serve))
 app.command("dev", rich_help_panel=SYSTEM)(with_settings(with_policies(dev.dev)))
 app.command("mcp", rich_help_panel=SYSTEM)(with_settings(mcp.mcp))
+app.command("call", rich_help_panel=SYSTEM)(with_settings(call.call))
 app.command("archive", rich_help_panel=SYSTEM)(with_settings(archive.archive))
 app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
 app.command("quarantine", rich_help_panel=SYSTEM)(with_settings(quarantine.quarantine))

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NamedTuple, Param
 import typer
 
 from stepkeep.cli.settings import Settings
-from stepkeep.errors import InvalidInput
-from stepkeep.own_process import protect_process
-from stepkeep.redaction import secrets_of_url
-from stepkeep.safe_text import inert_line
+from stepkeep.edges.own_process import protect_process
+from stepkeep.edges.redaction import secrets_of_url
+from stepkeep.edges.safe_text import inert_line
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.worker.executors.command import CommandPolicy

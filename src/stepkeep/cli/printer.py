@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
-from stepkeep.safe_text import inert_json, inert_line
+from stepkeep.edges.safe_text import inert_json, inert_line
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from stepkeep.cli.printer import warn
 from stepkeep.cli.settings import Settings
-from stepkeep.errors import DefinitionError, InvalidInput, NotFound
-from stepkeep.own_process import variables
+from stepkeep.edges.own_process import variables
+from stepkeep.kernel.errors import DefinitionError, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from stepkeep.cli.policies import Policies
@@ -180,7 +180,7 @@ def json_value(text: str | None, option: str) -> Any:
 
 def read_file(name: str, option: str, limit: int) -> bytes:
     """The content of a file that an option names, or of standard input where it is `-`."""
-    from stepkeep.input_files import read_bounded, read_input
+    from stepkeep.edges.input_files import read_bounded, read_input
 
     try:
         return read_bounded(sys.stdin.buffer, limit) if name == "-" else read_input(name, limit)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec
 
 import typer
 
-from stepkeep.redaction import database_url
+from stepkeep.edges.redaction import database_url
 
 P = ParamSpec("P")
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepkeep.cli.progress import Progress
 from stepkeep.cli.screens import Screen
-from stepkeep.errors import InvalidInput, StoreError
+from stepkeep.edges.own_process import SECRET
+from stepkeep.kernel.errors import InvalidInput, StoreError
 from stepkeep.kernel.journal import SealedEntry, open_entry
-from stepkeep.own_process import SECRET
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine

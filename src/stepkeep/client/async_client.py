@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import msgspec
 
-from stepkeep.client.binding import Route, over_http, perform, plain, segment
+from stepkeep.client.binding import RemoteOperations, Route, over_http, perform, plain, segment
 from stepkeep.client.groups import (
     ClientAudit,
     ClientContinuations,
@@ -30,35 +30,37 @@ from stepkeep.client.groups import (
     ClientMigrations,
     ClientNetwork,
     ClientOutbox,
-    ClientPauses,
-    ClientResources,
     ClientSinks,
-    ClientSlots,
     ClientTenants,
     ClientTriggers,
     ClientUsers,
-    ClientVersions,
+    client_group,
     refuse_without_database,
+    remote_group,
 )
 from stepkeep.definition.advice import tell
 from stepkeep.definition.native import CheckReport, accepted
 from stepkeep.definition.registry import default_registry
 from stepkeep.dialects.registry import check_file
+from stepkeep.edges.input_files import read_input
+from stepkeep.edges.own_process import variables
 from stepkeep.engine import AsyncEngine
-from stepkeep.engine_arguments import looks_like_a_file
-from stepkeep.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
-from stepkeep.input_files import read_input
+from stepkeep.engine.arguments import looks_like_a_file
+from stepkeep.engine.pauses import AsyncPauses
+from stepkeep.engine.resources import AsyncResources
+from stepkeep.engine.result import Result, settled_states
+from stepkeep.engine.slots import AsyncSlots
+from stepkeep.engine.versions import AsyncVersions
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
 from stepkeep.kernel.states import RunState
 from stepkeep.network.service import Service, again
 from stepkeep.operations.access import parse_key
 from stepkeep.operations.start import Started
-from stepkeep.own_process import variables
-from stepkeep.result import Result, settled_states
 
 if TYPE_CHECKING:
     from stepkeep.definition.retry import Duration
-    from stepkeep.engine import Runnable
+    from stepkeep.engine.definitions import Runnable
 
 MAX_DEFINITION_BYTES = 256 * 1024
 LONGEST_WAIT = 45.0
@@ -118,6 +120,7 @@ class AsyncClient:
             raise InvalidInput("a service needs a key: key=, or STEPKEEP_KEY.")
         parse_key(given)
         self.service = Service(str(url), given, seconds=seconds)
+        self.remote = RemoteOperations(self.service)
         self._known: dict[bytes, PublishedWorkflow] = {}
 
     def __repr__(self) -> str:
@@ -147,95 +150,24 @@ class AsyncClient:
         refuse_without_database(name, name, NOT_HERE)
 
     # -- groups ------------------------------------------------------------------------------------------------------
-    @property
-    def tenants(self) -> ClientTenants:
-        """The tenant of the key and its settings."""
-        return ClientTenants(self.service)
-
-    @property
-    def users(self) -> ClientUsers:
-        """Users and services: their roles, groups and delegations."""
-        return ClientUsers(self.service)
-
-    @property
-    def keys(self) -> ClientKeys:
-        """API keys."""
-        return ClientKeys(self.service)
-
-    @property
-    def audit(self) -> ClientAudit:
-        """The audit log of the tenant."""
-        return ClientAudit(self.service)
-
-    @property
-    def jobs(self) -> ClientJobs:
-        """Jobs that cancel many runs or run them again."""
-        return ClientJobs(self.service)
-
-    @property
-    def network(self) -> ClientNetwork:
-        """What HTTP steps of the tenant may reach on the internal network."""
-        return ClientNetwork(self.service)
-
-    @property
-    def interventions(self) -> ClientInterventions:
-        """What people do to a run besides deciding."""
-        return ClientInterventions(self.service)
-
-    @property
-    def slots(self) -> ClientSlots:
-        """Limits on running runs, of the tenant and of workflows."""
-        return ClientSlots(self.service)
-
-    @property
-    def resources(self) -> ClientResources:
-        """What steps hold while they run, and the sizes of pools."""
-        return ClientResources(self.service)
-
-    @property
-    def pauses(self) -> ClientPauses:
-        """Pauses of queues, of workflows and of the whole tenant."""
-        return ClientPauses(self.service)
-
-    @property
-    def hooks(self) -> ClientHooks:
-        """Inbound webhooks that become messages or starts of runs."""
-        return ClientHooks(self.service)
-
-    @property
-    def continuations(self) -> ClientContinuations:
-        """New runs that go on with finished ones: retry, rerun from a step, fork."""
-        return ClientContinuations(self.service)
-
-    @property
-    def migrations(self) -> ClientMigrations:
-        """Live runs that go on under another version of their workflow."""
-        return ClientMigrations(self.service)
-
-    @property
-    def mailbox(self) -> ClientMailbox:
-        """Messages that are kept for runs that do not exist yet."""
-        return ClientMailbox(self.service)
-
-    @property
-    def sinks(self) -> ClientSinks:
-        """Where events go."""
-        return ClientSinks(self.service)
-
-    @property
-    def outbox(self) -> ClientOutbox:
-        """Events that are not delivered yet."""
-        return ClientOutbox(self.service)
-
-    @property
-    def triggers(self) -> ClientTriggers:
-        """What starts runs by itself: schedules, events, and the ends of other runs."""
-        return ClientTriggers(self.service)
-
-    @property
-    def versions(self) -> ClientVersions:
-        """Withdraws published versions of workflows, and restores them."""
-        return ClientVersions(self.service)
+    tenants = client_group(ClientTenants, AsyncEngine.tenants)
+    users = client_group(ClientUsers, AsyncEngine.users)
+    keys = client_group(ClientKeys, AsyncEngine.keys)
+    audit = client_group(ClientAudit, AsyncEngine.audit)
+    jobs = client_group(ClientJobs, AsyncEngine.jobs)
+    network = client_group(ClientNetwork, AsyncEngine.network)
+    interventions = client_group(ClientInterventions, AsyncEngine.interventions)
+    slots = remote_group(AsyncSlots, AsyncEngine.slots)
+    resources = remote_group(AsyncResources, AsyncEngine.resources)
+    pauses = remote_group(AsyncPauses, AsyncEngine.pauses)
+    hooks = client_group(ClientHooks, AsyncEngine.hooks)
+    continuations = client_group(ClientContinuations, AsyncEngine.continuations)
+    migrations = client_group(ClientMigrations, AsyncEngine.migrations)
+    mailbox = client_group(ClientMailbox, AsyncEngine.mailbox)
+    sinks = client_group(ClientSinks, AsyncEngine.sinks)
+    outbox = client_group(ClientOutbox, AsyncEngine.outbox)
+    triggers = client_group(ClientTriggers, AsyncEngine.triggers)
+    versions = remote_group(AsyncVersions, AsyncEngine.versions)
 
     # -- rows: a method of the engine, and its route -----------------------------------------------------------------
     publish_schema = over_http(
@@ -602,7 +534,7 @@ class AsyncClient:
             known = self._known[content] = await self._publish_or_find(workflow)
         return {"workflow": known.definition.name, "version": known.definition.version}
 
-    async def _prepare_start(self, workflow: object, given: object, options: object) -> NoReturn:
+    async def _prepare_start(self, *given: object, **options: object) -> NoReturn:
         raise InvalidInput("start: `connection` needs the database itself: a service has no place for it.")
 
     async def _publish_or_find(self, workflow: Runnable) -> PublishedWorkflow:

@@ -19,8 +19,9 @@ from urllib.parse import quote
 import msgspec
 
 from stepkeep.definition.durations import format_duration
-from stepkeep.errors import InvalidInput, Unreachable
+from stepkeep.kernel.errors import InvalidInput, Unreachable
 from stepkeep.network.service import Service, again
+from stepkeep.operations.operation import Operation
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,6 +72,34 @@ def over_http(
 
     call.__route__ = route  # type: ignore[attr-defined]
     return cast(Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], call)
+
+
+class RemoteOperations:
+    """Operations with a row, at a service: each is one request, and its answer is read as the type that the row has."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    async def perform(self, operation: Operation, given: Mapping[str, Any]) -> Any:
+        """Ask the service for an operation with these arguments."""
+        found = await perform(self.service, route_of(operation), given, _limit(operation.signature, dict(given)))
+        return msgspec.convert(found, operation.answer)
+
+
+def route_of(operation: Operation) -> Route:
+    """The route of an operation."""
+    row, path = operation.row, operation.path.replace(":path}", "}")
+    for name, wire in row.names.items():
+        path = path.replace(f"{{{wire}}}", f"{{{name}}}")
+    return Route(
+        method=operation.method,
+        path=path,
+        names=row.names,
+        headers=row.headers,
+        inner=row.rest,
+        pages=row.pages,
+        repeatable=row.repeatable,
+    )
 
 
 async def perform(service: Service, route: Route, given: Mapping[str, Any], limit: int | None = None) -> Any:

@@ -6,38 +6,48 @@ One row per method: the method of the engine that it is like, and its route.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from uuid import uuid4
 
-from stepkeep.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
 from stepkeep.client.binding import Route, over_http, perform, plain
-from stepkeep.continuations import AsyncContinuations
-from stepkeep.errors import InvalidInput
-from stepkeep.execution_slots import AsyncSlots
-from stepkeep.interventions import AsyncInterventions
-from stepkeep.jobs import AsyncJobs
-from stepkeep.messages import AsyncMailbox
-from stepkeep.migrations import AsyncMigrations
+from stepkeep.engine.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers
+from stepkeep.engine.base import AsyncGroup, group_at
+from stepkeep.engine.blocking import Group
+from stepkeep.engine.continuations import AsyncContinuations
+from stepkeep.engine.interventions import AsyncInterventions
+from stepkeep.engine.jobs import AsyncJobs
+from stepkeep.engine.messages import AsyncMailbox
+from stepkeep.engine.migrations import AsyncMigrations
+from stepkeep.engine.outside import AsyncHooks, AsyncNetwork
+from stepkeep.engine.sending import AsyncOutbox, AsyncSinks
+from stepkeep.engine.triggers import AsyncTriggers
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.network.service import Service, again
 from stepkeep.operations.start import Started
-from stepkeep.outside import AsyncHooks, AsyncNetwork
-from stepkeep.pauses import AsyncPauses
-from stepkeep.sending import AsyncOutbox, AsyncSinks
-from stepkeep.step_resources import AsyncResources
-from stepkeep.triggers import AsyncTriggers
-from stepkeep.versions import AsyncVersions
 
+T = TypeVar("T", bound="ClientGroup")
+R = TypeVar("R", bound=AsyncGroup)
 CREATED = 201
 
 
-class Group:
+class ClientGroup:
     """Methods that share a service."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
 
 
-class ClientTenants(Group):
+def client_group(kind: type[T], engines: Group[Any]) -> Group[T]:
+    """The group of a client for a group of the engine."""
+    return Group(lambda client: kind(client.service), engines.__doc__, kind.__name__)
+
+
+def remote_group(kind: type[R], engines: Group[R]) -> Group[R]:
+    """The group of the engine itself, at the service of a client."""
+    return Group(lambda client: group_at(kind, client.remote), engines.__doc__, kind.__name__)
+
+
+class ClientTenants(ClientGroup):
     """The tenant of the key."""
 
     create = over_http(AsyncTenants.create, Route(method="POST", path="/tenants", repeatable=False))
@@ -52,7 +62,7 @@ class ClientTenants(Group):
         refuse_without_database(f"tenants.{name}", name, ("set_quotas",))
 
 
-class ClientUsers(Group):
+class ClientUsers(ClientGroup):
     """Users and services."""
 
     create = over_http(AsyncUsers.create, Route(method="POST", path="/users", repeatable=False))
@@ -68,7 +78,7 @@ class ClientUsers(Group):
     list = over_http(AsyncUsers.list, Route(method="GET", path="/users", names={"after": "cursor"}, pages="users"))
 
 
-class ClientKeys(Group):
+class ClientKeys(ClientGroup):
     """API keys."""
 
     create = over_http(AsyncKeys.create, Route(method="POST", path="/api-keys", repeatable=False))
@@ -77,13 +87,13 @@ class ClientKeys(Group):
     list = over_http(AsyncKeys.list, Route(method="GET", path="/api-keys", pages="keys"))
 
 
-class ClientAudit(Group):
+class ClientAudit(ClientGroup):
     """The audit log."""
 
     list = over_http(AsyncAudit.list, Route(method="GET", path="/audit", pages="audit", resumes=True))
 
 
-class ClientJobs(Group):
+class ClientJobs(ClientGroup):
     """Jobs that cancel many runs or run them again, carried out by workers; and backfills of triggers."""
 
     list = over_http(
@@ -128,7 +138,7 @@ class ClientJobs(Group):
         return told
 
 
-class ClientNetwork(Group):
+class ClientNetwork(ClientGroup):
     """What HTTP steps may reach on the internal network. Only the operator changes it, at the database."""
 
     list = over_http(AsyncNetwork.list, Route(method="GET", path="/network"))
@@ -137,7 +147,7 @@ class ClientNetwork(Group):
         refuse_without_database(f"network.{name}", name, ("allow", "remove"))
 
 
-class ClientInterventions(Group):
+class ClientInterventions(ClientGroup):
     """What people do to a run besides deciding."""
 
     request_changes = over_http(
@@ -152,35 +162,7 @@ class ClientInterventions(Group):
     freeze = over_http(AsyncInterventions.freeze, Route(method="POST", path="/runs/{run_id}/freeze"))
 
 
-class ClientSlots(Group):
-    """Limits on running runs, of the tenant and of workflows."""
-
-    list = over_http(AsyncSlots.list, Route(method="GET", path="/slots"))
-    set = over_http(AsyncSlots.set, Route(method="POST", path="/slots"))
-    clear = over_http(AsyncSlots.clear, Route(method="POST", path="/slots/clear"))
-
-
-class ClientResources(Group):
-    """What steps hold while they run, and the sizes of pools."""
-
-    list = over_http(AsyncResources.list, Route(method="GET", path="/resources"))
-    set = over_http(AsyncResources.set, Route(method="POST", path="/resources"))
-    clear = over_http(AsyncResources.clear, Route(method="POST", path="/resources/clear"))
-
-
-class ClientPauses(Group):
-    """Pauses of queues, of workflows and of the whole tenant."""
-
-    pause_queue = over_http(AsyncPauses.pause_queue, Route(method="POST", path="/pauses/queue"))
-    resume_queue = over_http(AsyncPauses.resume_queue, Route(method="POST", path="/pauses/queue/resume"))
-    pause_tenant = over_http(AsyncPauses.pause_tenant, Route(method="POST", path="/pauses/tenant"))
-    resume_tenant = over_http(AsyncPauses.resume_tenant, Route(method="POST", path="/pauses/tenant/resume"))
-    pause_workflow = over_http(AsyncPauses.pause_workflow, Route(method="POST", path="/pauses/workflow"))
-    resume_workflow = over_http(AsyncPauses.resume_workflow, Route(method="POST", path="/pauses/workflow/resume"))
-    list = over_http(AsyncPauses.list, Route(method="GET", path="/pauses"))
-
-
-class ClientHooks(Group):
+class ClientHooks(ClientGroup):
     """Inbound webhooks."""
 
     add = over_http(AsyncHooks.add, Route(method="POST", path="/hooks", names={"document": "hook"}))
@@ -191,7 +173,7 @@ class ClientHooks(Group):
         refuse_without_database(f"hooks.{name}", name, ("receive",))
 
 
-class ClientMigrations(Group):
+class ClientMigrations(ClientGroup):
     """Live runs that go on under another version."""
 
     migrate = over_http(AsyncMigrations.migrate, Route(method="POST", path="/runs/{run_id}/migrate"))
@@ -200,7 +182,7 @@ class ClientMigrations(Group):
     preview_all = over_http(AsyncMigrations.preview_all, Route(method="POST", path="/migrations/{workflow}/preview"))
 
 
-class ClientContinuations(Group):
+class ClientContinuations(ClientGroup):
     """New runs that go on with finished ones."""
 
     preview = over_http(AsyncContinuations.preview, Route(method="POST", path="/runs/{run_id}/continuation-preview"))
@@ -247,14 +229,14 @@ class ClientContinuations(Group):
         return Started(told["run_id"], told["created"] or idempotency_key is None)
 
 
-class ClientMailbox(Group):
+class ClientMailbox(ClientGroup):
     """Messages that wait for a run."""
 
     list = over_http(AsyncMailbox.list, Route(method="GET", path="/mailbox", names={"key": "business_key"}))
     drop = over_http(AsyncMailbox.drop, Route(method="DELETE", path="/mailbox/{key}"))
 
 
-class ClientSinks(Group):
+class ClientSinks(ClientGroup):
     """Where events go."""
 
     remove = over_http(AsyncSinks.remove, Route(method="DELETE", path="/sinks/{name}", refused=("by",)))
@@ -286,7 +268,7 @@ class ClientSinks(Group):
         return found
 
 
-class ClientOutbox(Group):
+class ClientOutbox(ClientGroup):
     """Events that are not delivered yet."""
 
     list = over_http(
@@ -302,25 +284,14 @@ class ClientOutbox(Group):
         refuse_without_database(f"outbox.{name}", name, ("take", "ack", "fail"))
 
 
-class ClientVersions(Group):
-    """Withdraws published versions of workflows, and restores them."""
-
-    withdraw = over_http(
-        AsyncVersions.withdraw, Route(method="POST", path="/workflows/{workflow}/versions/{version}/withdraw")
-    )
-    restore = over_http(
-        AsyncVersions.restore, Route(method="POST", path="/workflows/{workflow}/versions/{version}/restore")
-    )
-
-
-class ClientTriggers(Group):
+class ClientTriggers(ClientGroup):
     """What starts runs by itself."""
 
     list = over_http(AsyncTriggers.list, Route(method="GET", path="/triggers", pages="triggers"))
     show = over_http(AsyncTriggers.show, Route(method="GET", path="/triggers/{name}"))
     next = over_http(AsyncTriggers.next, Route(method="GET", path="/triggers/{name}/next", names={"count": "limit"}))
     add = over_http(
-        AsyncTriggers.add,  # type: ignore[arg-type] # it takes any keyword, and one of them could be `self`
+        AsyncTriggers.add,
         Route(method="POST", path="/triggers", inner="trigger"),
     )
     remove = over_http(AsyncTriggers.remove, Route(method="DELETE", path="/triggers/{name}", refused=("by",)))

@@ -9,11 +9,10 @@ from typing import Any, Unpack, cast
 
 from stepkeep.client.async_client import NOT_HERE, AsyncClient
 from stepkeep.client.groups import refuse_without_database
-from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput
-from stepkeep.hosted import WorkerOptions
-from stepkeep.loop_thread import LoopThread
-from stepkeep.sync_engine import Engine
+from stepkeep.engine import AsyncEngine, Engine
+from stepkeep.engine.hosted import WorkerOptions
+from stepkeep.engine.loop_thread import LoopThread
+from stepkeep.kernel.errors import InvalidInput
 
 
 class Client(Engine):

@@ -18,7 +18,7 @@ from stepkeep.conformance.persons import is_persons
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.schema import Shape, digest, misfits, text, whole
 from stepkeep.conformance.steps import Step
-from stepkeep.names import same_names
+from stepkeep.edges.names import same_names
 
 Problem = tuple[Code, str]
 

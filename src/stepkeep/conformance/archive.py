@@ -18,7 +18,7 @@ import msgspec
 from stepkeep.conformance.machines import Machines
 from stepkeep.conformance.report import Code, Finding, Report
 from stepkeep.conformance.verify import read_lines, verify_lines
-from stepkeep.input_files import open_input, read_input, rejoined
+from stepkeep.edges.input_files import open_input, read_input, rejoined
 
 FORMAT = "stepkeep-archive/1"
 MANIFEST = ".manifest.json"

@@ -17,7 +17,7 @@ from stepkeep.conformance.line import Line
 from stepkeep.conformance.persons import is_persons
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import ASKED, Step
-from stepkeep.names import same_names
+from stepkeep.edges.names import same_names
 
 Problem = tuple[Code, str]
 

@@ -134,6 +134,8 @@ class Causes:
             return False  # the rollback of a child starts and stops in one entry, and dialects hide the stop
         if line.trigger in NEVER_FIRST and hop == before[2] + 1:
             return True
+        if line.trigger in FOLLOWING_STEPS and line.of is not None:
+            return hop == before[2] + 1 and not _is_retried(before[1], line)
         if line.trigger == "undo_started":
             return before[1].about == "step" and before[1].trigger in STOPPING
         return line.trigger in FOLLOWING and not self._is_checked

@@ -505,6 +505,10 @@ class Retelling:
         elif trigger in STOPS and self.state != "stopping":
             self.run.run_hop(_replaced(line, self.state, "stopping"), say)
             self.state = "stopping"
+        elif trigger == "step_failed" and self.run.stopped_in == line.seq and self.run.blamed is not None:
+            if line.of != (expected := self.contract.places[self.run.blamed].name):
+                said = wrong_field("of", line.of, expected, "the run stops because of that step")
+                say(Code.CONTRADICTION, f"the run: {said}")
         elif trigger == "undo_started":
             self._notice_stop(line, metadata.get("ground"))
             check_ground(self.run, line, metadata.get("ground"), say)

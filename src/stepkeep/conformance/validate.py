@@ -22,7 +22,7 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Report
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.dialect import Judged
-from stepkeep.errors import InvalidInput, StepkeepError
+from stepkeep.kernel.errors import InvalidInput, StepkeepError
 
 PLAIN = "workstream"
 """The dialect of plain logs: only seed 004 has a schema of its own for them."""

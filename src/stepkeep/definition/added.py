@@ -24,12 +24,12 @@ from stepkeep.definition.python import StepRef, Workflow, plain, with_inferred
 from stepkeep.definition.registry import Registry
 from stepkeep.definition.secrets import secrets_read
 from stepkeep.definition.template_text import OPENING
-from stepkeep.errors import DefinitionError, InvalidInput, Problem
+from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.definition import Definition, QueueSpec, StepDefinition
+from stepkeep.kernel.errors import DefinitionError, InvalidInput, Problem
 from stepkeep.kernel.outcomes import NewCall
 from stepkeep.kernel.plan import ADDED, queue_specs, template_of, written_template
 from stepkeep.kernel.rows import Called, Edge, Read
-from stepkeep.safe_text import type_name
 
 _NOT_ADDED = {
     "if": "The handler decides whether it adds the step.",

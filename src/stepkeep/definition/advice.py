@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from stepkeep.definition.findings import Finding, Source, located
-from stepkeep.errors import Problem
+from stepkeep.kernel.errors import Problem
 
 log = logging.getLogger("stepkeep.definition")
 

@@ -15,8 +15,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
-from stepkeep.errors import InvalidInput, StepkeepError
-from stepkeep.safe_text import exception_message, exception_text, type_name
+from stepkeep.edges.safe_text import exception_message, exception_text, type_name
+from stepkeep.kernel.errors import InvalidInput, StepkeepError
 
 ENTRY_POINTS = "stepkeep.handlers"
 

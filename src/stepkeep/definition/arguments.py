@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stepkeep.errors import InvalidInput
-from stepkeep.safe_text import inert_line, plain_text, type_name
+from stepkeep.edges.safe_text import inert_line, plain_text, type_name
+from stepkeep.kernel.errors import InvalidInput
 
 
 def items(what: str, value: object) -> list[Any]:

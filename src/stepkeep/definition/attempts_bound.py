@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from stepkeep.definition.bounds import MAX_ATTEMPTS
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 VARIABLE = "STEPKEEP_MAX_ATTEMPTS"
 

@@ -23,9 +23,9 @@ from stepkeep.definition.findings import Path
 from stepkeep.definition.native import examine
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.definition.retry import written_retry
-from stepkeep.errors import InvalidInput, Problem
 from stepkeep.kernel.child_runs import CONTINUE
 from stepkeep.kernel.definition import Effect, Flow, Growth, Loop, Map, StepDefinition, Switch, Then
+from stepkeep.kernel.errors import InvalidInput, Problem
 from stepkeep.kernel.outcomes import NewCall
 from stepkeep.kernel.plan import queue_specs, template_of, written_template
 

@@ -15,7 +15,6 @@ from stepkeep.definition.conditions import compile_truth
 from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expression_limits import CostBudget, condition_cost
 from stepkeep.definition.expressions import Expression, Scope
-from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import (
     SECOND,
     Budget,
@@ -26,6 +25,7 @@ from stepkeep.kernel.definition import (
     PolicyRule,
     SharedBudget,
 )
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.payloads import MADE_HERE, read_reference
 from stepkeep.kernel.policy import CANNOT_EVALUATE, Verdict, strictest
 

@@ -27,8 +27,8 @@ from stepkeep.definition.expressions import (
 )
 from stepkeep.definition.findings import Finding, evaluated, shown
 from stepkeep.definition.template_text import OPENING, Embedded, split
-from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import Definition, StepDefinition, Switch
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.payloads import MADE_HERE, read_reference
 from stepkeep.kernel.plan import ConditionView
 from stepkeep.kernel.states import StepState

@@ -17,8 +17,8 @@ import msgspec
 
 from stepkeep.definition.remembered import for_each_function
 from stepkeep.definition.signature import read_signature
-from stepkeep.errors import InvalidInput
-from stepkeep.safe_text import exception_message, inert_line
+from stepkeep.edges.safe_text import exception_message, inert_line
+from stepkeep.kernel.errors import InvalidInput
 
 Convert = Callable[[Any], Any]
 
@@ -45,7 +45,7 @@ def fitted(
     ((), {'day': datetime.date(2026, 3, 1)})
     >>> fitted(book, (), {"day": "soon"})
     Traceback (most recent call last):
-    stepkeep.errors.InvalidInput: the parameter `day` does not fit: Invalid RFC3339 encoded date
+    stepkeep.kernel.errors.InvalidInput: the parameter `day` does not fit: Invalid RFC3339 encoded date
     """
     known = converters_of(function)
     by_position = tuple(_converted(name, known, value) for name, value in zip(known, args, strict=False))

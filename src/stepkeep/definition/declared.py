@@ -22,8 +22,8 @@ from stepkeep.definition.registry import HandlerSpec, Kind, Registry
 from stepkeep.definition.retry import NATIVE_RETRY, written_retry
 from stepkeep.definition.validators import Word, given, within
 from stepkeep.definition.written import Block, HandlerName, QueueName, RetryGiven
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel import definition as kernel
+from stepkeep.kernel.errors import InvalidInput
 
 EffectGiven = Annotated[
     Literal["read", "write", "irreversible"] | None, given(Literal["read", "write", "irreversible"])

@@ -20,9 +20,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from stepkeep.definition.building import Builder, DataPath, Place, Places, PlainData
 from stepkeep.definition.json_text import read_json
-from stepkeep.errors import DefinitionError, InvalidInput, Problem
-from stepkeep.input_files import open_input
-from stepkeep.safe_text import type_name
+from stepkeep.edges.input_files import open_input
+from stepkeep.edges.safe_text import type_name
+from stepkeep.kernel.errors import DefinitionError, InvalidInput, Problem
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 

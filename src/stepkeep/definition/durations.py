@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from stepkeep.errors import StepkeepError
+from stepkeep.kernel.errors import StepkeepError
 
 MAX_DURATION_US: Final = 3650 * 86_400 * 1_000_000
 

@@ -18,8 +18,8 @@ from stepkeep.definition.conditions import compile_truth, context_of, known_of, 
 from stepkeep.definition.expression_limits import CostBudget, condition_cost
 from stepkeep.definition.expressions import Expression, Template, compile_template
 from stepkeep.definition.findings import evaluated
-from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import Definition, Loop, Map, StepDefinition, Switch
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.payloads import MADE_HERE, read_reference
 from stepkeep.kernel.plan import ConditionView
 

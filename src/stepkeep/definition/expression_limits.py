@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from stepkeep.definition.syntax_tree import Call, Constant, ListOf, Loop, MapOf, Name, Node, Select, walk
-from stepkeep.errors import ExpressionError
+from stepkeep.kernel.errors import ExpressionError
 
 MAX_DATA: Final = 1_000_000
 """The most that one expression may read, in bytes of JSON; a plain path such as `input.file` passes any size."""

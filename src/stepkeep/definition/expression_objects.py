@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from stepkeep.definition.template_text import OPENING, Embedded, split
-from stepkeep.errors import InvalidInput
-from stepkeep.safe_text import type_name
+from stepkeep.edges.safe_text import type_name
+from stepkeep.kernel.errors import InvalidInput
 
 CHOICE, OR, AND, RELATION, SUM, PRODUCT, UNARY, MEMBER = range(8)
 """How tightly the operators of CEL bind, from loose to tight."""

@@ -34,7 +34,7 @@ from stepkeep.definition.expression_words import compile_findings, evaluation_wo
 from stepkeep.definition.findings import Finding
 from stepkeep.definition.syntax_tree import Call, MapOf, Node, decode, walk
 from stepkeep.definition.template_text import OPENING, Embedded, Unclosed, split
-from stepkeep.errors import ExpressionError
+from stepkeep.kernel.errors import ExpressionError
 
 __all__ = [
     "Expression",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from stepkeep.definition.document import nearest
-from stepkeep.errors import Problem
+from stepkeep.kernel.errors import Problem
 
 Path = tuple[str | int, ...]
 

@@ -17,7 +17,7 @@ from stepkeep.definition.handlers import registry_of, step
 from stepkeep.definition.python import HandlerOptions, Workflow
 from stepkeep.definition.registry import Function, Registry
 from stepkeep.definition.retry import Duration, Retry
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 MAX_CALLS = 1_000
 

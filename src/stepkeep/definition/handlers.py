@@ -16,10 +16,10 @@ from stepkeep.definition.apps import load_app, load_entry_points
 from stepkeep.definition.bounds import STEP_TIMEOUT
 from stepkeep.definition.registry import Function, HandlerSpec, Mode, Registry, default_registry
 from stepkeep.definition.retry import Duration, Retry, microseconds
-from stepkeep.errors import InvalidInput
+from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel import definition as kernel
 from stepkeep.kernel.definition import Effect
-from stepkeep.safe_text import type_name
+from stepkeep.kernel.errors import InvalidInput
 
 __all__ = [
     "Duration",

@@ -15,9 +15,9 @@ from stepkeep.definition.conditions import compile_truth
 from stepkeep.definition.expressions import Scope, compile_template
 from stepkeep.definition.secrets import is_secret_name
 from stepkeep.definition.strict_json import strict_json
-from stepkeep.errors import ExpressionError, InvalidInput
+from stepkeep.edges.safe_text import inert_line
+from stepkeep.kernel.errors import ExpressionError, InvalidInput
 from stepkeep.network.signatures import Delivery, Headers, SignatureRefused, body_id, verify, verify_github
-from stepkeep.safe_text import inert_line
 
 MAX_BODY = 1024 * 1024
 MAX_SECRETS = 4

@@ -17,7 +17,7 @@ import msgspec
 
 from stepkeep.definition.findings import Finding, Path, kind_of
 from stepkeep.definition.schema_cost import MAX_STEPS, CostBound, TooCostly, refuse_costly_patterns
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError

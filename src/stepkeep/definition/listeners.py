@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepkeep.definition.arguments import items
 from stepkeep.definition.bounds import HANDLER_NAME, HANDLER_NAME_RULE
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.definition.registry import Registry

@@ -17,7 +17,7 @@ from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expression_limits import CostBudget, condition_cost
 from stepkeep.definition.expressions import Expression, Scope
 from stepkeep.definition.findings import evaluated
-from stepkeep.errors import ExpressionError
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.payloads import MADE_HERE, read_reference
 from stepkeep.kernel.plan import ConditionView
 

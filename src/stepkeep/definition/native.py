@@ -30,9 +30,9 @@ from stepkeep.definition.registry import Registry
 from stepkeep.definition.transition_hooks import check_hook_handlers, check_hooks
 from stepkeep.definition.triggers import check_triggers
 from stepkeep.definition.written import StepBlock, WorkflowBlock
-from stepkeep.errors import DefinitionError, Problem
+from stepkeep.edges.safe_text import html_table
 from stepkeep.kernel.definition import Definition
-from stepkeep.safe_text import html_table
+from stepkeep.kernel.errors import DefinitionError, Problem
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,14 +31,14 @@ from stepkeep.definition.expressions import InvalidExpression
 from stepkeep.definition.findings import Finding, Path, located
 from stepkeep.definition.validators import Word, within
 from stepkeep.definition.written import Block, BudgetBlock, PolicyRuleBlock, Text, WorkflowBlock
-from stepkeep.errors import DefinitionError, InvalidInput
+from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.definition import (
     BudgetOf,
     PolicyEffect,
     SharedBudget,
 )
+from stepkeep.kernel.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.policy import Verdict
-from stepkeep.safe_text import type_name
 
 MAX_CASES = 2_000
 

@@ -28,9 +28,9 @@ from stepkeep.definition.native import CheckReport, accepted, examine
 from stepkeep.definition.python_words import in_python
 from stepkeep.definition.registry import Function, Registry
 from stepkeep.definition.retry import Duration, Retry, written_retry
-from stepkeep.errors import InvalidInput, Problem
+from stepkeep.edges.safe_text import html_table, plain_text, type_name
 from stepkeep.kernel.definition import Definition
-from stepkeep.safe_text import html_table, plain_text, type_name
+from stepkeep.kernel.errors import InvalidInput, Problem
 
 MAX_DEPTH = 100
 MOST_SHOWN = 10

@@ -16,9 +16,9 @@ from stepkeep.definition.built_in import WORKTREE
 from stepkeep.definition.document import nearest
 from stepkeep.definition.listeners import Listener
 from stepkeep.definition.signature import Signature, read_signature
-from stepkeep.errors import InvalidInput
+from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.definition import Effect, Retry
-from stepkeep.safe_text import type_name
+from stepkeep.kernel.errors import InvalidInput
 
 Function = Callable[..., Any]
 Mode = Literal["auto", "async", "thread", "process"]

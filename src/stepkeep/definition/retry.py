@@ -17,8 +17,8 @@ from stepkeep.definition import arguments
 from stepkeep.definition.attempts_bound import attempts_bound
 from stepkeep.definition.bounds import DEADLINE, DELAY, MAX_LOSSES
 from stepkeep.definition.durations import format_duration, parse_duration
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel import definition as kernel
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import NEVER_RETRIED, RETRIED_BY_DEFAULT, Category
 
 Duration = str | timedelta

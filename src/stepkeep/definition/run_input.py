@@ -12,8 +12,8 @@ from msgspec import UNSET
 
 from stepkeep.definition.findings import did_you_mean
 from stepkeep.definition.json_schema import is_at_hand, misfits
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Definition, InputField, InputType
+from stepkeep.kernel.errors import InvalidInput
 
 _TYPES: dict[InputType, tuple[type, ...]] = {
     InputType.STRING: (str,),

@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.json_schema import reference_of
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Definition, Rule, StepDefinition, Switch, encode_definition
+from stepkeep.kernel.errors import InvalidInput
 
 MAX_RESOLVED_BYTES = 8 * 1024 * 1024
 """How large a definition with all its schemas may be."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from stepkeep.definition.expression_objects import Expr
 from stepkeep.definition.template_text import OPENING, Embedded, split
-from stepkeep.errors import InvalidInput
-from stepkeep.safe_text import plain_text, type_name
+from stepkeep.edges.safe_text import plain_text, type_name
+from stepkeep.kernel.errors import InvalidInput
 
 LONGEST_SECRET_NAME: Final = 100
 CAPABILITY: Final = "secret:"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NoReturn
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 MAX_DEPTH: Final = 72
 """Levels of a JSON body. A payload may have 64; the body around it has a few more."""
@@ -20,7 +20,7 @@ def strict_json(body: bytes) -> Any:
 
     >>> strict_json(b'{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    stepkeep.errors.InvalidInput: the body has the key 'a' twice in one object. Remove one of them.
+    stepkeep.kernel.errors.InvalidInput: the body has the key 'a' twice in one object. Remove one of them.
     """
     try:
         text = body.decode("utf-8")

@@ -16,7 +16,7 @@ from stepkeep.definition.expressions import InvalidExpression
 from stepkeep.definition.findings import Finding, Path
 from stepkeep.definition.trigger_expressions import compile_condition, compile_trigger_inputs
 from stepkeep.definition.written import CatchUpBlock, TriggerBlock
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RunState
 from stepkeep.kernel.triggers import CatchUp, Ending, Fold, Gap, Keep, Overlap, Schedule, TriggerSpec
 from stepkeep.schedules.cron import InvalidSchedule

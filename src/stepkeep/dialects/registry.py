@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepkeep.dialects.dialect import Dialect, Judged
-from stepkeep.errors import DefinitionError, InvalidInput
-from stepkeep.safe_text import type_name
+from stepkeep.edges.safe_text import type_name
+from stepkeep.kernel.errors import DefinitionError, InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.definition.document import Document

@@ -24,13 +24,13 @@ from stepkeep.conformance.digests import Payloads
 from stepkeep.conformance.report import Code, Finding
 from stepkeep.conformance.tree import Spending, TreeRun, TreeVerdict, judge_tree
 from stepkeep.dialects import registry as dialects
-from stepkeep.errors import Conflict, DefinitionChanged, PayloadSealed, Unreadable
 from stepkeep.evidence.pack import Contents, Payload
 from stepkeep.evidence.people import PeopleRecord, read_record
 from stepkeep.evidence.verifier import ACTS
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.definition import Flow, OnExceeded, decode_definition
+from stepkeep.kernel.errors import Conflict, DefinitionChanged, PayloadSealed, Unreadable
 from stepkeep.kernel.journal import SealedEntry, open_entry
 from stepkeep.kernel.rows import Child, ChildState, Run
 from stepkeep.kernel.states import RUN_TERMINAL

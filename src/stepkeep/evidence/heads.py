@@ -12,9 +12,9 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-from stepkeep.errors import StepkeepError
 from stepkeep.evidence.signing import SigningKey
 from stepkeep.evidence.verifier import head_message
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.records import FIRST_ID, SignedHead, UnsignedHead
 

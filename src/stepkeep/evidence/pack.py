@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
 from stepkeep.evidence.verifier import (
     FORMAT,
     MANIFEST,
@@ -27,6 +26,7 @@ from stepkeep.evidence.verifier import (
     sha256,
 )
 from stepkeep.kernel.authority import Authority
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.rows import Vote
 from stepkeep.kernel.tables import RUN, STEP, Machine
 from stepkeep.store.principals import SealedPeopleEntry
@@ -114,9 +114,9 @@ def zipped(made: Mapping[str, bytes], signatures: Lines) -> bytes:
 
 def verifier_source() -> bytes:
     """The verifier as it is shipped in every pack: one file, with the rule for names in place of its import."""
-    rule = files("stepkeep").joinpath("names.py").read_text("utf-8").partition("annotations\n")[2].strip()
+    rule = files("stepkeep.edges").joinpath("names.py").read_text("utf-8").partition("annotations\n")[2].strip()
     source = files("stepkeep.evidence").joinpath("verifier.py").read_text("utf-8")
-    return source.replace("from stepkeep.names import same_names\n", f"# -- names\n{rule}\n", 1).encode()
+    return source.replace("from stepkeep.edges.names import same_names\n", f"# -- names\n{rule}\n", 1).encode()
 
 
 def _arrows(machine: Machine[Any, Any]) -> list[list[str | None]]:

@@ -12,8 +12,8 @@ import msgspec
 
 from stepkeep.conformance.digests import Payloads, sha256_of
 from stepkeep.conformance.moment import PastRun, PastStep, follow_to
-from stepkeep.errors import NoSuchName
 from stepkeep.evidence.collect import Collected, collect
+from stepkeep.kernel.errors import NoSuchName
 from stepkeep.operations.instants import instant
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, lines_of

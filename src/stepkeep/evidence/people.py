@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import Contended
 from stepkeep.evidence.verifier import Register, sha256
 from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.kernel.errors import Contended
 from stepkeep.operations.audit import told_of_chain, verify_chain
 from stepkeep.operations.people_journal import entry_view
 from stepkeep.operations.transact import again_if_contended

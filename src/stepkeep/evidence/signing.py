@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
 from stepkeep.evidence.verifier import BASE, ORDER, challenge, encode_point, head_message, multiply, pack_message
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.rows import Run
 
 SEED_BYTES = 32

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import IO, Any, NamedTuple
 
-from stepkeep.names import same_names
+from stepkeep.edges.names import same_names
 
 FORMAT, FIRST_FORMAT = "stepkeep-evidence/2", "stepkeep-evidence/1"
 MANIFEST, SIGNATURES = "manifest.json", "signature.json"

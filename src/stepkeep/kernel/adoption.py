@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.edges.names import same_names
 from stepkeep.kernel.compensation import UndoPlan, has_child, may_remain, undo_plan
 from stepkeep.kernel.definition import CompensateWhen, Completion, Covers, Effect, StepDefinition, Switch, Worked
 from stepkeep.kernel.draft import Draft
@@ -25,7 +26,6 @@ from stepkeep.kernel.states import StepState
 from stepkeep.kernel.stopping import CHILD_ENDED, may_have_run
 from stepkeep.kernel.tables import StepTrigger
 from stepkeep.kernel.versions import changed_behind
-from stepkeep.names import same_names
 
 
 class GoingOn(StrEnum):

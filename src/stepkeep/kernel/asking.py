@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.authority import Caller, admit
 from stepkeep.kernel.decision import Need, Snapshot
 from stepkeep.kernel.draft import Draft, Missing
 from stepkeep.kernel.eligibility import claim_objection
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.events import GateDecided
 from stepkeep.kernel.gates import is_past_deadline, opening_of
 from stepkeep.kernel.people import check_duties

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import NotAllowed
 
 VOUCH = "vouch"
 """The scope of a key that may name another person than its owner."""
@@ -143,9 +143,9 @@ class OnlyVouched(dict[Caller, Authority]):
 def admit(authority: Authority, caller: Caller, now: int) -> None:
     """Refuse a caller that may decide nothing: its key does not count, or the person may not act.
 
-    >>> admit(Authority(person="ann", registered=True, disabled=True), Caller("acme", "ann"), 0)
+    >>> admit(Authority(person="ann", registered=True, disabled=True), Caller("acme", "ann"), 0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    stepkeep.errors.NotAllowed: ann is disabled and may not act. Enable the account first, or act as another person.
+    stepkeep.kernel.errors.NotAllowed: ann is disabled and may not act. Enable the account first, ...
     """
     person, key = caller.person, authority.key
     if caller.key is None:
@@ -185,9 +185,9 @@ def hand_out(hand: KeyUsed | None, wanted: KeyUsed) -> None:
     """Refuse to give a caller a key that is worth more than the one in its hand. `wanted` is the key to be given, under
     the id of the key that it replaces, if it replaces one.
 
-    >>> hand_out(KeyUsed(id="k1", owner="ann"), KeyUsed(id="k2", owner="bea"))
+    >>> hand_out(KeyUsed(id="k1", owner="ann"), KeyUsed(id="k2", owner="bea"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    stepkeep.errors.NotAllowed: key k1 of ann hands out no key worth more: key k2 belongs to bea. Use an admin key.
+    stepkeep.kernel.errors.NotAllowed: key k1 of ann hands out no key worth more: key k2 belongs to bea. ...
     """
     if wanted.is_session:
         said = f"key {wanted.id} of {wanted.owner} belongs to a session of a browser, and ends with it."

@@ -12,13 +12,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, NotAllowed
+from stepkeep.edges.names import same_names
 from stepkeep.kernel.asking import refusal_in
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Approval, digest_of, shown_document
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.eligibility import duties_of
+from stepkeep.kernel.errors import Conflict, NotAllowed
 from stepkeep.kernel.events import ChangesRequested, EscalationRequested, GateReassigned
 from stepkeep.kernel.failure import REJECTION, fail_for_good
 from stepkeep.kernel.gates import CHANGES_REQUESTED, REASSIGNED, escalate, gate_of, open_levels, opening_of, tell
@@ -36,7 +37,6 @@ from stepkeep.kernel.votes import (
     standing_of,
     the_gate,
 )
-from stepkeep.names import same_names
 
 DECISION = "changes_requested"
 """How records and the journal name it."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, Fenced
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.errors import Conflict, Fenced
 from stepkeep.kernel.events import StepCheckpointed
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.rows import Checkpoint, Note, Step

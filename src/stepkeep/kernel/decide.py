@@ -11,13 +11,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, NotAllowed, Refused
 from stepkeep.kernel.authority import admit
 from stepkeep.kernel.changes import reassign, request_changes, request_escalation
 from stepkeep.kernel.checkpoints import checkpoint
 from stepkeep.kernel.children import child_ended
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot, asked_json, check_requesters
 from stepkeep.kernel.draft import Draft, Missing
+from stepkeep.kernel.errors import Conflict, NotAllowed, Refused
 from stepkeep.kernel.events import (
     Annotated,
     CancelRequested,

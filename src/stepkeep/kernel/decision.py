@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput, Refused
 from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.kernel.errors import InvalidInput, Refused
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import NotFound
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Decision, Need, Reply, Snapshot
+from stepkeep.kernel.errors import NotFound
 from stepkeep.kernel.events import Request
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, seal
 from stepkeep.kernel.outcomes import Outcome

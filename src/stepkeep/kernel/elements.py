@@ -13,10 +13,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.errors import ExpressionError
 from stepkeep.kernel.child_runs import awaits_child, open_child, recall
 from stepkeep.kernel.definition import Flow, Loop, Map, Switch, Then, Worked
 from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.failure import CHILDREN, DEADLINE, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.plan import PlannedStep

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.authority import Authority, Delegation, Membership, MembershipKind, has_at
 from stepkeep.kernel.decision import Involved, Need
 from stepkeep.kernel.definition import Level, Standing
 from stepkeep.kernel.draft import Draft, Missing
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.persons import numbers_below, persons_of
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.separation import NOBODY, Act, Constraint, Duties, Excluded, Objection, objection, steps_named

@@ -13,13 +13,13 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, Fenced, InvalidInput, NotAllowed
 from stepkeep.kernel.added import add_rows, await_added, is_stopping, misfit_of_added, open_added, owner_of
 from stepkeep.kernel.child_runs import ask_for_successor
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.eligibility import claim_objection
+from stepkeep.kernel.errors import Conflict, Fenced, InvalidInput, NotAllowed
 from stepkeep.kernel.events import StepClaimed, StepReported
 from stepkeep.kernel.failure import FAILED, RULES, Settled, fail_for_good
 from stepkeep.kernel.flows import calls_told, settled_calls, suspend

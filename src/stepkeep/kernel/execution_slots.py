@@ -10,9 +10,9 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.events import SlotGranted
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.progress import open_first_steps, slot_waiters

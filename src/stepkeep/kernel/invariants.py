@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from stepkeep.errors import InvariantBroken
 from stepkeep.kernel.decision import Decision
 from stepkeep.kernel.draft import HELD_BACK
+from stepkeep.kernel.errors import InvariantBroken
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.authority import Authority, Caller, MembershipKind
 from stepkeep.kernel.decision import Bound, Need
 from stepkeep.kernel.definition import Agent, Approval, Handler, PolicyEffect, shown_terms
 from stepkeep.kernel.draft import Draft, Missing
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.failure import DENIAL, Settled, fail_for_good
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.policy import Policy, Verdict, strictest

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, NotAllowed
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.errors import Conflict, NotAllowed
 from stepkeep.kernel.events import Annotated, Request
 from stepkeep.kernel.rows import Note
 from stepkeep.kernel.states import RUN_TERMINAL

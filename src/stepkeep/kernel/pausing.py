@@ -7,9 +7,9 @@ calls it.
 
 from __future__ import annotations
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import HELD_BACK, Draft
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.events import PauseRequested, UnpauseRequested
 from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Step

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, TokenExpired, TokenUsed, WrongToken
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Standing
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.eligibility import Moments, Voice, check_separation, voices_of
+from stepkeep.kernel.errors import Conflict, TokenExpired, TokenUsed, WrongToken
 from stepkeep.kernel.events import (
     CompletionSignalled,
     ManualOutcome,

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import InvariantBroken
 from stepkeep.kernel.definition import (
     HOOK_RETRY,
     Agent,
@@ -39,6 +38,7 @@ from stepkeep.kernel.definition import (
     Worked,
     templates_of,
 )
+from stepkeep.kernel.errors import InvariantBroken
 from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Called, Step
 from stepkeep.kernel.segments import Segment, element_name, lay_out, read_element_name, segment_at

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from stepkeep.errors import Refused
 from stepkeep.kernel.compensation import Remains, has_effect, undo_plan
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Decision, Need, Snapshot
+from stepkeep.kernel.errors import Refused
 from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import STEP_TERMINAL, Rollback, RunState

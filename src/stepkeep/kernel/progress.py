@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import ExpressionError
 from stepkeep.kernel.adoption import adopted_steps, is_adopted
 from stepkeep.kernel.child_runs import begin_hook, open_child
 from stepkeep.kernel.definition import Approval, PolicyEffect, Worked, shown_terms
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.elements import element_settled, grow
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
 from stepkeep.kernel.gates import BY_AGENT, ESCALATED, REPORTED, kept_deadline, open_gate, opening_of, tell
 from stepkeep.kernel.judging import Judged, judged, record_verdict

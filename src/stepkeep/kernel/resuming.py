@@ -7,10 +7,10 @@ ends, in this order, are recorded by the same decision. Otherwise it is refused,
 
 from __future__ import annotations
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.decision import Reply
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.draft import HOP_BITS, Draft
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.events import FlowResumed, StepClaimed
 from stepkeep.kernel.execution import claim, report
 from stepkeep.kernel.resources import is_set_aside

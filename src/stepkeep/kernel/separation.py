@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.edges.names import same_names
 from stepkeep.kernel.definition import Definition, Distinct, Duty, FourEyes, Incompatible, RequiresRole
-from stepkeep.names import same_names
 
 Names = Mapping[str, frozenset[str]]
 """People by the step on which they did something."""

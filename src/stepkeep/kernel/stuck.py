@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, InvalidInput
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import OnExhausted
 from stepkeep.kernel.draft import Draft, json_text
+from stepkeep.kernel.errors import Conflict, InvalidInput
 from stepkeep.kernel.events import HoldChoice, HoldDecided
 from stepkeep.kernel.execution import pass_rules
 from stepkeep.kernel.failure import OPERATOR, Settled, fail_for_good

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
-from stepkeep.errors import IllegalTransition
+from stepkeep.kernel.errors import IllegalTransition
 from stepkeep.kernel.states import STEP_TERMINAL, AttemptState, RunState, StepState, WorkerState
 
 S = TypeVar("S", bound=StrEnum)

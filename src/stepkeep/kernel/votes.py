@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, NotAllowed
+from stepkeep.edges.names import same_names
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.child_runs import open_child
 from stepkeep.kernel.decision import Accepted, Reply
@@ -27,6 +27,7 @@ from stepkeep.kernel.eligibility import (
     voices_of,
     wanted,
 )
+from stepkeep.kernel.errors import Conflict, NotAllowed
 from stepkeep.kernel.events import ChangesRequested, EscalationRequested, GateDecided, GateReassigned
 from stepkeep.kernel.failure import REJECTION, Settled, fail_for_good
 from stepkeep.kernel.gates import gate_of, is_past_deadline, open_levels, opening_of
@@ -37,7 +38,6 @@ from stepkeep.kernel.rows import Ballot, Note, Opening, Step, Vote, is_exhausted
 from stepkeep.kernel.separation import Act, read_exclusion
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Category, StepState
 from stepkeep.kernel.tables import StepTrigger
-from stepkeep.names import same_names
 
 GateRequest = ChangesRequested | EscalationRequested
 """What a person who may decide a gate may do besides deciding it."""

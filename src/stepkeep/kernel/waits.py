@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import ExpressionError
 from stepkeep.kernel.decision import Need
 from stepkeep.kernel.definition import Wait
 from stepkeep.kernel.draft import Draft, Missing, json_text
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.failure import Settled
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.outcomes import Waiting

@@ -5,23 +5,23 @@ Separate, because an engine must not import the Prometheus client library until 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from stepkeep.errors import InvalidInput
-from stepkeep.hosted import AsyncHostedWorker, vitals_of
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.transact import Transactor
 
 if TYPE_CHECKING:
     from stepkeep.metrics.exposition import Exposition
+    from stepkeep.worker.vitals import Vitals
 
 
-def exposition_of(transactor: Transactor, tenant: str, hosted: Callable[[], Iterable[AsyncHostedWorker]]) -> Exposition:
+def exposition_of(transactor: Transactor, tenant: str, workers: Callable[[], Sequence[Vitals]]) -> Exposition:
     """What the process of an engine shows from now on."""
     try:
         from stepkeep.metrics.exposition import Exposition
     except ImportError:
         raise InvalidInput("metrics need one more library. Install it: pip install 'stepkeep[server]'.") from None
-    made = Exposition(transactor, tenant=tenant, workers=lambda: vitals_of(hosted()))
+    made = Exposition(transactor, tenant=tenant, workers=workers)
     made.begin()
     return made

@@ -12,7 +12,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 
-from stepkeep.errors import StepkeepError
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.metrics.families import Family, gauge
 from stepkeep.operations import counting
 from stepkeep.operations.diagnosis import Staff, read_staff

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.edges.safe_text import inert_line, plain_text, type_name
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.network.addresses import Address, Network
-from stepkeep.safe_text import inert_line, plain_text, type_name
 
 NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*")
 MAX_ENTRY = 300

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from stepkeep.edges.safe_text import type_name
 from stepkeep.network.allowing import AllowList
 from stepkeep.network.failures import BadAnswer, CannotSend, ConnectionBroke, NoConnection, RequestFailed, TooSlow
 from stepkeep.network.guard import Guard, Target
 from stepkeep.network.unpacking import ACCEPTED, read_body
-from stepkeep.safe_text import type_name
 
 if TYPE_CHECKING:
     from httpx2 import AsyncHTTPTransport, Request, Response

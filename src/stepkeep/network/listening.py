@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 BACKLOG = 2048
 UNREAD_SECONDS = 60

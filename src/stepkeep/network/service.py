@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from stepkeep import errors
-from stepkeep.safe_text import inert_line
+from stepkeep.edges.safe_text import inert_line
+from stepkeep.kernel import errors
 
 if TYPE_CHECKING:
     import ssl

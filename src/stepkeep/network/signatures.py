@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 TOLERANCE_SECONDS = 5 * 60
 """How far the time in a delivery may be from ours, in both directions."""

@@ -19,12 +19,12 @@ from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
-from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
+from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.authority import ADMIN, ANY_WORK, VOUCH, WORK, Caller, KeyUsed, WorkLimits, admit
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations import audit
 from stepkeep.operations.audit import AuditLog
 from stepkeep.operations.shared_reads import SharedReads
-from stepkeep.secret_values import KNOWN
 from stepkeep.store.principals import NO_SECRET, ApiKey, Vouching, key_used
 from stepkeep.store.protocol import Store
 
@@ -69,6 +69,7 @@ SCOPES: dict[Scope, str] = {
 """Every scope, and what it allows."""
 
 R, S, D, C, O, W, A = (frozenset({one}) for one in list(Scope)[:7])  # noqa: E741 - the columns of the table
+READ, START, DECIDE, COMPLETE, OPERATE, WORKS, ADMINISTER = R, S, D, C, O, W, A
 OWN: frozenset[Scope] = frozenset()
 """Any key will do: the operation itself asks whose it is."""
 
@@ -87,18 +88,10 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("interventions.request_changes", "interventions.escalate", "interventions.annotate"), D),
     **dict.fromkeys(("interventions.freeze", "interventions.reassign"), O),
     **dict.fromkeys(("complete", "reissue_token", "send"), C),
-    **dict.fromkeys(("versions.withdraw", "versions.restore"), O),
     "mailbox.list": R,
     "mailbox.drop": O,
     **dict.fromkeys(("publish", "publish_schema", "sign_heads", "cancel", "quarantine", "release", "prune"), O),
     **dict.fromkeys(("pause", "resume"), O),
-    "slots.list": R,
-    **dict.fromkeys(("slots.set", "slots.clear"), O),
-    "resources.list": R,
-    **dict.fromkeys(("resources.set", "resources.clear"), O),
-    "pauses.list": R,
-    **dict.fromkeys(("pauses.pause_queue", "pauses.resume_queue", "pauses.pause_tenant", "pauses.resume_tenant"), O),
-    **dict.fromkeys(("pauses.pause_workflow", "pauses.resume_workflow"), O),
     **dict.fromkeys(("list_policies", "show_policy", "replay_policy"), R),
     **dict.fromkeys(("publish_policy", "policy_off"), A),
     **dict.fromkeys(("triggers.list", "triggers.show", "triggers.next"), R),
@@ -386,14 +379,16 @@ class Access:
 
 
 def guarded(prefix: str = "", free: Collection[str] = ()) -> Callable[[K], K]:
-    """A class whose public coroutine methods are operations: each asks `self.access` first. All but the `free` ones
-    must have a row in the table, or the class cannot be made."""
+    """A class whose public coroutine methods, inherited ones too, are operations: each asks `self.access` first. All
+    but the `free` ones must have a row in the table, or the class cannot be made."""
 
     def guard(kind: K) -> K:
-        for name, method in list(vars(kind).items()):
+        for name in dir(kind):
+            method = getattr(kind, name)
             if not name.startswith("_") and name not in free and iscoroutinefunction(method):
                 if prefix + name not in OPERATIONS:
                     raise LookupError(f"{prefix}{name} has no row in the table of operations")
+                method.__qualname__ = f"{kind.__qualname__}.{name}"
                 setattr(kind, name, _admitted(prefix + name, method))
         return kind
 

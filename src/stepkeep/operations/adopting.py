@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from stepkeep.errors import Conflict, NotFound
 from stepkeep.kernel.adoption import Continuation
+from stepkeep.kernel.errors import Conflict, NotFound
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.adoption_rows import AdoptionRow
 from stepkeep.store.change import Loaded, RunKey, Want, Write

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import DefinitionChanged, InvalidInput, NotAllowed, Unreadable
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.changes import changes_record
+from stepkeep.kernel.errors import DefinitionChanged, InvalidInput, NotAllowed, Unreadable
 from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.rows import Gate
 from stepkeep.kernel.states import StepState

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import msgspec
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.kernel.journal import GENESIS, chain
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.lines import encode_line, timestamp

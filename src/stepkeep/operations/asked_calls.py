@@ -16,9 +16,9 @@ from stepkeep.definition.bounds import MAX_CALL_BYTES
 from stepkeep.definition.calls import ReadCall, read_call, written_call
 from stepkeep.definition.registry import Registry
 from stepkeep.definition.run_input import check_input
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.child_runs import CONTINUE
 from stepkeep.kernel.definition import Flow
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.flows import too_many_calls
 from stepkeep.kernel.outcomes import Failed, NewCall, Suspended
 from stepkeep.kernel.plan import Plan, PlannedStep, template_of

@@ -19,10 +19,10 @@ import msgspec
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
-from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
+from stepkeep.edges.secret_values import KNOWN
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import again_if_contended
-from stepkeep.secret_values import KNOWN
 from stepkeep.store.audit_rows import LAST_ID, LAST_TIME, AuditFilter, AuditRow, Outcome, link
 from stepkeep.store.bounds import LAST_SEQ
 from stepkeep.store.principals import PeopleEntry, SealedPeopleEntry, open_people_entry

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import InvalidInput, NotFound, Quarantined, Unreadable
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Snapshot
+from stepkeep.kernel.errors import InvalidInput, NotFound, Quarantined, Unreadable
 from stepkeep.kernel.events import (
     Annotated,
     CancelRequested,

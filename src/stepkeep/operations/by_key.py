@@ -13,10 +13,10 @@ import msgspec
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
-from stepkeep.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, Refused
 from stepkeep.kernel.authority import Caller, admit
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Missing
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, Refused
 from stepkeep.kernel.events import MessageArrived, caller_of
 from stepkeep.kernel.fitting import misfit_of_event
 from stepkeep.kernel.states import RUN_TERMINAL, RunState

@@ -11,19 +11,19 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from stepkeep.errors import Conflict, NotAllowed
+from stepkeep.edges.names import same_names
 from stepkeep.kernel.asking import refusal_of, ruled_out
 from stepkeep.kernel.authority import Authority, Caller, MembershipKind
 from stepkeep.kernel.decision import Involved, Snapshot
 from stepkeep.kernel.definition import Level
 from stepkeep.kernel.eligibility import wanted
+from stepkeep.kernel.errors import Conflict, NotAllowed
 from stepkeep.kernel.gates import gate_terms, open_levels
 from stepkeep.kernel.persons import persons_in
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Opening, Step, is_exhausted
 from stepkeep.kernel.separation import Objection
 from stepkeep.kernel.states import StepState
-from stepkeep.names import same_names
 from stepkeep.operations.asked import Asked, Barred
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor

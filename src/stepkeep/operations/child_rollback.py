@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, InvalidInput, NotFound, Refused
 from stepkeep.kernel.adoption import Continuation, GoingOn, reference_to
 from stepkeep.kernel.compensation import undo_plan
 from stepkeep.kernel.decision import asked_names, requesters_of
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound, Refused
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.payloads import read_reference
 from stepkeep.kernel.persons import carried, persons_of

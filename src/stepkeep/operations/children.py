@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from stepkeep.definition.conditions import CompiledTemplate, compile_inputs
 from stepkeep.definition.elements import ElementTemplate
-from stepkeep.errors import Conflict, ExpressionError, InvalidInput, NotFound, Refused, StepkeepError, StoreError
 from stepkeep.kernel.child_runs import CONTINUE, is_child
 from stepkeep.kernel.compensation import leaves_effects
 from stepkeep.kernel.decision import asked_json, asked_names, requesters_of
 from stepkeep.kernel.definition import Flow
+from stepkeep.kernel.errors import Conflict, ExpressionError, InvalidInput, NotFound, Refused, StepkeepError, StoreError
 from stepkeep.kernel.events import CancelRequested, ChildEnded
 from stepkeep.kernel.judging import spent_above
 from stepkeep.kernel.persons import UNKNOWN, persons_in

@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from stepkeep.errors import InvalidInput, PayloadSealed
+from stepkeep.edges.safe_text import plain_text, type_name
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.safe_text import plain_text, type_name
+from stepkeep.kernel.errors import InvalidInput, PayloadSealed
 from stepkeep.store.protocol import Store
 
 HIDDEN: Final = "[encrypted]"

@@ -5,7 +5,7 @@ It changes nothing. The engine calls it before it sends.
 
 from __future__ import annotations
 
-from stepkeep.errors import Conflict, NotFound
+from stepkeep.kernel.errors import Conflict, NotFound
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import validate
 from stepkeep.store.protocol import Store

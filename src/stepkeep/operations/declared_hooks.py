@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from stepkeep.errors import StepkeepError
 from stepkeep.kernel.definition import Definition, Hook
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.transact import Transactor

@@ -13,9 +13,10 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.resources import awaits_resources, resources_of
 from stepkeep.kernel.rows import Step, Worker
@@ -38,7 +39,6 @@ from stepkeep.operations.services import Known, Service, Wanted, known_workers, 
 from stepkeep.operations.slots import read_wait
 from stepkeep.operations.staffing import explain_queue, explain_worker, judge
 from stepkeep.operations.transact import Transactor
-from stepkeep.safe_text import inert_line
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import Backlog
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.durations import format_duration
+from stepkeep.edges.redaction import hide_secrets
 from stepkeep.kernel.definition import Definition
-from stepkeep.redaction import hide_secrets
 
 MOST = 5
 LONGEST = 60

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from stepkeep.errors import Refused, Unreadable
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import Refused, Unreadable
 from stepkeep.kernel.events import TimeCame
 from stepkeep.operations.pauses import pauses_of_idle
 from stepkeep.operations.transact import MOST_HIDDEN, Transactor

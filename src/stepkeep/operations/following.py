@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepkeep.errors import NotFound
+from stepkeep.kernel.errors import NotFound
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate

@@ -14,7 +14,6 @@ import msgspec
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
-from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.adoption import (
     Asked,
     Choice,
@@ -28,6 +27,7 @@ from stepkeep.kernel.adoption import (
 )
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decision import requesters_of
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.payloads import read_reference
 from stepkeep.kernel.persons import carried, persons_of

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from stepkeep.errors import SchemaMismatch, StoreUnavailable
+from stepkeep.kernel.errors import SchemaMismatch, StoreUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R")

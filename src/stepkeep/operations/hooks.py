@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.hooks import Decision, Hook, read_hook, receive
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.network.signatures import Headers, read_key
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting

@@ -10,8 +10,8 @@ from typing import Any, TypedDict
 
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.events import Annotated, ChangesRequested, EscalationRequested, GateReassigned, PauseRequested
 from stepkeep.operations import validate
 from stepkeep.operations.cases import MOST_PEOPLE, people_asked, read_case

@@ -18,7 +18,8 @@ import msgspec
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
-from stepkeep.errors import Conflict, InvalidInput, KeyReused, NotFound, StepkeepError, StoreError
+from stepkeep.edges.safe_text import exception_message, inert_line
+from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound, StepkeepError, StoreError
 from stepkeep.operations import people, validate
 from stepkeep.operations.access import Acting
 from stepkeep.operations.instants import instant
@@ -28,7 +29,6 @@ from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.operations.triggers import views
-from stepkeep.safe_text import exception_message, inert_line
 from stepkeep.store.change import ANY_CALLER
 from stepkeep.store.job_rows import Job, JobAction, JobRun, JobState, RunOutcome
 from stepkeep.store.jobs import LAST_JOB, JobKey

@@ -16,8 +16,9 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from stepkeep.definition import arguments
-from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.authority import ANY_WORK, WorkLimits, hand_out, is_administrator
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.access import SCOPES, Access, Acting, Scope, key_text, secret_hash
 from stepkeep.operations.instants import instant
@@ -25,7 +26,6 @@ from stepkeep.operations.people_journal import Change, MakeAt, record
 from stepkeep.operations.principals import is_live, registered, revoked
 from stepkeep.operations.quotas import NONE as NO_QUOTAS
 from stepkeep.operations.quotas import Quotas
-from stepkeep.secret_values import KNOWN
 from stepkeep.store.principals import NO_SECRET, ApiKey, key_used
 from stepkeep.store.protocol import Store
 

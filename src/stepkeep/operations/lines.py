@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import InvariantBroken
+from stepkeep.edges.safe_text import inert_json
+from stepkeep.kernel.errors import InvariantBroken
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.kernel.tables import StepTrigger, WorkerTrigger
-from stepkeep.safe_text import inert_json
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FORMAT = "stepkeep-log/2"

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import InvalidInput, NotFound, Unreadable
+from stepkeep.kernel.errors import InvalidInput, NotFound, Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, WORKER_TERMINAL

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import InvalidInput, NotFound, Unreadable
+from stepkeep.kernel.errors import InvalidInput, NotFound, Unreadable
 from stepkeep.kernel.rows import Worker
 from stepkeep.operations import validate
 from stepkeep.operations.log import RUNS_PAGE, Line, export_run, export_worker

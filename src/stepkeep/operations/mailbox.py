@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import InvalidInput, NotFound, PayloadSealed
+from stepkeep.kernel.errors import InvalidInput, NotFound, PayloadSealed
 from stepkeep.operations import validate
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import Transactor, again_if_contended

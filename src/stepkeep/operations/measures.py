@@ -12,8 +12,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from stepkeep.errors import Fenced
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import Fenced
 from stepkeep.kernel.resources import ready_since
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import StepState

@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, ConnectionLost, NotFound, Unreadable
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.draft import Missing
+from stepkeep.kernel.errors import Conflict, ConnectionLost, NotFound, Unreadable
 from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.migration import deadlines, late, refusals, reopens

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepkeep.errors import InvalidInput, NotAllowed, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotAllowed, NotFound
 from stepkeep.network.allowing import AllowList, parse_entry
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting

@@ -11,7 +11,7 @@ import msgspec
 
 from stepkeep.definition.arguments import choice
 from stepkeep.definition.arguments import whole as whole_number
-from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.declared_hooks import Selection, hook_sink
 from stepkeep.operations.instants import instant

@@ -10,26 +10,44 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from stepkeep.errors import NoSuchName, Unreadable
+from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import NoSuchName, Unreadable
 from stepkeep.kernel.events import PauseRequested
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
 from stepkeep.operations.shared_reads import RecentReads
-from stepkeep.safe_text import inert_line
 from stepkeep.store.change import RunKey
 from stepkeep.store.protocol import Store
 
 NAME = "claims"
 FRESH_SECONDS = 0.75
 """For how long a process goes by the pauses that it has read."""
+
+
+class Paused(Answer):
+    """One pause."""
+
+    scope: Literal["tenant", "queue", "workflow"]
+    queue: Annotated[str | None, says("Its name; the default queue is empty.")]
+    workflow: Annotated[str | None, says("The workflow whose runs start paused.")]
+    by: str
+    since: str
+    reason: str
+
+
+class PauseList(Answer):
+    """Everything that is paused."""
+
+    pauses: list[Paused]
 
 
 class PauseNote(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,9 +96,9 @@ async def read_pauses(store: Store, tenant: str) -> Pauses:
     return NONE if found is None else msgspec.convert(found, Pauses)
 
 
-async def list_pauses(store: Store, tenant: str) -> dict[str, Any]:
-    """`{"pauses": [{"scope", "queue", "workflow", "by", "since", "reason"}]}`."""
-    return {"pauses": _view(await read_pauses(store, tenant))}
+async def list_pauses(store: Store, tenant: str) -> PauseList:
+    """What is paused: the tenant first, then queues, then workflows."""
+    return _view(await read_pauses(store, tenant))
 
 
 async def pauses_of_idle(store: Store, runs: Iterable[RunKey]) -> list[PauseRequested]:
@@ -111,16 +129,17 @@ def workflows_view(pauses: Pauses) -> list[dict[str, Any]]:
     return [{"workflow": name, **_note(note)} for name, note in sorted(pauses.workflows.items())]
 
 
-def _view(pauses: Pauses) -> list[dict[str, Any]]:
-    claims = [{**one, "workflow": None} for one in claims_view(pauses)]
-    return claims + [{"scope": "workflow", "queue": None, **one} for one in workflows_view(pauses)]
+def _view(pauses: Pauses) -> PauseList:
+    claims = [Paused(workflow=None, **one) for one in claims_view(pauses)]
+    workflows = [Paused(scope="workflow", queue=None, **one) for one in workflows_view(pauses)]
+    return PauseList(pauses=claims + workflows)
 
 
 def _note(note: PauseNote) -> dict[str, Any]:
     return {"by": note.by, "since": instant(note.at), "reason": note.reason}
 
 
-async def pause_claims(store: Store, tenant: str, queue: str | None, reason: str, *, acting: Acting) -> dict[str, Any]:
+async def pause_claims(store: Store, tenant: str, queue: str | None, reason: str, *, acting: Acting) -> PauseList:
     """Pause a queue, or with None the whole tenant. What is paused already stays as it is."""
     if queue is not None:
         await _check_queue(store, tenant, queue)
@@ -134,7 +153,7 @@ async def pause_claims(store: Store, tenant: str, queue: str | None, reason: str
     return await _changed(store, tenant, add, acting)
 
 
-async def resume_claims(store: Store, tenant: str, queue: str | None, *, acting: Acting) -> dict[str, Any]:
+async def resume_claims(store: Store, tenant: str, queue: str | None, *, acting: Acting) -> PauseList:
     """End the pause of a queue, or with None of the whole tenant; what is not paused stays as it is."""
     if queue is not None and queue not in (await read_pauses(store, tenant)).queues:
         await _check_queue(store, tenant, queue)
@@ -148,7 +167,7 @@ async def resume_claims(store: Store, tenant: str, queue: str | None, *, acting:
     return await _changed(store, tenant, remove, acting)
 
 
-async def pause_workflow(store: Store, tenant: str, workflow: str, reason: str, *, acting: Acting) -> dict[str, Any]:
+async def pause_workflow(store: Store, tenant: str, workflow: str, reason: str, *, acting: Acting) -> PauseList:
     """Let the runs of a workflow start paused from now on. One that is paused already stays as it is."""
     await _check_workflow(store, tenant, workflow)
     note = await _new_note(store, reason, acting)
@@ -159,7 +178,7 @@ async def pause_workflow(store: Store, tenant: str, workflow: str, reason: str, 
     return await _changed(store, tenant, add, acting)
 
 
-async def resume_workflow(store: Store, tenant: str, workflow: str, *, acting: Acting) -> dict[str, Any]:
+async def resume_workflow(store: Store, tenant: str, workflow: str, *, acting: Acting) -> PauseList:
     """Let the runs of a workflow start as usual. Those that started paused stay so until they are resumed."""
     if workflow not in (await read_pauses(store, tenant)).workflows:
         await _check_workflow(store, tenant, workflow)
@@ -188,14 +207,14 @@ async def _check_queue(store: Store, tenant: str, queue: str) -> None:
         raise NoSuchName(f"there is no queue {inert_line(queue, 100)!r}. The queues of published workflows: {names}.")
 
 
-async def _changed(store: Store, tenant: str, change: Callable[[Pauses], Pauses], acting: Acting) -> dict[str, Any]:
+async def _changed(store: Store, tenant: str, change: Callable[[Pauses], Pauses], acting: Acting) -> PauseList:
     def changed(before: Any) -> Any:
         known = NONE if before is None else msgspec.convert(before, Pauses)
         return msgspec.to_builtins(change(known)) or None
 
     actor = validate.key("the actor", acting["actor"])
     found = await change_setting(store, tenant, SettingKind.PAUSE, NAME, changed, actor=actor)
-    return {"pauses": _view(NONE if found is None else msgspec.convert(found, Pauses))}
+    return _view(NONE if found is None else msgspec.convert(found, Pauses))
 
 
 class PauseReader(RecentReads[Pauses]):

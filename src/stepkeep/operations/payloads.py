@@ -17,7 +17,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput, StoreUnavailable, Unreadable
+from stepkeep.edges.safe_text import exception_text
+from stepkeep.kernel.errors import InvalidInput, StoreUnavailable, Unreadable
 from stepkeep.kernel.events import (
     ChildEnded,
     CompletionSignalled,
@@ -30,7 +31,6 @@ from stepkeep.kernel.outcomes import Added, Completed, NewCall, Suspended
 from stepkeep.kernel.payloads import MADE_HERE, PREFIX, Reference, read_reference
 from stepkeep.kernel.rows import Details
 from stepkeep.operations.codec import Seal
-from stepkeep.safe_text import exception_text
 from stepkeep.store.change import Payload, RunKey
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import WholeRun

@@ -13,8 +13,8 @@ import msgspec
 from uuid_utils import uuid7
 
 from stepkeep.definition.json_schema import misfits
-from stepkeep.errors import Conflict, InvalidInput
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import Conflict, InvalidInput
 from stepkeep.kernel.events import (
     CancelRequested,
     CompletionSignalled,

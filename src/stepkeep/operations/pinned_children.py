@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition, StepDefinition, SubWorkflow, Switch, decode_definition, templates_of
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.change import StoredDefinition
 

@@ -13,8 +13,8 @@ from stepkeep.definition.compiled_policy import policies_of
 from stepkeep.definition.conditions import compile_condition, compile_facts, compile_length
 from stepkeep.definition.elements import compile_growth
 from stepkeep.definition.message_tests import compile_test
-from stepkeep.errors import DefinitionChanged, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
+from stepkeep.kernel.errors import DefinitionChanged, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.plan import MessageTest, Plan, build_plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import Phase

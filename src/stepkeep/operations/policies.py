@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.compiled_policy import PolicyDocument
-from stepkeep.errors import InvalidInput, InvariantBroken, NotFound
 from stepkeep.kernel.definition import digest_of
+from stepkeep.kernel.errors import InvalidInput, InvariantBroken, NotFound
 from stepkeep.kernel.journal import Cause, open_entry
 from stepkeep.kernel.judging import asked_of, run_facts, step_facts
 from stepkeep.kernel.plan import Plan

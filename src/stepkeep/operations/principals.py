@@ -13,9 +13,9 @@ from typing import Any
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
-from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from stepkeep.edges.names import fold_name, look_of, same_names
 from stepkeep.kernel.authority import Caller, MembershipKind
-from stepkeep.names import fold_name, look_of, same_names
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Acting, Scope
 from stepkeep.operations.directory import Directory, StoreDirectory

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepkeep.dialects.registry import dialect as dialect_named
-from stepkeep.errors import NotFound, Unreadable
+from stepkeep.kernel.errors import NotFound, Unreadable
 from stepkeep.operations.log import export_run, lines_of
 from stepkeep.operations.plans import plan_for, written_definition
 from stepkeep.operations.transact import Transactor

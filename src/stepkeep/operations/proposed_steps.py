@@ -10,7 +10,7 @@ import msgspec
 
 from stepkeep.definition.added import AddedStep, complaint, read_added
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import DefinitionError
+from stepkeep.kernel.errors import DefinitionError
 from stepkeep.kernel.outcomes import Added, Failed, Outcome
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.states import Category

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, NoSuchName, NotFound
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of, encode_definition
+from stepkeep.kernel.errors import Conflict, NoSuchName, NotFound
 from stepkeep.kernel.plan import Plan, queue_specs
 from stepkeep.operations.differences import differences
 from stepkeep.operations.former_defaults import is_same_but_for_defaults

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import Transactor, again_if_contended

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stepkeep.errors import ConnectionLost, InvalidInput, QuotaExceeded
+from stepkeep.kernel.errors import ConnectionLost, InvalidInput, QuotaExceeded
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
 from stepkeep.operations.shared_reads import SharedReads
 from stepkeep.store.protocol import Store

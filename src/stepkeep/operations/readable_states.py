@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepkeep.errors import Unreadable
+from stepkeep.kernel.errors import Unreadable
 from stepkeep.store.change import RunKey
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import RunStatus

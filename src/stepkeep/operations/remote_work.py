@@ -19,10 +19,10 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.rule_words import given_words, has_word
-from stepkeep.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed, Refused
 from stepkeep.kernel.authority import ANY_WORK, Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, Flow, QueueSpec
+from stepkeep.kernel.errors import Conflict, Contended, InvalidInput, NotAllowed, NotFound, PayloadSealed, Refused
 from stepkeep.kernel.events import StepCheckpointed, StepReported
 from stepkeep.kernel.outcomes import Added, Outcome, Released, Suspended
 from stepkeep.kernel.rows import Details, Step, Worker

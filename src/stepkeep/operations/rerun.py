@@ -5,8 +5,8 @@ It keeps the business key, the correlation id and the labels, and the names of a
 
 from __future__ import annotations
 
-from stepkeep.errors import Conflict, NotFound
 from stepkeep.kernel.decision import requesters_of
+from stepkeep.kernel.errors import Conflict, NotFound
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
 from stepkeep.operations.plans import plan_of

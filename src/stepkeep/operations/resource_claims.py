@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.asking import ruled_out
 from stepkeep.kernel.decision import Claimer, Need, Snapshot
 from stepkeep.kernel.definition import Amount
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.events import Event, ResourceGrant, StepClaimed
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.resources import EXCLUSIVE, SHARED, awaits_resources, resources_of

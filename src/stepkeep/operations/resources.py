@@ -7,14 +7,15 @@ nothing: `resource_claims` does. The engine and `diagnosis` call it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal, cast
 
-from stepkeep.definition.bounds import MAX_RESOURCES, MAX_UNITS
-from stepkeep.errors import InvalidInput
+from stepkeep.definition.bounds import MAX_RESOURCES
 from stepkeep.kernel.definition import Amount
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.resources import EXCLUSIVE, SHARED
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.resource_claims import NAME, UNITS, Counted, Pools, read_pools
 from stepkeep.operations.settings import SettingKind, change_setting
@@ -28,10 +29,32 @@ MOST_NAMED = 3
 """How many holders of a resource a sentence names."""
 
 
-async def set_pool(store: Store, tenant: str, resource: str, most: int | None, *, acting: Acting) -> dict[str, Any]:
+class Holder(Answer):
+    """A step that holds a resource while a worker runs it."""
+
+    run_id: str
+    step: str
+    amount: Literal["exclusive", "shared"] | int
+    since: str | None
+
+
+class Resource(Answer):
+    """A resource, and its use."""
+
+    resource: str
+    most: Annotated[int | None, says("How many units the pool has; null if nothing limits them.")]
+    held: Annotated[int, says("How many units are held.")]
+    holders: list[Holder]
+
+
+class ResourceList(Answer):
+    """The resources that are held, and the pools that have a size."""
+
+    resources: list[Resource]
+
+
+async def set_pool(store: Store, tenant: str, resource: str, most: int | None, *, acting: Acting) -> ResourceList:
     """Give a pool this many units; None ends its limit."""
-    if most is not None and (type(most) is not int or not 1 <= most <= MAX_UNITS):
-        raise InvalidInput(f"a pool has a whole number of units from 1 to {MAX_UNITS:,}, or None for no limit.")
     name = validate.key("the resource", resource)
 
     def changed(before: Any) -> Any:
@@ -46,31 +69,28 @@ async def set_pool(store: Store, tenant: str, resource: str, most: int | None, *
     return await list_resources(store, tenant)
 
 
-async def list_resources(store: Store, tenant: str) -> dict[str, Any]:
-    """`{"resources": [{"resource", "most", "held", "holders"}]}`: those that are held, and pools with a size."""
+async def list_resources(store: Store, tenant: str) -> ResourceList:
+    """Those that are held, and pools with a size."""
     pools, holds = await read_pools(store, tenant), await store.resources.read_holds(tenant)
     by_name: dict[str, list[HoldRow]] = {name: [] for name in pools}
     for hold in holds:
         by_name.setdefault(hold.resource, []).append(hold)
-    return {
-        "resources": [
-            {
-                "resource": name,
-                "most": pools.get(name),
-                "held": sum(hold.units for hold in mine),
-                "holders": [
-                    {
-                        "run_id": hold.run_id,
-                        "step": hold.step,
-                        "amount": hold.units if hold.mode == UNITS else hold.mode,
-                        "since": instant(hold.held_at),
-                    }
-                    for hold in mine
-                ],
-            }
+    return ResourceList(
+        resources=[
+            Resource(
+                resource=name,
+                most=pools.get(name),
+                held=sum(hold.units for hold in mine),
+                holders=[_holder(hold) for hold in mine],
+            )
             for name, mine in sorted(by_name.items())
         ]
-    }
+    )
+
+
+def _holder(hold: HoldRow) -> Holder:
+    amount = cast("Literal['exclusive', 'shared'] | int", hold.units if hold.mode == UNITS else hold.mode)
+    return Holder(run_id=hold.run_id, step=hold.step, amount=amount, since=instant(hold.held_at))
 
 
 def waits_for(needs: Mapping[str, Amount], holds: Sequence[HoldRow], pools: Pools) -> str | None:

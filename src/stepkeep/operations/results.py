@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import StepkeepError
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.plans import known_plans
 from stepkeep.operations.transact import Transactor

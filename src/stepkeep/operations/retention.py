@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.archive_policy import policy_of
-from stepkeep.errors import InvalidInput, InvariantBroken, NotFound, Unreadable
+from stepkeep.kernel.errors import InvalidInput, InvariantBroken, NotFound, Unreadable
 from stepkeep.operations import validate
 from stepkeep.operations.archive import Archive, flaw_of, open_folder
 from stepkeep.operations.maintenance import maintain

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepkeep.errors import InvariantBroken
 from stepkeep.kernel.compensation import Remains, undo_plan
 from stepkeep.kernel.decision import Need, Snapshot
+from stepkeep.kernel.errors import InvariantBroken
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.preview import Preview, preview_rollback
 from stepkeep.kernel.rows import Step

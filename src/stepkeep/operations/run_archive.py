@@ -19,8 +19,8 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.archive_policy import ArchivePolicy, policy_of
-from stepkeep.errors import Conflict, InvalidInput, StepkeepError
 from stepkeep.kernel.definition import decode_definition
+from stepkeep.kernel.errors import Conflict, InvalidInput, StepkeepError
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations.archive import UNFINISHED, Archive, explained, flaw_of, sync_folder, write_whole
 from stepkeep.operations.lines import encode_line

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from stepkeep.errors import InvalidInput, NoSuchName
+from stepkeep.kernel.errors import InvalidInput, NoSuchName
 from stepkeep.operations import views
 from stepkeep.operations.transact import Transactor
 

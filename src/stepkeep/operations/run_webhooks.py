@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stepkeep.definition.secrets import is_secret_name
-from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.edges.safe_text import plain_text
+from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.kernel.rows import Run
 from stepkeep.network.failures import RequestFailed
 from stepkeep.network.urls import parse
 from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Scope
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
-from stepkeep.safe_text import plain_text
 from stepkeep.store.deliveries import RUN_WEBHOOK, WHOLE, Takes
 from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.protocol import Store

@@ -11,8 +11,8 @@ from typing import Any
 
 from stepkeep.definition.json_schema import canonical_schema
 from stepkeep.definition.schema_references import Known, decode_schema, references_in, resolved
-from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition, digest_of
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.aside import aside
 from stepkeep.operations.instants import instant

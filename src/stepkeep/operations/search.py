@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Unreadable
+from stepkeep.kernel.errors import Unreadable
 from stepkeep.operations import counting
 from stepkeep.operations.instants import instant
 from stepkeep.operations.retention import created_at, first_id_at

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.edges.secret_values import KNOWN
+from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations.access import Access, Credential, secret_hash
 from stepkeep.operations.instants import instant
 from stepkeep.operations.people_journal import Change, MakeAt, record
 from stepkeep.operations.principals import revoked
-from stepkeep.secret_values import KNOWN
 from stepkeep.store.principals import NO_SECRET, ApiKey, SessionRow
 from stepkeep.store.protocol import Store
 

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.arguments import items
-from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.edges.safe_text import plain_text
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import Transactor
-from stepkeep.safe_text import plain_text
 from stepkeep.sinks.event import Source
 from stepkeep.sinks.pattern import check_patterns, prefix_of
 from stepkeep.sinks.registry import kind_of

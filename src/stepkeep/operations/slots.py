@@ -11,30 +11,49 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from stepkeep.definition.bounds import MAX_SLOTS
-from stepkeep.errors import InvalidInput, NoSuchName
+from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import InvalidInput, NoSuchName
 from stepkeep.kernel.events import ScopeUse, SlotGranted
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
 from stepkeep.operations.shared_reads import RecentReads
 from stepkeep.operations.transact import Transactor, answers
-from stepkeep.safe_text import inert_line
 from stepkeep.store.change import Basis, Loaded, More, Want, Write
 from stepkeep.store.protocol import Store
 from stepkeep.store.slot_rows import Held, SlotGrant, SlotRow
 
 NAME = "limits"
 TENANT = "tenant"
+
+
+class Slot(Answer):
+    """One limit, and its use."""
+
+    scope: Literal["tenant", "workflow"]
+    workflow: Annotated[str | None, says("Its name, for the limit of a workflow.")]
+    most: Annotated[int | None, says("How many runs may hold a slot; null if nothing limits them any more.")]
+    held: Annotated[int, says("How many runs hold a slot.")]
+    waiting: Annotated[int, says("How many runs wait for one.")]
+
+
+class SlotList(Answer):
+    """Every limit on running runs."""
+
+    slots: list[Slot]
+
+
 FRESH_SECONDS = 2.0
 """How long a process starts runs by the limits that it has read."""
 
@@ -80,9 +99,7 @@ async def read_limits(store: Store, tenant: str) -> Limits:
     return NO_LIMITS if found is None else msgspec.convert(found, Limits)
 
 
-async def set_limit(
-    store: Store, tenant: str, workflow: str | None, most: int | None, *, acting: Acting
-) -> dict[str, Any]:
+async def set_limit(store: Store, tenant: str, workflow: str | None, most: int | None, *, acting: Acting) -> SlotList:
     """Limit the running runs of a workflow, or with None of the tenant; `most=None` ends that limit."""
     if most is not None and (type(most) is not int or not 1 <= most <= MAX_SLOTS):
         raise InvalidInput(f"the number of slots is a whole number from 1 to {MAX_SLOTS:,}, or None for no limit.")
@@ -105,8 +122,8 @@ async def set_limit(
     return await list_slots(store, tenant)
 
 
-async def list_slots(store: Store, tenant: str) -> dict[str, Any]:
-    """`{"slots": [{"scope", "workflow", "most", "held", "waiting"}]}`: that of the tenant first, if it has a limit."""
+async def list_slots(store: Store, tenant: str) -> SlotList:
+    """Every limit; that of the tenant first, if it has one."""
     limits, use = await read_limits(store, tenant), await store.slots.read_use(tenant)
     found = [] if limits.tenant is None else [_shown(None, limits.tenant, sum(one.held for one in use), _waiting(use))]
     known = {one.workflow: one for one in use}
@@ -114,16 +131,16 @@ async def list_slots(store: Store, tenant: str) -> dict[str, Any]:
         one = known.get(name)
         most = limits.workflows.get(name, None if one is None else one.most)
         found.append(_shown(name, most, 0 if one is None else one.held, 0 if one is None else one.waiting))
-    return {"slots": found}
+    return SlotList(slots=found)
 
 
 def _waiting(use: Sequence[Any]) -> int:
     return sum(one.waiting for one in use)
 
 
-def _shown(workflow: str | None, most: int | None, held: int, waiting: int) -> dict[str, Any]:
-    scope = TENANT if workflow is None else "workflow"
-    return {"scope": scope, "workflow": workflow, "most": most, "held": held, "waiting": waiting}
+def _shown(workflow: str | None, most: int | None, held: int, waiting: int) -> Slot:
+    scope: Literal["tenant", "workflow"] = "tenant" if workflow is None else "workflow"
+    return Slot(scope=scope, workflow=workflow, most=most, held=held, waiting=waiting)
 
 
 class KnownLimits(RecentReads[Limits]):

@@ -17,7 +17,12 @@ from uuid_utils import uuid7
 
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_input, is_declared, is_quick
-from stepkeep.errors import (
+from stepkeep.kernel.adoption import Continuation, GoingOn
+from stepkeep.kernel.child_runs import CONTINUE
+from stepkeep.kernel.create import create_run
+from stepkeep.kernel.decision import Accepted, Claimer, Decision, Reply, check_requesters
+from stepkeep.kernel.draft import Missing
+from stepkeep.kernel.errors import (
     Conflict,
     ConnectionLost,
     InvalidInput,
@@ -26,11 +31,6 @@ from stepkeep.errors import (
     StepkeepError,
     StoreUnavailable,
 )
-from stepkeep.kernel.adoption import Continuation, GoingOn
-from stepkeep.kernel.child_runs import CONTINUE
-from stepkeep.kernel.create import create_run
-from stepkeep.kernel.decision import Accepted, Claimer, Decision, Reply, check_requesters
-from stepkeep.kernel.draft import Missing
 from stepkeep.kernel.events import MessageArrived, PauseRequested, RunStarted, StepClaimed
 from stepkeep.kernel.execution_slots import waiting_numbers
 from stepkeep.kernel.payloads import PREFIX

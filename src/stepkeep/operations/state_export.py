@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput, NotFound, StoreError, Unreadable
+from stepkeep.kernel.errors import InvalidInput, NotFound, StoreError, Unreadable
 from stepkeep.operations import validate
 from stepkeep.operations.archive import write_whole
 from stepkeep.operations.lines import written_line

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import InvalidInput, InvariantBroken, Unreadable
+from stepkeep.kernel.errors import InvalidInput, InvariantBroken, Unreadable
 from stepkeep.kernel.journal import RUN_ENTITY, SealedEntry
 from stepkeep.kernel.states import RUN_TERMINAL, WORKER_TERMINAL
 from stepkeep.operations.archive import sync_folder, write_whole

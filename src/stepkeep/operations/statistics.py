@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from stepkeep.errors import StepkeepError
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import counting

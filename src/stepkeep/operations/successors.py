@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
-from stepkeep.errors import Conflict
 from stepkeep.kernel.child_runs import is_child
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.rows import Child, ChildState
 from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.transact import Transactor

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.operations.instants import instant
 from stepkeep.operations.lines import PlanNames, Scribe, unfold

@@ -18,8 +18,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from stepkeep.errors import Contended, Refused, StoreUnavailable, Unreadable
 from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.errors import Contended, Refused, StoreUnavailable, Unreadable
 from stepkeep.kernel.events import Event, StepCheckpointed, StepClaimed, StepReported
 from stepkeep.kernel.fitting import event_bytes
 from stepkeep.kernel.plan import Plan, PlannedStep

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepkeep.definition import arguments
-from stepkeep.errors import InvalidInput, NoSuchName, NotFound
-from stepkeep.names import look_of, script_of
-from stepkeep.safe_text import inert_line, type_name
+from stepkeep.edges.names import look_of, script_of
+from stepkeep.edges.safe_text import inert_line, type_name
+from stepkeep.kernel.errors import InvalidInput, NoSuchName, NotFound
 
 MAX_KEY = 255
 MAX_WORDS = 4000

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import NoSuchName, NotFound
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import NoSuchName, NotFound
 from stepkeep.kernel.states import RUN_TERMINAL, RunState, StepState
 from stepkeep.kernel.versions import Comparison, Difference, Kind, StepChange, compare, obstacles
 from stepkeep.operations.differences import places

@@ -15,9 +15,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.definition.conditions import render_output
-from stepkeep.errors import ExpressionError, InvalidInput, NotFound, PayloadSealed, Unreadable
 from stepkeep.kernel.decision import asked_names
 from stepkeep.kernel.definition import Case, Loop, Switch
+from stepkeep.kernel.errors import ExpressionError, InvalidInput, NotFound, PayloadSealed, Unreadable
 from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan, PlannedStep

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from stepkeep.errors import NotFound, StoreUnavailable, Unreadable
+from stepkeep.kernel.errors import NotFound, StoreUnavailable, Unreadable
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.plan import Plan

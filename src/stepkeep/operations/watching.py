@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.operations.readable_states import readable_states
 from stepkeep.store.change import RunKey
 from stepkeep.store.notifications import within

@@ -6,12 +6,13 @@ on. A process goes by what it has read for at most two seconds. The engine withd
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
+from stepkeep.operations.answers import Answer
 from stepkeep.operations.instants import instant
 from stepkeep.operations.settings import SettingKind, change_setting, list_kind
 from stepkeep.operations.shared_reads import RecentReads
@@ -38,9 +39,27 @@ class Withdrawal(msgspec.Struct, frozen=True):
         return {"at": instant(self.at), "by": self.by, "reason": self.reason}
 
 
+class Withdrawn(Answer):
+    """A version that was withdrawn, and the triggers that would start it."""
+
+    workflow: str
+    version: int
+    state: Literal["withdrawn"]
+    reason: str
+    triggers: list[str]
+
+
+class Restored(Answer):
+    """A version whose runs may start again."""
+
+    workflow: str
+    version: int
+    state: Literal["published"]
+
+
 async def withdraw(
     transactor: Transactor, workflow: str, version: int, *, tenant: str, actor: str, reason: str
-) -> dict[str, Any]:
+) -> Withdrawn:
     """Let no run of a published version start any more. Tells which triggers would start it."""
     why = validate.words("the reason", reason, MAX_REASON)
     if not why.strip():
@@ -57,10 +76,10 @@ async def withdraw(
     is_newest = newest is not None and newest.version == version
     rows = await transactor.store.triggers.list_of_workflow(tenant, workflow)
     hit = [row.name for row in rows if row.version == version or (row.version is None and is_newest)]
-    return {"workflow": workflow, "version": version, "state": "withdrawn", "reason": why, "triggers": hit}
+    return Withdrawn(workflow=workflow, version=version, state="withdrawn", reason=why, triggers=hit)
 
 
-async def restore(transactor: Transactor, workflow: str, version: int, *, tenant: str, actor: str) -> dict[str, Any]:
+async def restore(transactor: Transactor, workflow: str, version: int, *, tenant: str, actor: str) -> Restored:
     """Let runs of a withdrawn version start again."""
     await _known(transactor.store, workflow, version, tenant)
 
@@ -69,7 +88,7 @@ async def restore(transactor: Transactor, workflow: str, version: int, *, tenant
             raise Conflict(f"version {version} of {workflow} is not withdrawn.")
 
     await change_setting(transactor.store, tenant, SettingKind.WITHDRAWN, _name(workflow, version), change, actor=actor)
-    return {"workflow": workflow, "version": version, "state": "published"}
+    return Restored(workflow=workflow, version=version, state="published")
 
 
 async def list_withdrawn(store: Store, tenant: str) -> dict[Version, Withdrawal]:

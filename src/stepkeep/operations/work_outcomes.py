@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import (
     Completed,
     Emitted,

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from cronsim import CronSim, CronSimError
 
-from stepkeep.errors import StepkeepError
+from stepkeep.kernel.errors import StepkeepError
 
 NAMES = {
     "@hourly": "0 * * * *",

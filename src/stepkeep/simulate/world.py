@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from stepkeep.definition.conditions import CompiledCondition, compile_condition
 from stepkeep.definition.lint import unstated_writes
-from stepkeep.errors import ExpressionError, InvariantBroken, Refused
 from stepkeep.kernel.authority import OnlyVouched
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decide import decide
@@ -32,6 +31,7 @@ from stepkeep.kernel.definition import (
     digest_of,
     encode_definition,
 )
+from stepkeep.kernel.errors import ExpressionError, InvariantBroken, Refused
 from stepkeep.kernel.events import Event
 from stepkeep.kernel.plan import ConditionView, Plan, PlannedStep, build_plan, queue_specs
 from stepkeep.kernel.rows import Run, Step

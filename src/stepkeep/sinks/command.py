@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import SEND_SECONDS, Sink, SinkContext, SinkKind
 

@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from stepkeep.errors import InvalidInput, StepkeepError
+from stepkeep.kernel.errors import InvalidInput, StepkeepError
 from stepkeep.network.guard import Reach
 from stepkeep.sinks.event import OutgoingEvent
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from stepkeep.errors import InvalidInput, Refused
+from stepkeep.kernel.errors import InvalidInput, Refused
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import Sink, SinkContext, SinkFailed, SinkKind
 

@@ -14,7 +14,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.errors import NoStreamResponseError
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import Sink, SinkContext, SinkFailed, SinkKind
 from stepkeep.sinks.servers import CONNECT_SECONDS, Connection, check_name, failed

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 MAX_PATTERN = 200
 MAX_PATTERNS = 50

@@ -12,7 +12,7 @@ import msgspec
 import redis.asyncio as client
 from redis.exceptions import RedisError, ResponseError
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import Sink, SinkContext, SinkFailed, SinkKind
 from stepkeep.sinks.servers import CONNECT_SECONDS, Connection, check_name, failed

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.network.client import Answer, Client
 from stepkeep.network.failures import CannotSend, RequestFailed
 from stepkeep.network.guard import Guard

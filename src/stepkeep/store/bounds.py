@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Run, Step, Worker
 from stepkeep.store.audit_rows import AuditRow

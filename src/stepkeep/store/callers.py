@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from stepkeep.errors import InvalidInput
-from stepkeep.safe_text import type_name
+from stepkeep.edges.safe_text import type_name
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.store.protocol import Store, Transaction
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from enum import StrEnum
 
 import msgspec
 
-from stepkeep.errors import Quarantined, Unreadable
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Involved
+from stepkeep.kernel.errors import Quarantined, Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import (
     Attempt,

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
-from stepkeep.errors import Unreadable
+from stepkeep.kernel.errors import Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Child, Details, Gate, Message, Note, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState

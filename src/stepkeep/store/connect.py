@@ -9,8 +9,8 @@ import os
 import re
 from pathlib import Path
 
-from stepkeep.errors import InvalidInput, StoreUnavailable
-from stepkeep.safe_text import type_name
+from stepkeep.edges.safe_text import type_name
+from stepkeep.kernel.errors import InvalidInput, StoreUnavailable
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import SchemaStatus
 from stepkeep.store.sqlite.store import SqliteStore

@@ -16,7 +16,7 @@ from importlib.resources import files
 
 import msgspec
 
-from stepkeep.errors import SchemaMismatch
+from stepkeep.kernel.errors import SchemaMismatch
 from stepkeep.store.records import SchemaStatus
 
 _NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState
 from stepkeep.store.change import Decide, Loaded, More, Want, Write
 from stepkeep.store.protocol import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.store.records import FIRST_ID
 
 _is_number = re.compile(r"[0-9]{1,18}").fullmatch

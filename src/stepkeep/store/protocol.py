@@ -13,9 +13,9 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from stepkeep.errors import Unreadable
 from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Step, Vote, Worker

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stepkeep.errors import Contended
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import Contended
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Gate, Message, OutboxEntry, Vote, Worker
 from stepkeep.kernel.states import RunState

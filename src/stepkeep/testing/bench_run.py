@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import STEP_WAITING, Phase, StepState
@@ -131,7 +131,7 @@ class BenchRun:
 
     def decide(self, step: str, choice: str, *, by: str = "operator", reason: str = "", output: Any = None) -> None:
         """Retry, skip, fail or complete a step that holds because no attempt is left, or that is stuck otherwise."""
-        from stepkeep.engine_arguments import encode_payload
+        from stepkeep.engine.arguments import encode_payload
 
         engine = self._bench.engine
         self._act(
@@ -151,7 +151,7 @@ class BenchRun:
         self, step: str, outcome: str = "Succeeded", *, output: Any = None, by: str = "operator", notes: str = ""
     ) -> None:
         """Complete a manual step by hand; the workbench kept the token that was issued for it."""
-        from stepkeep.engine_arguments import encode_payload
+        from stepkeep.engine.arguments import encode_payload
 
         engine = self._bench.engine
         token = self._bench.token(self.id, step)

@@ -14,9 +14,9 @@ from contextvars import copy_context
 from typing import Any, NoReturn
 
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.errors import Refused
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, Agent, Handler
+from stepkeep.kernel.errors import Refused
 from stepkeep.kernel.events import StepReported, TimeCame
 from stepkeep.kernel.outcomes import Added, Completed, Outcome, RulesPassed, Suspended, TimedOut
 from stepkeep.kernel.states import Phase, StepState

@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stepkeep.sync_engine import Engine
+    from stepkeep.engine import Engine
     from stepkeep.testing.workbench import Workbench
 
 
@@ -30,7 +30,7 @@ def workbench() -> Iterator[Workbench]:
 @pytest.fixture
 def stepkeep_engine(tmp_path: Path) -> Iterator[Engine]:
     """An open engine on a SQLite file of this test's own."""
-    from stepkeep.sync_engine import Engine
+    from stepkeep.engine import Engine
 
     with Engine(f"sqlite:///{tmp_path / 'stepkeep.db'}") as engine:
         yield engine

@@ -17,8 +17,8 @@ from stepkeep.definition.bounds import DEADLINE
 from stepkeep.definition.registry import HandlerSpec
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.definition.signature import read_signature
-from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Agent
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.worker.answers import StepError, wait_for
 from stepkeep.worker.executor import Job
 from stepkeep.worker.executors.python import check_fit

@@ -25,8 +25,8 @@ from stepkeep.definition.registry import HandlerSpec, Registry, default_registry
 from stepkeep.definition.retry import Duration
 from stepkeep.dialects.registry import examine, load_file
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.definition import Agent, Definition, Handler
+from stepkeep.kernel.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, RunState, StepState

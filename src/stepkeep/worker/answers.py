@@ -15,10 +15,10 @@ from stepkeep.definition import arguments
 from stepkeep.definition.bounds import DEADLINE, DELAY, MAX_GATHERED
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.retry import Duration, microseconds
-from stepkeep.errors import ExpressionError, InvalidInput, StepkeepError
+from stepkeep.edges.safe_text import exception_message, exception_text, inert_line, plain_text, type_name
+from stepkeep.kernel.errors import ExpressionError, InvalidInput, StepkeepError
 from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.operations import validate
-from stepkeep.safe_text import exception_message, exception_text, inert_line, plain_text, type_name
 
 OnTimeout = Literal["handler", "fail"]
 Emit = str | tuple[str, Any] | Mapping[str, Any]

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from stepkeep.errors import StepkeepError
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.operations.run_archive import ArchiveSweeper, Swept
 from stepkeep.operations.transact import Transactor
 

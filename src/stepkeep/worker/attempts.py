@@ -14,16 +14,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from stepkeep.errors import StoreError
+from stepkeep.edges.safe_text import exception_text
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.outcomes import Added, Completed, Failed, Outcome, Suspended
 from stepkeep.kernel.states import Category
 from stepkeep.operations.asked_calls import written_calls
 from stepkeep.operations.call_queues import CallQueues
 from stepkeep.operations.proposed_steps import Proposed, read_proposed
 from stepkeep.operations.transact import Claim
-from stepkeep.safe_text import exception_text
 from stepkeep.worker.claiming import Claiming
 from stepkeep.worker.executor import EndedJobs, Job, Report
 from stepkeep.worker.flows.ahead import Resumed

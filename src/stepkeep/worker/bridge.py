@@ -12,7 +12,7 @@ import inspect
 import os
 from typing import Any
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.worker.forks import end_copy
 
 

@@ -14,8 +14,8 @@ from enum import StrEnum
 
 import msgspec
 
-from stepkeep.errors import StepkeepError
-from stepkeep.safe_text import exception_text, inert_line
+from stepkeep.edges.safe_text import exception_text, inert_line
+from stepkeep.kernel.errors import StepkeepError
 
 log = logging.getLogger("stepkeep.handler")
 

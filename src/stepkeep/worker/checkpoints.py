@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepkeep.errors import Fenced, InvalidInput, StoreError
 from stepkeep.kernel.checkpoints import MOST_CHECKPOINTS, recorded
+from stepkeep.kernel.errors import Fenced, InvalidInput, StoreError
 from stepkeep.kernel.events import StepCheckpointed
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.worker.bridge import Bridge, runs_a_loop

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.outcomes import Released
 from stepkeep.operations.transact import Claim, UnconfirmedClaims
 from stepkeep.worker.queues import Kind

@@ -15,10 +15,10 @@ import socket
 from typing import Any
 
 from stepkeep.definition.bounds import DELAY
-from stepkeep.errors import ExpressionError, InvalidInput, StoreUnavailable
+from stepkeep.edges.safe_text import class_name, exception_message, exception_text, is_a, plain_text, type_name
+from stepkeep.kernel.errors import ExpressionError, InvalidInput, StoreUnavailable
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, ErrorClass
-from stepkeep.safe_text import class_name, exception_message, exception_text, is_a, plain_text, type_name
 from stepkeep.worker.answers import StepError
 from stepkeep.worker.payloads import Unstorable, storable_text
 

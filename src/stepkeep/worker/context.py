@@ -13,11 +13,11 @@ from typing import Any, SupportsFloat
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.edges.safe_text import inert_line, plain_text, type_name
+from stepkeep.edges.secret_values import KNOWN
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Emitted
 from stepkeep.operations import validate
-from stepkeep.safe_text import inert_line, plain_text, type_name
-from stepkeep.secret_values import KNOWN
 from stepkeep.worker.bridge import runs_a_loop
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled
 from stepkeep.worker.once import Checkpoints, LocalCheckpoints, await_once, call_once, checked_name

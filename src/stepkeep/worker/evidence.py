@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.secrets import reference
-from stepkeep.errors import StoreError
+from stepkeep.edges.own_process import variables
+from stepkeep.edges.redaction import hide_secrets, secrets_of, without
+from stepkeep.edges.safe_text import inert, inert_line
+from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, TimedOut
 from stepkeep.operations.codec import Seal
-from stepkeep.own_process import variables
-from stepkeep.redaction import hide_secrets, secrets_of, without
-from stepkeep.safe_text import inert, inert_line
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import Evidence
 from stepkeep.worker.executor import Job

@@ -10,10 +10,10 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.edges.secret_values import Redactor
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesFailed, Waiting
 from stepkeep.kernel.states import Category
 from stepkeep.operations.proposed_steps import Proposed
-from stepkeep.secret_values import Redactor
 from stepkeep.worker.executor import Job
 from stepkeep.worker.results import FailedWithTraceback
 

@@ -11,7 +11,7 @@ import pwd
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 LARGEST_UID = 4_294_967_294
 INHERITED = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME")

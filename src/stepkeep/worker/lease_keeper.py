@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.events import TimeCame
 from stepkeep.kernel.outcomes import Outcome, Released, TimedOut
 from stepkeep.kernel.states import RunState

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from stepkeep.definition.listeners import Listener
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import Conflict
+from stepkeep.kernel.errors import Conflict
 from stepkeep.operations.sinks import add_sink
 from stepkeep.operations.transact import Transactor
 from stepkeep.sinks.event import OutgoingEvent

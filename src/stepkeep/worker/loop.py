@@ -22,10 +22,10 @@ from typing import Literal
 from msgspec.structs import replace
 
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import InvalidInput, StoreError
 from stepkeep.kernel.authority import ANY_WORK, WorkLimits
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import InvalidInput, StoreError
 from stepkeep.operations import validate
 from stepkeep.operations.children import ChildSweep
 from stepkeep.operations.codec import SEALED_QUEUE

@@ -13,9 +13,9 @@ from typing import Any, NoReturn, Protocol
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.edges.safe_text import type_name
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations import validate
-from stepkeep.safe_text import type_name
 from stepkeep.worker.payloads import encode
 
 _decode = msgspec.json.Decoder().decode

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from stepkeep.errors import DatabaseGone
+from stepkeep.kernel.errors import DatabaseGone
 from stepkeep.worker.runtime import Runtime
 
 log = logging.getLogger("stepkeep.worker")

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.safe_text import exception_message, exception_text, type_name
+from stepkeep.edges.safe_text import exception_message, exception_text, type_name
 
 MAX_RESULT = 256 * 1024
 MAX_DEPTH = 64

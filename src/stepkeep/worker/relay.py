@@ -17,12 +17,12 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import Contended, InvalidInput, PayloadSealed, StepkeepError, StoreError
+from stepkeep.edges.safe_text import exception_text, inert_line
+from stepkeep.kernel.errors import Contended, InvalidInput, PayloadSealed, StepkeepError, StoreError
 from stepkeep.operations.declared_hooks import Selection, hook_sink
 from stepkeep.operations.dialect_folds import Folds
 from stepkeep.operations.outgoing import Place, pending
 from stepkeep.operations.transact import Transactor
-from stepkeep.safe_text import exception_text, inert_line
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import MAX_REASON, SEND_SECONDS, Sink, SinkContext, SinkFailed, SinkKind
 from stepkeep.sinks.registry import kind_of

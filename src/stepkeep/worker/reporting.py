@@ -9,15 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from stepkeep.errors import InvalidInput, Refused, StoreError, Unreadable
+from stepkeep.edges.safe_text import exception_text
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.errors import InvalidInput, Refused, StoreError, Unreadable
 from stepkeep.kernel.fitting import outcome_bytes
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed, Stopped
 from stepkeep.kernel.states import Category, StepState
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.group_commit import GroupCommit
 from stepkeep.operations.transact import Claim, UnconfirmedClaims
-from stepkeep.safe_text import exception_text
 from stepkeep.worker.capacity import ChainBudget
 from stepkeep.worker.claiming import ClaimName, named
 from stepkeep.worker.evidence import EvidenceKeeper

@@ -14,11 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.added import written_steps
-from stepkeep.errors import InvalidInput
+from stepkeep.edges.safe_text import exception_text, is_a, type_name
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Stopped, TimedOut, Waiting
 from stepkeep.kernel.states import Category
 from stepkeep.operations.proposed_steps import Proposed
-from stepkeep.safe_text import exception_text, is_a, type_name
 from stepkeep.worker.answers import StepError, Then, WaitFor
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled, Why
 from stepkeep.worker.classify import failure_of

@@ -11,15 +11,15 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from stepkeep.errors import PayloadSealed, StoreError
+from stepkeep.edges.safe_text import exception_text
 from stepkeep.kernel.definition import Flow
+from stepkeep.kernel.errors import PayloadSealed, StoreError
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed
 from stepkeep.kernel.plan import queue_specs
 from stepkeep.kernel.states import Category
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.trace_context import Trace, trace_of
 from stepkeep.operations.transact import Claim
-from stepkeep.safe_text import exception_text
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.checkpoints import CheckpointKeeper
 from stepkeep.worker.classify import failure_of

@@ -20,10 +20,10 @@ from typing import Any, Protocol
 import msgspec
 
 from stepkeep.definition.secrets import is_secret_name
-from stepkeep.errors import InvalidInput, StepkeepError
-from stepkeep.own_process import SECRET, is_private, variables
-from stepkeep.safe_text import plain_text, type_name
-from stepkeep.secret_values import KNOWN
+from stepkeep.edges.own_process import SECRET, is_private, variables
+from stepkeep.edges.safe_text import plain_text, type_name
+from stepkeep.edges.secret_values import KNOWN
+from stepkeep.kernel.errors import InvalidInput, StepkeepError
 
 MAX_VALUE_BYTES = 64 * 1024
 MAX_FILE_BYTES = 1024 * 1024

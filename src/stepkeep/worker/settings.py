@@ -7,7 +7,7 @@ import sys
 import msgspec
 
 from stepkeep.definition.arguments import whole
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy

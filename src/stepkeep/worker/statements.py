@@ -19,8 +19,8 @@ from uuid import UUID
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
-from stepkeep.safe_text import type_name
+from stepkeep.edges.safe_text import type_name
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.worker.bridge import Bridge, runs_a_loop
 
 T = TypeVar("T")

@@ -11,14 +11,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from stepkeep.errors import Refused, StoreError, StoreUnavailable
+from stepkeep.edges.safe_text import exception_text
 from stepkeep.kernel.decision import Accepted, Reply
+from stepkeep.kernel.errors import Refused, StoreError, StoreUnavailable
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released
 from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.operations.proposed_steps import Proposed, refused
 from stepkeep.operations.transact import Transactor
-from stepkeep.safe_text import exception_text
 from stepkeep.worker.bridge import Bridge, bridged
 from stepkeep.worker.classify import failure_of
 from stepkeep.worker.executor import Job

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from stepkeep.errors import ExpressionError
+from stepkeep.edges.safe_text import exception_text, inert, inert_line, is_a, type_name
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.outcomes import Failed, Outcome
 from stepkeep.kernel.states import Category
-from stepkeep.safe_text import exception_text, inert, inert_line, is_a, type_name
 from stepkeep.worker.answers import StepError
 from stepkeep.worker.classify import BindingError
 from stepkeep.worker.payloads import Unstorable

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import stepkeep as sk
-from stepkeep.errors import Refused
+from stepkeep.kernel.errors import Refused
 from tests.people.ways.places import WRAPPERS
 from tests.people.ways.play import FIRST, OTHER, Course, Play, migrate
 from tests.people.world import Acting

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import stepkeep as sk
-from stepkeep.errors import DefinitionError, Refused
+from stepkeep.kernel.errors import DefinitionError, Refused
 from tests.people.ways.places import DUTIES, GATES, GIVEN, KINDS, ONCE, PASSED, SIMPLE, WITHOUT_TERMS, WORKS, WRAPPERS
 from tests.people.world import Acting, World
 

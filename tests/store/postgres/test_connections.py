@@ -16,7 +16,7 @@ from tests.store.postgres.conftest import session, until_somebody_waits
 from tests.store.values import key, load, moved, new_run, save, want
 from tests.workbench import until
 
-from stepkeep.errors import InvalidInput, SchemaMismatch, StoreUnavailable
+from stepkeep.kernel.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stepkeep.store.change import Loaded, Want, Write
 from stepkeep.store.connect import connect
 from stepkeep.store.postgres.connections import ENGINE, read_options

@@ -19,11 +19,11 @@ from tests.suites import in_proof
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, gate, task
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import Conflict, Refused
 from stepkeep.kernel.decide import HANDLERS
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, Handler, Retry, StepDefinition, Undo, Wait
 from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.errors import Conflict, Refused
 from stepkeep.kernel.events import TimeCame
 from stepkeep.kernel.outcomes import Completed, Emitted, Outcome, Waiting
 from stepkeep.kernel.plan import Plan

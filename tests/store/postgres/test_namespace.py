@@ -20,7 +20,7 @@ from tests.store.values import QUEUE, a_run, load, moved, new_run, ready, run_id
 
 import stepkeep as sk
 from stepkeep.cli.main import main
-from stepkeep.errors import InvalidInput, SchemaMismatch
+from stepkeep.kernel.errors import InvalidInput, SchemaMismatch
 from stepkeep.store.change import Basis, Loaded, Write
 from stepkeep.store.connect import connect, migrate
 from stepkeep.store.postgres.namespace import Namespace

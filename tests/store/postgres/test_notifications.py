@@ -10,7 +10,7 @@ from tests.store.postgres.conftest import session
 from tests.store.values import QUEUE, SECOND, new_run, ready, save
 from tests.workbench import results_of, until
 
-from stepkeep.errors import Contended
+from stepkeep.kernel.errors import Contended
 from stepkeep.store.change import Basis, Loaded, Write
 from stepkeep.store.protocol import Notification, Store
 from stepkeep_lab.torture.servers import pooler, pooler_program

@@ -15,7 +15,7 @@ from tests.store.test_upgrade import at_version
 
 import stepkeep as sk
 from stepkeep.cli.main import main
-from stepkeep.errors import SchemaMismatch
+from stepkeep.kernel.errors import SchemaMismatch
 from stepkeep.store.connect import migrate
 from stepkeep.testing import Workbench
 

@@ -16,8 +16,8 @@ import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import LoginRefused, PermissionDenied, SchemaMismatch
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition, Undo, Wait
+from stepkeep.kernel.errors import LoginRefused, PermissionDenied, SchemaMismatch
 from stepkeep.kernel.states import OnFailure, RunState
 from stepkeep.operations.maintenance import maintain
 from stepkeep.store.connect import connect
@@ -143,32 +143,29 @@ BROKEN = Definition(
 )
 
 
-def test_a_client_and_a_worker_do_their_parts_with_the_rights_of_the_page(roles: str) -> None:
-    async def go() -> None:
-        async with (
-            AsyncEngine(as_role(roles, CLIENT), actor="client") as client,
-            AsyncEngine(as_role(roles, WORKER), actor="worker", registry=registry()) as serving,
-        ):
-            worker = serving.worker(concurrency=4)
-            task = asyncio.create_task(worker.serve())
-            ordered = await client.start(ORDER, business_key="order-1", idempotency_key="k-1")
-            broken = await client.start(BROKEN)
-            cancelled = await client.start(ORDER)
-            await client.cancel(cancelled.run_id, reason="too late")
-            await client.send(ordered.run_id, "shipped", {"by": "post"}, message_id="m-1")
-            done = await asyncio.wait_for(client.wait(ordered.run_id), 30)
-            undone = await asyncio.wait_for(client.wait(broken.run_id), 60)
-            assert (done.state, undone.state) == (RunState.SUCCEEDED, RunState.ROLLED_BACK)
-            assert (await client.certify(ordered.run_id)).ok
-            assert len(await client.store.list_workers("default")) == 1
-            await serving.store.maintain()
-            worker.stop()
-            await asyncio.wait_for(task, 30)
-
-    asyncio.run(go())
+async def test_a_client_and_a_worker_do_their_parts_with_the_rights_of_the_page(roles: str) -> None:
+    async with (
+        AsyncEngine(as_role(roles, CLIENT), actor="client") as client,
+        AsyncEngine(as_role(roles, WORKER), actor="worker", registry=registry()) as serving,
+    ):
+        worker = serving.worker(concurrency=4)
+        task = asyncio.create_task(worker.serve())
+        ordered = await client.start(ORDER, business_key="order-1", idempotency_key="k-1")
+        broken = await client.start(BROKEN)
+        cancelled = await client.start(ORDER)
+        await client.cancel(cancelled.run_id, reason="too late")
+        await client.send(ordered.run_id, "shipped", {"by": "post"}, message_id="m-1")
+        done = await asyncio.wait_for(client.wait(ordered.run_id), 30)
+        undone = await asyncio.wait_for(client.wait(broken.run_id), 60)
+        assert (done.state, undone.state) == (RunState.SUCCEEDED, RunState.ROLLED_BACK)
+        assert (await client.certify(ordered.run_id)).ok
+        assert len(await client.store.list_workers("default")) == 1
+        await serving.store.maintain()
+        worker.stop()
+        await asyncio.wait_for(task, 30)
 
 
-def test_a_worker_makes_the_queue_of_a_handler_that_a_flow_alone_calls(roles: str) -> None:
+async def test_a_worker_makes_the_queue_of_a_handler_that_a_flow_alone_calls(roles: str) -> None:
     """No definition names it, so that no client has published its queue."""
     known = sk.Registry()
 
@@ -180,20 +177,17 @@ def test_a_worker_makes_the_queue_of_a_handler_that_a_flow_alone_calls(roles: st
     async def calling(ctx: sk.FlowContext) -> str:
         return str(await ctx.step(rare))
 
-    async def go() -> None:
-        async with (
-            AsyncEngine(as_role(roles, CLIENT), actor="client", registry=known) as client,
-            AsyncEngine(as_role(roles, WORKER), actor="worker", registry=known) as serving,
-        ):
-            worker = serving.worker(concurrency=4, capabilities=["rare"])
-            task = asyncio.create_task(worker.serve())
-            started = await client.start(calling, {})
-            done = await asyncio.wait_for(client.wait(started.run_id), 30)
-            assert (done.state, done.output) == (RunState.SUCCEEDED, "done")
-            worker.stop()
-            await asyncio.wait_for(task, 30)
-
-    asyncio.run(go())
+    async with (
+        AsyncEngine(as_role(roles, CLIENT), actor="client", registry=known) as client,
+        AsyncEngine(as_role(roles, WORKER), actor="worker", registry=known) as serving,
+    ):
+        worker = serving.worker(concurrency=4, capabilities=["rare"])
+        task = asyncio.create_task(worker.serve())
+        started = await client.start(calling, {})
+        done = await asyncio.wait_for(client.wait(started.run_id), 30)
+        assert (done.state, done.output) == (RunState.SUCCEEDED, "done")
+        worker.stop()
+        await asyncio.wait_for(task, 30)
 
 
 DDL = ("create table more (id int)", "alter table runs add column more int", "drop table outbox", "truncate journal")
@@ -219,19 +213,16 @@ NOT_FOR = {
 
 
 @pytest.mark.parametrize("role", [WORKER, CLIENT])
-def test_neither_may_change_the_schema_or_the_record_nor_do_the_others_part(roles: str, role: str) -> None:
-    async def go() -> list[str]:
-        let_through = []
-        async with session(as_role(roles, role)) as connection:
-            for statement in (*DDL, *RECORD, *NOT_FOR[role]):
-                try:
-                    await connection.execute(statement)
-                except asyncpg.InsufficientPrivilegeError:
-                    continue
-                let_through.append(statement)
-        return let_through
-
-    assert asyncio.run(go()) == []
+async def test_neither_may_change_the_schema_or_the_record_nor_do_the_others_part(roles: str, role: str) -> None:
+    let_through = []
+    async with session(as_role(roles, role)) as connection:
+        for statement in (*DDL, *RECORD, *NOT_FOR[role]):
+            try:
+                await connection.execute(statement)
+            except asyncpg.InsufficientPrivilegeError:
+                continue
+            let_through.append(statement)
+    assert (let_through) == []
 
 
 def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,18 +257,15 @@ def test_odd_names_are_quoted() -> None:
     assert grants("App", Part.CLIENT, database="my db")[0] == 'grant connect on database "my db" to "App";'
 
 
-def test_every_table_is_granted_on_purpose(roles: str) -> None:
+async def test_every_table_is_granted_on_purpose(roles: str) -> None:
     """A new table must be thought of here: `select on all tables` alone may be too little, or too much."""
 
-    async def go() -> set[str]:
-        async with session(roles) as connection:
-            found = await connection.fetch(
-                "select relname from pg_class where relnamespace = 'stepkeep'::regnamespace and relkind in ('r', 'p')"
-                " and relname !~ '^journal_'"
-            )
-        return {str(name) for (name,) in found}
-
-    assert asyncio.run(go()) == TABLES
+    async with session(roles) as connection:
+        found = await connection.fetch(
+            "select relname from pg_class where relnamespace = 'stepkeep'::regnamespace and relkind in ('r', 'p')"
+            " and relname !~ '^journal_'"
+        )
+    assert ({str(name) for (name,) in found}) == TABLES
 
 
 # -- what is missing is said -----------------------------------------------------------------------------------------
@@ -290,53 +278,47 @@ MISSING = {
 
 
 @pytest.mark.parametrize("right", MISSING)
-def test_a_missing_right_is_named_with_the_role_and_the_remedy(roles: str, right: str) -> None:
+async def test_a_missing_right_is_named_with_the_role_and_the_remedy(roles: str, right: str) -> None:
     statement, said = MISSING[right]
 
-    async def go() -> str:
-        await execute(as_role(roles, OWNER), statement)
-        with pytest.raises(PermissionDenied) as denied:
-            async with AsyncEngine(as_role(roles, WORKER), actor="w") as engine:
-                await engine.store.beat("default", 1, 1)
-        return str(denied.value)
-
-    message = asyncio.run(go())
+    await execute(as_role(roles, OWNER), statement)
+    with pytest.raises(PermissionDenied) as denied:
+        async with AsyncEngine(as_role(roles, WORKER), actor="w") as engine:
+            await engine.store.beat("default", 1, 1)
+    message = str(denied.value)
     assert f"the role {WORKER} lacks a right" in message
     assert said in message
     assert f"stepkeep db grants {WORKER} --as worker" in message
 
 
-def test_the_command_line_says_so_too_and_ends_with_1(roles: str, capsys: pytest.CaptureFixture[str]) -> None:
-    asyncio.run(execute(as_role(roles, OWNER), f"revoke select on runs from {CLIENT}"))
-    assert main(["runs", "--db", as_role(roles, CLIENT)]) == 1
+async def test_the_command_line_says_so_too_and_ends_with_1(roles: str, capsys: pytest.CaptureFixture[str]) -> None:
+    await execute(as_role(roles, OWNER), f"revoke select on runs from {CLIENT}")
+    assert await asyncio.to_thread(main, ["runs", "--db", as_role(roles, CLIENT)]) == 1
     said = capsys.readouterr().err
     assert f"the role {CLIENT} lacks a right" in said
     assert "should not have happened" not in said
 
 
 @pytest.mark.parametrize("auto_migrate", [False, True])
-def test_a_database_that_lacks_a_migration_asks_for_its_owner(roles: str, auto_migrate: bool) -> None:
-    async def go() -> str:
-        await execute(as_role(roles, OWNER), "delete from migrations where version > 1")
-        with pytest.raises(PermissionDenied if auto_migrate else SchemaMismatch) as refused:
-            async with AsyncEngine(as_role(roles, CLIENT), actor="c", auto_migrate=auto_migrate):
-                pytest.fail("it opened")
-        return str(refused.value)
-
-    message = asyncio.run(go())
+async def test_a_database_that_lacks_a_migration_asks_for_its_owner(roles: str, auto_migrate: bool) -> None:
+    await execute(as_role(roles, OWNER), "delete from migrations where version > 1")
+    with pytest.raises(PermissionDenied if auto_migrate else SchemaMismatch) as refused:
+        async with AsyncEngine(as_role(roles, CLIENT), actor="c", auto_migrate=auto_migrate):
+            pytest.fail("it opened")
+    message = str(refused.value)
     assert "0002_message_numbers" in message
     assert "stepkeep db migrate" in message
     assert "the owner of the tables" in message
 
 
-def test_opening_an_up_to_date_database_writes_nothing(roles: str) -> None:
+async def test_opening_an_up_to_date_database_writes_nothing(roles: str) -> None:
     """Not even a transaction id is used, so a standby's rules or a lock on the table would not matter.
 
     The ids are of the whole server, and its own upkeep may use one: what writes uses them every time.
     """
+    latest = "select pg_snapshot_xmax(pg_current_snapshot())::text"
 
-    async def go() -> bool:
-        latest = "select pg_snapshot_xmax(pg_current_snapshot())::text"
+    async def writes_nothing() -> bool:
         async with session(roles) as watching, watching.transaction():
             # The lock stands in the way of whoever would create or change the table.
             await watching.execute("lock table migrations in share row exclusive mode")
@@ -346,10 +328,10 @@ def test_opening_an_up_to_date_database_writes_nothing(roles: str) -> None:
                     assert await engine.runs() is not None
             return bool(before == await watching.fetchval(latest))
 
-    assert any(asyncio.run(go()) for _ in range(5))
+    assert any([await writes_nothing() for _ in range(5)])
 
 
-def test_a_role_that_may_not_make_weeks_says_which_command_does(
+async def test_a_role_that_may_not_make_weeks_says_which_command_does(
     roles: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "WEEKS_AHEAD", 5)
@@ -365,18 +347,15 @@ def test_a_role_that_may_not_make_weeks_says_which_command_does(
             weeks = "select count(*) from pg_class where relname ~ '^journal_[0-9]{8}$' and relkind = 'r'"
             return int(await connection.fetchval(weeks))
 
-    assert asyncio.run(maintain_as(WORKER)) == 3
+    assert await maintain_as(WORKER) == 3
     assert "3 weeks of the journal are missing" in caplog.text
     assert "`stepkeep db maintain` as the owner" in caplog.text
     caplog.clear()
-    assert asyncio.run(maintain_as(OWNER)) == 6
+    assert await maintain_as(OWNER) == 6
     assert caplog.text == ""
 
 
-def test_a_login_that_is_refused_is_not_waited_for(roles: str) -> None:
-    async def go() -> None:
-        for wrong in (as_role(roles, "nobody_at_all"), roles.replace("/stepkeep?", "/no_such_database?")):
-            with pytest.raises(LoginRefused, match="refuses the connection"):
-                await asyncio.wait_for(connect(wrong).open(), 30)
-
-    asyncio.run(go())
+async def test_a_login_that_is_refused_is_not_waited_for(roles: str) -> None:
+    for wrong in (as_role(roles, "nobody_at_all"), roles.replace("/stepkeep?", "/no_such_database?")):
+        with pytest.raises(LoginRefused, match="refuses the connection"):
+            await asyncio.wait_for(connect(wrong).open(), 30)

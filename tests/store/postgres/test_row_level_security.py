@@ -15,7 +15,7 @@ from tests.confined import ROLE, as_role, confine, unprotected
 
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import InvalidInput, PermissionDenied, StoreError
+from stepkeep.kernel.errors import InvalidInput, PermissionDenied, StoreError
 from stepkeep.store.postgres.connections import PLANNER, fetch
 from stepkeep.store.postgres.grants import Part, tables_of
 from stepkeep.store.postgres.load import SQL
@@ -333,48 +333,39 @@ async def opened(url: str) -> AsyncIterator[PostgresStore]:
         await store.close()
 
 
-def test_a_store_without_a_tenant_is_refused_by_the_database(api: tuple[str, str]) -> None:
-    async def go() -> None:
-        async with opened(api[1]) as store:
-            with pytest.raises(StoreError, match="without a tenant"):
-                await store.people.list_keys("acme")
-            with pytest.raises(StoreError, match="without a tenant"):
-                await store.drop_mailbox("acme", "k")
-
-    asyncio.run(go())
+async def test_a_store_without_a_tenant_is_refused_by_the_database(api: tuple[str, str]) -> None:
+    async with opened(api[1]) as store:
+        with pytest.raises(StoreError, match="without a tenant"):
+            await store.people.list_keys("acme")
+        with pytest.raises(StoreError, match="without a tenant"):
+            await store.drop_mailbox("acme", "k")
 
 
-def test_a_store_finds_keys_of_any_tenant_and_reads_them_as_that_tenant(api: tuple[str, str]) -> None:
-    async def go() -> None:
-        async with opened(api[1]) as store:
-            store.confine_to("acme")
-            for tenant in ("acme", "rival"):
-                found = await store.people.find_key(f"key of {tenant}")
-                assert found is not None
-                assert found.tenant == tenant
-            assert await store.people.find_key("nothing") is None
-            assert await store.people.find_session("nothing") is None
-            assert await store.people.list_tenant_names() == ["acme", "rival"]
-            assert [one.id for one in await store.people.list_keys("rival")] == []
-            rival = store.for_tenant("rival")
-            assert [one.id for one in await rival.people.list_keys("rival")] == ["key of rival"]
-            assert rival.for_tenant("rival") is rival is store.for_tenant("rival")
-            assert rival.for_tenant("acme").tenant == "acme"
-
-    asyncio.run(go())
+async def test_a_store_finds_keys_of_any_tenant_and_reads_them_as_that_tenant(api: tuple[str, str]) -> None:
+    async with opened(api[1]) as store:
+        store.confine_to("acme")
+        for tenant in ("acme", "rival"):
+            found = await store.people.find_key(f"key of {tenant}")
+            assert found is not None
+            assert found.tenant == tenant
+        assert await store.people.find_key("nothing") is None
+        assert await store.people.find_session("nothing") is None
+        assert await store.people.list_tenant_names() == ["acme", "rival"]
+        assert [one.id for one in await store.people.list_keys("rival")] == []
+        rival = store.for_tenant("rival")
+        assert [one.id for one in await rival.people.list_keys("rival")] == ["key of rival"]
+        assert rival.for_tenant("rival") is rival is store.for_tenant("rival")
+        assert rival.for_tenant("acme").tenant == "acme"
 
 
-def test_the_store_of_another_role_is_the_same_for_all_tenants(api: tuple[str, str]) -> None:
-    async def go() -> None:
-        async with opened(api[0]) as store:
-            store.confine_to("acme")
-            assert store.for_tenant("rival") is store
-            assert store.entering == ""
-
-    asyncio.run(go())
+async def test_the_store_of_another_role_is_the_same_for_all_tenants(api: tuple[str, str]) -> None:
+    async with opened(api[0]) as store:
+        store.confine_to("acme")
+        assert store.for_tenant("rival") is store
+        assert store.entering == ""
 
 
-def test_no_connection_carries_a_tenant_to_the_next_transaction(api: tuple[str, str]) -> None:
+async def test_no_connection_carries_a_tenant_to_the_next_transaction(api: tuple[str, str]) -> None:
     """Two tenants share one connection of each pool; transactions fail and are cancelled in the middle."""
 
     async def stall(store: PostgresStore, entered: asyncio.Event) -> None:
@@ -386,49 +377,43 @@ def test_no_connection_carries_a_tenant_to_the_next_transaction(api: tuple[str, 
         async with store._transaction() as connection:
             await fetch(connection, "select 1 / 0")
 
-    async def go() -> None:
-        async with opened(f"{api[1]}&pool_size=1") as store:
-            views = [store.for_tenant(name) for name in ("acme", "rival", "O'Neil; drop table runs --", "\u00e9\u4e2d")]
-            for round_no in range(8):
-                view = views[round_no % len(views)]
-                entered = asyncio.Event()
-                stalled = asyncio.create_task(stall(view, entered))
-                await entered.wait()
-                stalled.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await stalled
-                with pytest.raises(InvalidInput):
-                    await fail(view)
-                for other in views:
-                    names = [row.name for row in await other.people.list_tenants()]
-                    assert names == [name for name in ("acme", "rival") if name == other.tenant]
-                with pytest.raises(StoreError, match="without a tenant"):
-                    await store.people.list_tenants()
-                for pool in (store._engine, store._readers):
-                    async with pool.connection() as connection:
-                        [(left,)] = await fetch(connection, "select current_setting('stepkeep.tenant', true)")
-                        assert left in (None, "")
-
-    asyncio.run(go())
+    async with opened(f"{api[1]}&pool_size=1") as store:
+        views = [store.for_tenant(name) for name in ("acme", "rival", "O'Neil; drop table runs --", "\u00e9\u4e2d")]
+        for round_no in range(8):
+            view = views[round_no % len(views)]
+            entered = asyncio.Event()
+            stalled = asyncio.create_task(stall(view, entered))
+            await entered.wait()
+            stalled.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await stalled
+            with pytest.raises(InvalidInput):
+                await fail(view)
+            for other in views:
+                names = [row.name for row in await other.people.list_tenants()]
+                assert names == [name for name in ("acme", "rival") if name == other.tenant]
+            with pytest.raises(StoreError, match="without a tenant"):
+                await store.people.list_tenants()
+            for pool in (store._engine, store._readers):
+                async with pool.connection() as connection:
+                    [(left,)] = await fetch(connection, "select current_setting('stepkeep.tenant', true)")
+                    assert left in (None, "")
 
 
-def test_a_transaction_with_user_code_names_the_tenant_of_its_store(own_api: tuple[str, str]) -> None:
-    async def go() -> None:
-        async with AsyncEngine(own_api[1], tenant="rival", actor="ann") as engine:
-            workflow = sk.Workflow("mine")
-            workflow.approval("sign")
-            await engine.publish(workflow)
-            connection = await asyncpg.connect(own_api[1])
-            try:
-                async with connection.transaction():
-                    started = await engine.start("mine", connection=connection)
-            finally:
-                await connection.close()
-            assert [run["id"] for run in (await engine.runs())["runs"]] == [started.run_id]
-        async with AsyncEngine(own_api[1], tenant="acme", actor="ann") as engine:
-            assert (await engine.runs())["runs"] == []
-
-    asyncio.run(go())
+async def test_a_transaction_with_user_code_names_the_tenant_of_its_store(own_api: tuple[str, str]) -> None:
+    async with AsyncEngine(own_api[1], tenant="rival", actor="ann") as engine:
+        workflow = sk.Workflow("mine")
+        workflow.approval("sign")
+        await engine.publish(workflow)
+        connection = await asyncpg.connect(own_api[1])
+        try:
+            async with connection.transaction():
+                started = await engine.start("mine", connection=connection)
+        finally:
+            await connection.close()
+        assert [run["id"] for run in (await engine.runs())["runs"]] == [started.run_id]
+    async with AsyncEngine(own_api[1], tenant="acme", actor="ann") as engine:
+        assert (await engine.runs())["runs"] == []
 
 
 @pytest.mark.parametrize(
@@ -439,7 +424,7 @@ def test_a_transaction_with_user_code_names_the_tenant_of_its_store(own_api: tup
         (f"alter role {ROLE} bypassrls", f"alter role {ROLE} nobypassrls", "bypasses row-level security"),
     ],
 )
-def test_a_role_that_is_not_wholly_confined_is_refused_when_the_store_opens(
+async def test_a_role_that_is_not_wholly_confined_is_refused_when_the_store_opens(
     own_api: tuple[str, str], change: str, back: str, said: str
 ) -> None:
     owner, confined = own_api
@@ -447,7 +432,7 @@ def test_a_role_that_is_not_wholly_confined_is_refused_when_the_store_opens(
         connection.execute(change.encode())
     try:
         with pytest.raises(PermissionDenied, match=said):
-            asyncio.run(PostgresStore(confined).open())
+            await PostgresStore(confined).open()
     finally:
         with session(owner) as connection:
             connection.execute((back or "select 1").encode())

@@ -5,7 +5,7 @@ import pytest
 from tests.store.postgres.conftest import session
 from tests.store.values import key, load, moved, new_run, save, want
 
-from stepkeep.errors import StoreError, StoreUnavailable
+from stepkeep.kernel.errors import StoreError, StoreUnavailable
 from stepkeep.store.change import Loaded, Write
 from stepkeep.store.protocol import Store
 

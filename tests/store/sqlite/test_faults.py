@@ -14,7 +14,7 @@ from tests.store.test_contract_change import increment
 from tests.store.values import details, key, load, new_run, ready, save, want, writes
 from tests.workbench import until
 
-from stepkeep.errors import StoreError, StoreUnavailable
+from stepkeep.kernel.errors import StoreError, StoreUnavailable
 from stepkeep.store.change import Loaded, Write
 from stepkeep.store.sqlite import connection
 from stepkeep.store.sqlite.store import SqliteStore

@@ -18,8 +18,8 @@ from tests.store.values import TENANT, new_run, save
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import DatabaseGone
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition
+from stepkeep.kernel.errors import DatabaseGone
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import RunFilter

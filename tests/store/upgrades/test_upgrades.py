@@ -15,7 +15,7 @@ from tests.store.upgrades.seed import FILES, WANTED
 from tests.store.upgrades.stored import COMMITS, restore
 
 import stepkeep as sk
-from stepkeep.errors import Conflict
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.states import RUN_TERMINAL
 
 ENDS = dict.fromkeys(WANTED, "succeeded") | {

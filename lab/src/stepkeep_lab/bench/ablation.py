@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.memory import Memory
 from stepkeep.operations.start import Starter

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput, StepkeepError
+from stepkeep.kernel.errors import InvalidInput, StepkeepError
 from stepkeep_lab.bench.ground import STORES, fresh_ground
 from stepkeep_lab.bench.handlers import CALLS
 from stepkeep_lab.bench.machine import machine, server_facts, versions

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from stepkeep.definition.python import Workflow
 from stepkeep.engine import AsyncEngine
+from stepkeep.engine.result import Result
 from stepkeep.kernel.plan import Plan
-from stepkeep.result import Result
 from stepkeep_lab.bench.ground import Ground, workers
 from stepkeep_lab.bench.measurement import Figures, percentile
 from stepkeep_lab.bench.resource_usage import spent

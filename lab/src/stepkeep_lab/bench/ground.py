@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import StepkeepError
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep_lab.bench import handlers
 from stepkeep_lab.postgres import PostgresServer
 

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 import stepkeep
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.bench.ground import NotMeasured
 from stepkeep_lab.bench.measurement import Figures, percentile
 

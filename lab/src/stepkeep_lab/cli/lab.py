@@ -59,7 +59,7 @@ def simulate(
     """
     import msgspec
 
-    from stepkeep.errors import InvalidInput
+    from stepkeep.kernel.errors import InvalidInput
     from stepkeep_lab.simulation.campaign import run_campaign
 
     try:
@@ -93,7 +93,7 @@ def mutants(
     With --report it hunts the bugs that the file does not have, and then those that were caught on other commits.
     Interrupted, it goes on where it left off.
     """
-    from stepkeep.errors import InvalidInput
+    from stepkeep.kernel.errors import InvalidInput
     from stepkeep_lab.simulation.campaign import hunt
     from stepkeep_lab.simulation.planted_report import hunt_on
 

@@ -13,7 +13,7 @@ from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.reports import commit, write_report
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ def fuzz(
 
     A case depends on its seed and number alone: --case plays one again. Exit status 1 when a promise was broken.
     """
-    from stepkeep.errors import InvalidInput
+    from stepkeep.kernel.errors import InvalidInput
     from stepkeep_lab.fuzz.campaign import Campaign, replay, run_campaign
     from stepkeep_lab.fuzz.report import as_json, finding_lines, line, verdict, write
 

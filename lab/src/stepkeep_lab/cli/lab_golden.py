@@ -11,7 +11,7 @@ from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 golden = typer.Typer(help="Record what the engine does, and see where it has changed.", no_args_is_help=True)
 

@@ -10,7 +10,7 @@ import typer
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.reports import commit, opening, table, write_report
 
 COLUMNS = ("store", "quiet p50", "quiet p99", "attacked p50", "attacked p99", "raised by", "attacked most")

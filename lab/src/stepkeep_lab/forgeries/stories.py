@@ -326,15 +326,17 @@ def timeout_before_deadline(lines: list[Line], random: Random) -> list[Line] | N
 
 
 def _early(lines: list[Line], random: Random, *because: str) -> list[Line] | None:
-    """The entry of such a line happens at the time of the entry before it."""
+    """The entry of such a line happens at the time of the entry before it, if that is before the step is due."""
     chosen = of_steps(lines, *because)
     if not chosen:
         return None
-    seq = random.choice(chosen)["metadata"]["seq"]
+    said = random.choice(chosen)["metadata"]
+    step, seq = said["step"], said["seq"]
     entry = [line for line in moves(lines) if line["metadata"]["seq"] == seq]
     place = lines.index(entry[0])
     at = lines[place - 1]["metadata"]["at"]
-    if at == entry[0]["metadata"]["at"]:
+    due_at = [line["metadata"].get("due_at") for line in lines[:place] if line["metadata"].get("step") == step][-1]
+    if at == entry[0]["metadata"]["at"] or (due_at is not None and at >= due_at):
         return None
     for line in entry:
         stamp(line, at)

@@ -217,9 +217,7 @@ def _ground(words: str, change: Change) -> bool:
 
 
 def _step(words: str, change: Change) -> bool:
-    of, _ = change.metadata("of")
-    is_hidden = words != "action" or all(line["metadata"].get("step") != of for line in change.entry)
-    return change.only("metadata.of") and "step" not in change.before["metadata"] and is_hidden
+    return change.only("metadata.of") and "step" not in change.before["metadata"]
 
 
 def _split(words: str, change: Change) -> bool:
@@ -344,7 +342,7 @@ CLASSES: tuple[Undetectable, ...] = (
     Undetectable(
         "step",
         "another step that the run's line names",
-        frozenset({"ioa", "run", "action"}),
+        frozenset({"ioa", "run"}),
         "the dialect hides the hop of the step, and another step could have made it",
         _step,
     ),

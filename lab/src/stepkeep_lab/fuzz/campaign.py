@@ -22,8 +22,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
-from stepkeep.safe_text import inert_line
+from stepkeep.edges.safe_text import inert_line
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.fuzz.child import Done, Failed, Found, Next, Over, Task, Told, make
 from stepkeep_lab.fuzz.play import Finding, Played, shown
 from stepkeep_lab.fuzz.target import case_random

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import stepkeep as sk
-from stepkeep.errors import Broken, Fenced, StoreUnavailable
+from stepkeep.kernel.errors import Broken, Fenced, StoreUnavailable
 from stepkeep.worker.answers import WaitFor
 
 Act = Callable[[sk.Context, Any], object]

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.safe_text import exception_text, inert_line
+from stepkeep.edges.safe_text import exception_text, inert_line
 from stepkeep_lab.fuzz.target import Target, Verdict, broken, case_random
 
 MOST_SHOWN = 2_000

@@ -145,7 +145,8 @@ def _options(command: Any) -> str:
 def _python() -> str:
     import stepkeep
 
-    return "".join(f"{line}\n" for name in sorted(stepkeep.__all__) for line in _named(name, getattr(stepkeep, name)))
+    names = sorted(stepkeep.__all__)  # type: ignore[attr-defined]  # the stub says each name once
+    return "".join(f"{line}\n" for name in names for line in _named(name, getattr(stepkeep, name)))
 
 
 def _named(name: str, found: Any) -> Iterator[str]:

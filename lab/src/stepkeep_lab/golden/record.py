@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep_lab.golden import lives, statements
 from stepkeep_lab.golden.documents import documents
 from stepkeep_lab.golden.lives import LONG, SHORT, Life

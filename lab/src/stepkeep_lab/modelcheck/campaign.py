@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.tables import RUN, STEP
 from stepkeep_lab.modelcheck.explore import Explored, Explorer, Finding
 from stepkeep_lab.modelcheck.family import Case, cases

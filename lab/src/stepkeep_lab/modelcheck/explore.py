@@ -15,9 +15,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Broken
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Accepted, Decision, Snapshot
+from stepkeep.kernel.errors import Broken
 from stepkeep.kernel.events import Event
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL

@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.compiled_policy import policies_of
-from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -48,6 +47,7 @@ from stepkeep.kernel.definition import (
     encode_definition,
 )
 from stepkeep.kernel.definition import Case as ChoiceCase
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.plan import ConditionView, Plan, build_plan, queue_specs
 from stepkeep.kernel.states import ErrorClass, OnFailure, StepState
 from stepkeep.simulate.world import WalkedGrowth

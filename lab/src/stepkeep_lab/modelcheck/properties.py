@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 
-from stepkeep.errors import NotAllowed
 from stepkeep.kernel.decision import Accepted, Decision
+from stepkeep.kernel.errors import NotAllowed
 from stepkeep.kernel.events import (
     ChildEnded,
     CompletionSignalled,

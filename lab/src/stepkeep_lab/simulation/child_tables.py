@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.rows import Child, ChildMode, ChildState, ChildTodo
 from stepkeep.store.change import NOT_REQUESTED, Write
 from stepkeep.store.children import MOST_CHILDREN

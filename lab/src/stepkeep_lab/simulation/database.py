@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Contended, StepkeepError, StoreUnavailable
 from stepkeep.kernel.decision import Involved
+from stepkeep.kernel.errors import Contended, StepkeepError, StoreUnavailable
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.states import STEP_WAITING
 from stepkeep.store.change import Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from stepkeep.errors import InvariantBroken, StoreUnavailable
+from stepkeep.kernel.errors import InvariantBroken, StoreUnavailable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import OutboxEntry, Run
 from stepkeep.store.change import RunKey, Write

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from stepkeep.definition.native import CheckReport
 from stepkeep.dialects import registry
-from stepkeep.errors import Problem
 from stepkeep.kernel.definition import SECOND, Definition, Handler, StepDefinition
+from stepkeep.kernel.errors import Problem
 from stepkeep_lab.simulation.definitions import CAPABILITY, HANDLERS, maybe
 
 Doc = dict[str, Any]

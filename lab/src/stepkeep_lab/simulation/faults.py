@@ -13,7 +13,7 @@ from enum import StrEnum
 from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep_lab.simulation.database import Session
 from stepkeep_lab.simulation.loop import Process
 from stepkeep_lab.simulation.store import Waiting, Work

@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stepkeep.errors import Refused
 from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.errors import Refused
 from stepkeep.kernel.events import StepReported
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.by_key import Sent

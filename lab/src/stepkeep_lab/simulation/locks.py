@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Hashable
 
-from stepkeep.errors import Contended
+from stepkeep.kernel.errors import Contended
 
 LOCK_TIMEOUT = 10.0
 LONG_WAIT = 1.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.simulation.campaign import MUTANT_SEEDS, Campaign, Score, hunt, run_campaign
 from stepkeep_lab.simulation.mutants import MUTANTS
 from stepkeep_lab.simulation.report import Report, as_json, page

@@ -14,11 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.compiled_policy import PolicyDocument
-from stepkeep.errors import Contended, NotAllowed, Refused, StoreError
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, PolicyEffect
+from stepkeep.kernel.errors import Contended, NotAllowed, Refused, StoreError
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted

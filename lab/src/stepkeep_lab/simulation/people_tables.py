@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.authority import Authority, Caller, MembershipKind
+from stepkeep.kernel.errors import Contended, InvariantBroken
 from stepkeep.store.audit_rows import AuditFilter, AuditHead, AuditRow, ChainedRow, chained
 from stepkeep.store.bounds import check_audit, check_people
 from stepkeep.store.principals import (

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import asdict
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.simulation.campaign import MUTANT_SEEDS, Score, chosen, hunt
 from stepkeep_lab.simulation.mutants import MUTANTS
 

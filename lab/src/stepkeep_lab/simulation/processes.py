@@ -12,8 +12,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import StoreUnavailable
 from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.kernel.events import StepReported
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.by_key import KeySender

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stepkeep.errors import StepkeepError
 from stepkeep.kernel.definition import Definition, Hook
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.operations import outbox
 from stepkeep.operations.declared_hooks import Selection, hook_sink, sink_of
 from stepkeep.operations.outgoing import pending

@@ -17,8 +17,8 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.api.work_bodies import calls_json, definition_json, reply_json, row_json, worker_json
-from stepkeep.errors import ConnectionLost, StepkeepError, StoreUnavailable
 from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.errors import ConnectionLost, StepkeepError, StoreUnavailable
 from stepkeep.kernel.events import StepReported
 from stepkeep.network.service import ServerEvent, Service, ServiceAnswer
 from stepkeep.operations.access import Access, Credential, parse_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from stepkeep.errors import InvariantBroken
+from stepkeep.kernel.errors import InvariantBroken
 from stepkeep.kernel.rows import Step
 from stepkeep.store.change import RunKey, Write
 from stepkeep.store.resource_rows import HoldRow, ResourceWaiter

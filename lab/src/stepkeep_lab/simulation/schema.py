@@ -5,7 +5,7 @@ They are written from the schemas and not from the kernel's checks, so that each
 
 from __future__ import annotations
 
-from stepkeep.errors import InvariantBroken
+from stepkeep.kernel.errors import InvariantBroken
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Contended, InvariantBroken
+from stepkeep.kernel.errors import Contended, InvariantBroken
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RunState
 from stepkeep.store.change import RunKey, Write

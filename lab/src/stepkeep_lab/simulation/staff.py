@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from stepkeep.definition.compiled_policy import PolicyDocument
-from stepkeep.errors import Refused, StoreError
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.definition import (
     SECOND,
@@ -23,6 +22,7 @@ from stepkeep.kernel.definition import (
     PolicyRule,
     SharedBudget,
 )
+from stepkeep.kernel.errors import Refused, StoreError
 from stepkeep.operations import keys, principals
 from stepkeep.operations.access import Access, Acting
 from stepkeep.operations.policies import OFF, publish_policy

@@ -15,9 +15,9 @@ from typing import Any, Protocol, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Broken, Contended, InvariantBroken, Unreadable
 from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import Broken, Contended, InvariantBroken, Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker

@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.decision import asked_names
+from stepkeep.kernel.errors import Contended, InvariantBroken
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import (
     Attempt,

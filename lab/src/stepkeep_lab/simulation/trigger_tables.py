@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Contended, InvariantBroken
+from stepkeep.kernel.errors import Contended, InvariantBroken
 from stepkeep.kernel.rows import Details, Run
 from stepkeep.kernel.states import RunState
 from stepkeep.kernel.triggers import TriggerKind

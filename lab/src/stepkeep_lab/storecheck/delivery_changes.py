@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.errors import StepkeepError
 from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes, worker_cursor
 from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.protocol import Store

@@ -17,10 +17,10 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from stepkeep.errors import StepkeepError
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import SECOND, Definition
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.kernel.events import TimeCame
 from stepkeep.kernel.journal import Cause, Entry, seal
 from stepkeep.kernel.outcomes import Outcome, RulesPassed

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.postgres import PostgresServer
 from stepkeep_lab.storecheck.databases import PostgresDatabases, SqliteDatabases, postgres_databases
 from stepkeep_lab.storecheck.differential import compare

@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.errors import StepkeepError
 from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.kernel.journal import Cause, Entry, Hop, SealedEntry, seal
 from stepkeep.kernel.rows import Details, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState, StopCause, WorkerState

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from stepkeep.dialects.action.evidence import verify_evidence
-from stepkeep.errors import Conflict
 from stepkeep.kernel.definition import Approval, Definition, Retry
+from stepkeep.kernel.errors import Conflict
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Category
 from stepkeep.operations.expire import sweep

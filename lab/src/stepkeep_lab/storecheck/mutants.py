@@ -952,7 +952,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         SQLITE,
-        CORE,
+        "0030_paused_runs",
         "finished-run-changes",
         "a finished run can be written again",
         "when old.ended_at is not null or new.seq < old.seq",
@@ -960,7 +960,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         SQLITE,
-        CORE,
+        "0029_awaiting_children",
         "fence-falls",
         "the fence of a step can be set back",
         " or new.fence < old.fence",
@@ -976,7 +976,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         SQLITE,
-        CORE,
+        "0027_journal_places",
         "unfinished-journal-deleted",
         "the journal of a run that has not ended can be deleted",
         "before delete on journal\nwhen exists",

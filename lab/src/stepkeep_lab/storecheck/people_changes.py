@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import StepkeepError
 from stepkeep.kernel.authority import Caller, MembershipKind
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.store.audit_rows import AuditFilter
 from stepkeep.store.principals import (
     ApiKey,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep_lab.postgres import PostgresServer, PostgresUnavailable
 from stepkeep_lab.torture.fleet import fleet
 from stepkeep_lab.torture.scenarios import disks, kills, outages, pauses, strain

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from stepkeep.errors import Fenced, Refused, StoreError
 from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.errors import Fenced, Refused, StoreError
 from stepkeep.kernel.events import Event, StepReported, TimeCame
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome
 from stepkeep.kernel.states import AttemptState, Category

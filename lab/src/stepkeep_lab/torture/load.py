@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.publish import publish
 from stepkeep.operations.start import Starter

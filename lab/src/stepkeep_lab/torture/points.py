@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import apsw
 import msgspec
 
-from stepkeep.errors import ConnectionLost
+from stepkeep.kernel.errors import ConnectionLost
 from stepkeep.store.change import Basis, Decide, Lease, Loaded, More, Propose, Renewed, Want, Write
 from stepkeep.store.protocol import Store
 from stepkeep_lab.torture.ledger import Tally

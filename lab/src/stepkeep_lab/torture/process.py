@@ -16,7 +16,7 @@ from typing import cast
 
 import msgspec
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.publish import publish

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.publish import publish
 from stepkeep_lab.postgres import PostgresServer

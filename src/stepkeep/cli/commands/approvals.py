@@ -13,8 +13,8 @@ from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.redaction import database_url
-from stepkeep.safe_text import inert_line
+from stepkeep.edges.redaction import database_url
+from stepkeep.edges.safe_text import inert_line
 
 DEFAULT_LIMIT = 20
 MOST_SHOWN = 300

@@ -15,7 +15,7 @@ from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import json_value, read_file
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 TOKEN_VARIABLE = "STEPKEEP_TOKEN"  # noqa: S105 - the name of a variable
 MAX_TOKEN_BYTES = 4096

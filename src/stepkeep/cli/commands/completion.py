@@ -9,8 +9,8 @@ import typer
 from stepkeep.cli.printer import answer, page
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.errors import InvalidInput
-from stepkeep.safe_text import inert_line
+from stepkeep.edges.safe_text import inert_line
+from stepkeep.kernel.errors import InvalidInput
 
 VARIABLE = "_STEPKEEP_COMPLETE"
 """Set by the scripts when a shell asks for completions."""

@@ -20,7 +20,7 @@ from stepkeep.cli.session import find_run, json_value, load_handlers, open_engin
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.cli.working import Worked, require_code_to_go_on, work_on
-from stepkeep.errors import Conflict, InvalidInput
+from stepkeep.kernel.errors import Conflict, InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine

@@ -13,8 +13,8 @@ from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import require_database
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.errors import InvalidInput
-from stepkeep.safe_text import inert_line
+from stepkeep.edges.safe_text import inert_line
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.store.change import RunKey

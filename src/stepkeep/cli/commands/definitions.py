@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from stepkeep.cli.arguments import LARGEST, Apps, By, Elsewhere, WrittenAs
+from stepkeep.cli.commands.users import ask
 from stepkeep.cli.printer import answer, console, quiet_stdout, say
 from stepkeep.cli.session import load_definition, load_handlers, open_engine
 from stepkeep.cli.settings import Settings
@@ -72,16 +73,12 @@ def publish(
 def withdraw(settings: Settings, workflow: Workflow, version: Version, reason: Reason, by: By = None) -> int:
     """Let no run of a published version start any more. Its live runs go on; `stepkeep restore` takes it back."""
 
-    async def go() -> dict[str, Any]:
-        async with open_engine(settings) as engine:
-            return await engine.versions.withdraw(workflow, version, reason=reason, by=by)
-
-    one = asyncio.run(go())
+    one = ask(settings, lambda engine: engine.versions.withdraw(workflow, version, reason=reason, by=by))
     if settings.json:
         answer({"withdrawn": one})
     else:
         say(f"version {version} of {workflow} is withdrawn: no run of it starts; its live runs go on")
-        for name in one["triggers"]:
+        for name in one.triggers:
             say(f"the trigger {name} would start it: its firings are refused until you pause it, or publish a version")
     return SUCCEEDED
 
@@ -89,11 +86,7 @@ def withdraw(settings: Settings, workflow: Workflow, version: Version, reason: R
 def restore(settings: Settings, workflow: Workflow, version: Version, by: By = None) -> int:
     """Let runs of a withdrawn version start again."""
 
-    async def go() -> dict[str, Any]:
-        async with open_engine(settings) as engine:
-            return await engine.versions.restore(workflow, version, by=by)
-
-    one = asyncio.run(go())
+    one = ask(settings, lambda engine: engine.versions.restore(workflow, version, by=by))
     if settings.json:
         answer({"restored": one})
     else:

@@ -9,7 +9,7 @@ import typer
 from stepkeep.cli.printer import answer, console, page
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.dialects.dialect import Judged

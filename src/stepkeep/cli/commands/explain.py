@@ -11,7 +11,7 @@ from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
+from stepkeep.kernel.errors import InvalidInput, NotFound, StoreUnavailable
 
 if TYPE_CHECKING:
     from stepkeep.operations.causes import Explanation

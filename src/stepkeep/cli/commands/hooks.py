@@ -12,7 +12,7 @@ from stepkeep.cli.commands.users import ask, table
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 app = typer.Typer(help="Inbound webhooks that become messages or starts of runs.", no_args_is_help=True)
 

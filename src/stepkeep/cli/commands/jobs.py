@@ -11,7 +11,7 @@ from stepkeep.cli.commands.users import ask, table
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 app = typer.Typer(help="Actions on many runs at once, and backfills.", no_args_is_help=True)
 

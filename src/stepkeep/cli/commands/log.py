@@ -14,7 +14,7 @@ from stepkeep.cli.printer import answer, binary_output, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.conformance.report import Report

@@ -14,10 +14,10 @@ from stepkeep.cli.printer import warn
 from stepkeep.cli.session import open_engine, read_key
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from stepkeep.mcp_tools import Face
+    from stepkeep.mcp.tools import Face
 
 
 def mcp(
@@ -51,7 +51,7 @@ def mcp(
 
 
 async def _serve(settings: Settings, server: str | None, allow_approvals: bool) -> None:
-    from stepkeep.mcp_tools import make_server, require_service
+    from stepkeep.mcp.tools import make_server, require_service
 
     async with _face(settings, server) as face:
         if allow_approvals:

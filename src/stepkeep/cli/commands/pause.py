@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,8 +12,11 @@ from stepkeep.cli.commands.users import ask
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.causes import queue_words
+
+if TYPE_CHECKING:
+    from stepkeep.operations.pauses import PauseList
 
 Run = Annotated[
     str | None,
@@ -84,7 +87,7 @@ def _check_one(run: str | None, queue: str | None, workflow: str | None, all_: b
         raise InvalidInput("name one thing: a run, --queue NAME, --workflow NAME, or --all for the whole tenant.")
 
 
-def _told(settings: Settings, found: dict[str, Any], said: str, *undo: str) -> int:
+def _told(settings: Settings, found: PauseList, said: str, *undo: str) -> int:
     if settings.json:
         answer(found)
         return SUCCEEDED
@@ -95,20 +98,20 @@ def _told(settings: Settings, found: dict[str, Any], said: str, *undo: str) -> i
     return SUCCEEDED
 
 
-def _told_claims(settings: Settings, found: dict[str, Any], resumed: str) -> int:
+def _told_claims(settings: Settings, found: PauseList, resumed: str) -> int:
     """What is claimed from again, and the pauses that still keep steps from workers."""
     status = _told(settings, found, f"{resumed} is not paused")
     if not settings.json:
-        for one in found["pauses"]:
-            if one["scope"] == "tenant":
+        for one in found.pauses:
+            if one.scope == "tenant":
                 say(f"tenant {settings.tenant} is still paused: {settings.command('resume', '--all')}")
-            elif one["scope"] == "queue":
-                again = settings.command("resume", "--queue", one["queue"])
-                say(f"{queue_words(one['queue'])} is still paused: {again}")
+            elif one.queue is not None:
+                again = settings.command("resume", "--queue", one.queue)
+                say(f"{queue_words(one.queue)} is still paused: {again}")
     return status
 
 
-def _told_workflow(settings: Settings, found: dict[str, Any], workflow: str, *, is_paused: bool) -> int:
+def _told_workflow(settings: Settings, found: PauseList, workflow: str, *, is_paused: bool) -> int:
     if settings.json:
         answer(found)
         return SUCCEEDED

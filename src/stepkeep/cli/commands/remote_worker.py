@@ -13,7 +13,7 @@ from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import warn
 from stepkeep.cli.session import read_key
 from stepkeep.cli.settings import Settings
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 
 def require_remote(

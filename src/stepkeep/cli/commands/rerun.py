@@ -16,7 +16,7 @@ from stepkeep.cli.screens import screen_for
 from stepkeep.cli.session import find_run, json_value, load_handlers, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.working import Worked, require_code_to_go_on, work_on
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 
 def rerun(

@@ -16,7 +16,7 @@ from stepkeep.cli.session import find_run, is_python, json_value, load_definitio
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import UNFINISHED, status_of_run
 from stepkeep.cli.working import Worked, work_on
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.kernel.definition import Definition

@@ -14,8 +14,8 @@ from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.errors import InvalidInput
-from stepkeep.redaction import database_url
+from stepkeep.edges.redaction import database_url
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine

@@ -14,7 +14,7 @@ from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import json_value, load_definition, load_handlers, looks_like_a_file, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine

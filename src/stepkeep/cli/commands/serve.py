@@ -14,7 +14,7 @@ from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.cli.tracing import install_tracing
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     import socket

@@ -15,7 +15,7 @@ from stepkeep.cli.render.outline import outline
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED, status_of_run
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.operations.causes import Explanation

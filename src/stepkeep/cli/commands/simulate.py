@@ -15,7 +15,7 @@ from stepkeep.cli.printer import answer, console, quiet_stdout, say
 from stepkeep.cli.session import is_python, json_value, load_definition, load_handlers
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.simulate.findings import Finding

@@ -16,7 +16,7 @@ from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 app = typer.Typer(help="Where events go: webhooks, files, functions, other programs.", no_args_is_help=True)
 

@@ -19,7 +19,7 @@ from stepkeep.cli.session import (
 )
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import UNFINISHED, status_of_run
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 
 def start(

@@ -13,7 +13,7 @@ from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.operations.state_export import Exported

@@ -13,7 +13,7 @@ from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import json_value
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 app = typer.Typer(help="What starts runs by itself: schedules, events, ends of runs.", no_args_is_help=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,8 +13,8 @@ from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.errors import InvalidInput
-from stepkeep.safe_text import inert_line
+from stepkeep.edges.safe_text import inert_line
+from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
@@ -31,13 +31,13 @@ IsGroup = Annotated[bool, typer.Option("--is-group", help="NAME is a group: its 
 From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="From when on it counts; at once by default.")]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Until when it counts.")]
 
-Work = Callable[["AsyncEngine"], Awaitable[dict[str, Any]]]
+T = TypeVar("T")
 
 
-def ask(settings: Settings, work: Work, *, creates: bool = False) -> dict[str, Any]:
+def ask(settings: Settings, work: Callable[[AsyncEngine], Awaitable[T]], *, creates: bool = False) -> T:
     """Do this with the engine of the settings."""
 
-    async def go() -> dict[str, Any]:
+    async def go() -> T:
         async with open_engine(settings, creates=creates) as engine:
             return await work(engine)
 

@@ -14,7 +14,7 @@ from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import UNFINISHED, status_of_run
 
 if TYPE_CHECKING:
-    from stepkeep.result import Result
+    from stepkeep.engine.result import Result
 
 LONGEST_SECONDS = 10 * 365 * 86_400
 

@@ -21,7 +21,7 @@ from stepkeep.cli.session import load_handlers, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.cli.tracing import install_tracing
-from stepkeep.errors import InvalidInput, StepkeepError
+from stepkeep.kernel.errors import InvalidInput, StepkeepError
 
 if TYPE_CHECKING:
     import socket

@@ -20,8 +20,8 @@ from stepkeep.cli.demo.stage import Stage
 from stepkeep.cli.working import Follower, work_on
 from stepkeep.definition.native import load_text
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import StepkeepError
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.plans import plan_of
 

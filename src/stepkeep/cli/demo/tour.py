@@ -18,7 +18,7 @@ from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.definition.apps import load_app
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 EXPECTED = ["rolled_back", "succeeded", "succeeded"]
 

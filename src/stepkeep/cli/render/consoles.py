@@ -15,7 +15,7 @@ import rich.text
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from stepkeep.safe_text import inert
+from stepkeep.edges.safe_text import inert
 
 ANY_LENGTH = sys.maxsize
 

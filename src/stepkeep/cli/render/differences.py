@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepkeep.redaction import hide_secrets
+from stepkeep.edges.redaction import hide_secrets
 
 INDENT = "    "
 LONGEST = 100

@@ -9,7 +9,7 @@ from typing import Any
 from stepkeep.cli.render.look import words
 from stepkeep.cli.render.remarks import failure
 from stepkeep.cli.render.times import clock
-from stepkeep.redaction import hide_secrets
+from stepkeep.edges.redaction import hide_secrets
 
 INDENT = "    "
 

@@ -19,9 +19,9 @@ from stepkeep.cli.render.remarks import began, shorten
 from stepkeep.cli.render.tables import attempts_table
 from stepkeep.cli.render.timeline import draw_timeline
 from stepkeep.cli.render.times import clock, seconds_between, span
+from stepkeep.edges.redaction import hide_secrets
+from stepkeep.edges.safe_text import inert_json, inert_line
 from stepkeep.operations.continued import course_lines
-from stepkeep.redaction import hide_secrets
-from stepkeep.safe_text import inert_json, inert_line
 
 OUTPUT_LINES, OUTPUT_WIDTH = 20, 500
 """How much of an output is shown."""

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from stepkeep.definition.complaints import complaints
 from stepkeep.definition.validators import Word
 from stepkeep.dialects.action.written import Block, Name, Text, WholeNumber
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 MAX_REFERENCES = 100
 
@@ -71,8 +71,9 @@ def read_signal(payload: Any) -> Signal:
 
     >>> read_signal({"schemaVersion": 1})
     Traceback (most recent call last):
-    stepkeep.errors.InvalidInput: This is no manual completion signal. `runId` is missing. `actionId` is missing. \
-`completionToken` is missing. `outcome` is missing. `actorUserId` is missing. `completedAtIso` is missing.
+    stepkeep.kernel.errors.InvalidInput: This is no manual completion signal. `runId` is missing. \
+`actionId` is missing. `completionToken` is missing. `outcome` is missing. `actorUserId` is missing. \
+`completedAtIso` is missing.
     """
     if not isinstance(payload, dict):
         raise InvalidInput("A manual completion signal is an object with schemaVersion, runId, actionId and the rest.")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Contended, ExpressionError
 from stepkeep.kernel.decision import asked_names, requesters_of
+from stepkeep.kernel.errors import Contended, ExpressionError
 from stepkeep.kernel.triggers import TriggerSpec
 from stepkeep.operations.transact import MAX_CONFLICT_RETRIES
 from stepkeep.operations.triggers.chain import depth_after, too_deep

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import ExpressionError, NotFound
 from stepkeep.kernel.decision import asked_names, requesters_of
+from stepkeep.kernel.errors import ExpressionError, NotFound
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.operations import validate
 from stepkeep.operations.triggers import views

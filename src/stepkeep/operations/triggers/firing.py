@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import ExpressionError, Refused, StepkeepError, StoreError
 from stepkeep.kernel.decision import asked_json
+from stepkeep.kernel.errors import ExpressionError, Refused, StepkeepError, StoreError
 from stepkeep.kernel.triggers import TriggerSpec
 from stepkeep.operations import people
 from stepkeep.operations.access import Acting

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.trigger_expressions import compile_condition, compile_trigger_inputs
-from stepkeep.errors import ExpressionError
+from stepkeep.kernel.errors import ExpressionError
 from stepkeep.kernel.triggers import TriggerSpec
 from stepkeep.store.triggers import TriggerRow
 

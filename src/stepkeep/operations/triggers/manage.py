@@ -16,8 +16,8 @@ from typing import Any
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
-from stepkeep.errors import Conflict, Contended, InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.errors import Conflict, Contended, InvalidInput, NotFound
 from stepkeep.kernel.triggers import TriggerKind, TriggerSpec
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting

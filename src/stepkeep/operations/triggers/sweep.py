@@ -10,7 +10,7 @@ import logging
 
 from msgspec.structs import replace
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.triggers.endings import endings, note_living

@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 _encode = msgspec.json.Encoder().encode
 

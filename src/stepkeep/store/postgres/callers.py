@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncpg
 
-from stepkeep.errors import InvalidInput, StoreUnavailable
+from stepkeep.kernel.errors import InvalidInput, StoreUnavailable
 from stepkeep.store.callers import refuse
 from stepkeep.store.change import Decide, Want
 from stepkeep.store.notifications import TopicRecorder

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepkeep.errors import Broken
+from stepkeep.kernel.errors import Broken
 from stepkeep.store.bounds import check_write
 from stepkeep.store.change import Decide, Propose, Want, Write
 from stepkeep.store.postgres.connections import Connection

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import PermissionDenied
+from stepkeep.kernel.errors import PermissionDenied
 from stepkeep.store.people import PeopleTables, Read, key_from, session_from
 from stepkeep.store.postgres.connections import Connection, fetch
 from stepkeep.store.postgres.load import SQL

@@ -16,15 +16,15 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 import asyncpg
 import msgspec
 
-from stepkeep.errors import (
+from stepkeep.edges.redaction import database_url, database_url_fault, secrets_of_url, without
+from stepkeep.edges.safe_text import exception_text
+from stepkeep.kernel.errors import (
     InvalidInput,
     LoginRefused,
     PermissionDenied,
     StoreUnavailable,
     Unreachable,
 )
-from stepkeep.redaction import database_url, database_url_fault, secrets_of_url, without
-from stepkeep.safe_text import exception_text
 from stepkeep.store.postgres.failures import reason_of, translated
 from stepkeep.store.postgres.namespace import Namespace, read_namespace
 

@@ -12,7 +12,7 @@ from types import TracebackType
 
 import asyncpg
 
-from stepkeep.errors import (
+from stepkeep.kernel.errors import (
     ConnectionLost,
     Contended,
     InvalidInput,

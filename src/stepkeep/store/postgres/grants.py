@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.store.postgres.namespace import DEFAULT
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]{0,62}")

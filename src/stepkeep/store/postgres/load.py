@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stepkeep.errors import Broken
 from stepkeep.kernel.decision import Involved, involved_in
+from stepkeep.kernel.errors import Broken
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.store import columns
 from stepkeep.store import shares as shared

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 
 DEFAULT = "stepkeep"
 

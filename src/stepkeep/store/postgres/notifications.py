@@ -14,7 +14,7 @@ import logging
 import secrets
 from typing import Any
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.store.notifications import ANYTHING, CoalescingNotifier, decode, encode, within
 from stepkeep.store.postgres.connections import Connection, Pool, execute
 from stepkeep.store.postgres.failures import translated

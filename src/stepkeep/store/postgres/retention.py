@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from stepkeep.errors import Unreadable
+from stepkeep.kernel.errors import Unreadable
 from stepkeep.kernel.rows import Step
 from stepkeep.store import columns
 from stepkeep.store.postgres.arrays import ids, names

@@ -12,7 +12,7 @@ import asyncio
 
 import asyncpg
 
-from stepkeep.errors import PermissionDenied, SchemaMismatch, StoreUnavailable
+from stepkeep.kernel.errors import PermissionDenied, SchemaMismatch, StoreUnavailable
 from stepkeep.store.migrations import Applied, as_pairs, load_migrations, outstanding
 from stepkeep.store.postgres.connections import Connection, commit, execute, fetch
 from stepkeep.store.postgres.failures import translated

@@ -15,10 +15,10 @@ from typing import Any, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import ConnectionLost, StoreUnavailable, Unreadable
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import ConnectionLost, StoreUnavailable, Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from stepkeep.errors import Contended
+from stepkeep.kernel.errors import Contended
 from stepkeep.store.change import Decide, Want
 from stepkeep.store.postgres.change import StartAgain, change
 from stepkeep.store.postgres.connections import PLANNER, SEARCH_PATH, Connection, Pool, execute, fetch

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from stepkeep.errors import Conflict, Contended, InvariantBroken
+from stepkeep.kernel.errors import Conflict, Contended, InvariantBroken
 from stepkeep.kernel.rows import Notice as ChildNotice
 from stepkeep.kernel.rows import Recall
 from stepkeep.kernel.states import RUN_TERMINAL

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 
-from stepkeep.errors import InvalidInput, StoreUnavailable
+from stepkeep.kernel.errors import InvalidInput, StoreUnavailable
 from stepkeep.store.sqlite.connection import open_connection, translated
 from stepkeep.store.sqlite.file import DatabaseFile
 

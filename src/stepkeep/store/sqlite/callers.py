@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.store.callers import refuse
 from stepkeep.store.change import Decide, Want
 from stepkeep.store.protocol import Transaction

@@ -12,8 +12,8 @@ from typing import Any
 import apsw
 from msgspec.structs import replace
 
-from stepkeep.errors import Broken, Conflict, Contended, InvariantBroken
 from stepkeep.kernel.decision import Involved, involved_in
+from stepkeep.kernel.errors import Broken, Conflict, Contended, InvariantBroken
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store import columns

@@ -14,7 +14,14 @@ from pathlib import Path
 
 import apsw
 
-from stepkeep.errors import Contended, InvalidInput, InvariantBroken, SchemaMismatch, StepkeepError, StoreUnavailable
+from stepkeep.kernel.errors import (
+    Contended,
+    InvalidInput,
+    InvariantBroken,
+    SchemaMismatch,
+    StepkeepError,
+    StoreUnavailable,
+)
 from stepkeep.store.sqlite.file import DatabaseFile
 
 log = logging.getLogger("stepkeep.store")

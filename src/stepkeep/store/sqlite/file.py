@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from stepkeep.errors import DatabaseGone
+from stepkeep.kernel.errors import DatabaseGone
 
 PRIVATE = 0o600
 """The mode of a new file. SQLite gives the files beside it (-wal, -shm) the same."""

@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 
 _open: Counter[str] = Counter()
 _inherited: set[str] = set()

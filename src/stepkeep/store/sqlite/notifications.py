@@ -14,7 +14,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.store.notifications import ANYTHING, CoalescingNotifier, decode, encode
 from stepkeep.store.protocol import Notification
 from stepkeep.store.sqlite import inotify

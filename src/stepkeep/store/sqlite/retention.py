@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import apsw
 
-from stepkeep.errors import Unreadable
+from stepkeep.kernel.errors import Unreadable
 from stepkeep.store import columns
 from stepkeep.store.columns import json_text
 from stepkeep.store.reading import apart, named, unreadable

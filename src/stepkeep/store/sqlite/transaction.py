@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import apsw
 
-from stepkeep.errors import StoreError
+from stepkeep.kernel.errors import StoreError
 from stepkeep.store.change import Decide, Want
 from stepkeep.store.sqlite.change import change
 from stepkeep.store.sqlite.connection import open_connection, translated

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 
 import apsw
 
-from stepkeep.errors import DatabaseGone, StoreUnavailable
+from stepkeep.kernel.errors import DatabaseGone, StoreUnavailable
 from stepkeep.store.sqlite.connection import UNSTORABLE, explain, open_connection, translated
 from stepkeep.store.sqlite.file import DatabaseFile
 from stepkeep.store.sqlite.turns import Turns

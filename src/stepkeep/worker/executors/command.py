@@ -20,14 +20,14 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.edges.own_process import is_private
+from stepkeep.edges.redaction import secrets_of, secrets_of_arguments, without
 from stepkeep.kernel.definition import Command
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.states import Category
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
-from stepkeep.own_process import is_private
-from stepkeep.redaction import secrets_of, secrets_of_arguments, without
 from stepkeep.worker.executor import Job, PoolKind
 from stepkeep.worker.identity import Identity, identity_of, passed_on
 from stepkeep.worker.payloads import encode, storable_text

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.edges.safe_text import is_a, type_name
 from stepkeep.kernel.outcomes import Outcome, Suspended
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.safe_text import is_a, type_name
 from stepkeep.worker.answers import WaitFor
 from stepkeep.worker.classify import BindingError
 from stepkeep.worker.executor import Job, PoolKind

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.http_headers import complaints
+from stepkeep.edges.redaction import public_url, secrets_of, secrets_of_url, without
 from stepkeep.kernel.definition import Http
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.plan import PlannedStep
@@ -21,7 +22,6 @@ from stepkeep.network.allowing import AllowList
 from stepkeep.network.client import MAX_ANSWER, Answer, Client
 from stepkeep.network.guard import Guard, Reach
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
-from stepkeep.redaction import public_url, secrets_of, secrets_of_url, without
 from stepkeep.worker.classify import category_of_status, class_of_status, parse_retry_after
 from stepkeep.worker.executor import Job, PoolKind
 from stepkeep.worker.payloads import encode, storable_text

@@ -19,13 +19,13 @@ from msgspec import UNSET
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import kind_of, shown
-from stepkeep.errors import ExpressionError, StepkeepError
+from stepkeep.edges.redaction import hide_secrets
+from stepkeep.edges.safe_text import exception_text, inert_line, is_a, plain_text, type_name
+from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.definition import SECOND, Command
+from stepkeep.kernel.errors import ExpressionError, StepkeepError
 from stepkeep.kernel.outcomes import Failed, Outcome, RulesFailed, RulesPassed
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.redaction import hide_secrets
-from stepkeep.safe_text import exception_text, inert_line, is_a, plain_text, type_name
-from stepkeep.secret_values import KNOWN
 from stepkeep.worker.answers import StepError
 from stepkeep.worker.classify import BindingError
 from stepkeep.worker.executor import Job, PoolKind

@@ -17,7 +17,7 @@ from stepkeep.definition.handlers import name_of
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Function, Registry
 from stepkeep.definition.signature import Signature
-from stepkeep.errors import DefinitionError, InvalidInput
+from stepkeep.kernel.errors import DefinitionError, InvalidInput
 from stepkeep.kernel.outcomes import NewCall
 from stepkeep.kernel.plan import queue_specs, written_template
 from stepkeep.kernel.rows import Called, Step

@@ -20,10 +20,10 @@ from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Function
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.definition.run_input import check_input
-from stepkeep.errors import InvalidInput
+from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.child_runs import CONTINUE
 from stepkeep.kernel.definition import Definition
-from stepkeep.safe_text import type_name
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.worker.context import Context
 from stepkeep.worker.flows.calls import Call, CallFailed, Templates
 from stepkeep.worker.flows.replay import Flow

@@ -26,11 +26,11 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.apps import load_app
+from stepkeep.edges.own_process import protect_process
+from stepkeep.edges.safe_text import exception_text
+from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Stopped, TimedOut, Waiting
 from stepkeep.kernel.states import Category
-from stepkeep.own_process import protect_process
-from stepkeep.safe_text import exception_text
-from stepkeep.secret_values import KNOWN
 from stepkeep.worker import results
 from stepkeep.worker.cancellation import Cancellation, Why
 from stepkeep.worker.classify import BindingError

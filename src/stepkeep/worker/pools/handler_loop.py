@@ -23,8 +23,8 @@ from typing import Any, Literal, Protocol
 
 from stepkeep.definition import arguments
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import InvalidInput
-from stepkeep.safe_text import exception_text, inert_line, type_name
+from stepkeep.edges.safe_text import exception_text, inert_line, type_name
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.worker.forks import end_copy
 
 log = logging.getLogger("stepkeep.worker")

@@ -19,10 +19,10 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
+from stepkeep.edges.safe_text import exception_text
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped
 from stepkeep.kernel.states import Category
 from stepkeep.operations.spans import activate
-from stepkeep.safe_text import exception_text
 from stepkeep.worker import results
 from stepkeep.worker.executor import Done, EndedJobs, Job
 from stepkeep.worker.executors.flow import FlowExecutor

@@ -20,10 +20,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import stepkeep
-from stepkeep import own_process
+from stepkeep.edges import own_process
+from stepkeep.edges.safe_text import exception_text
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped, TimedOut
 from stepkeep.kernel.states import Category
-from stepkeep.safe_text import exception_text
 from stepkeep.worker import results
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.context import Progress

@@ -17,10 +17,10 @@ from contextlib import suppress
 from contextvars import copy_context
 from queue import SimpleQueue
 
+from stepkeep.edges.safe_text import exception_text, inert_line
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped
 from stepkeep.kernel.states import Category
 from stepkeep.operations.spans import activate
-from stepkeep.safe_text import exception_text, inert_line
 from stepkeep.worker import results
 from stepkeep.worker.executor import Done, Job
 from stepkeep.worker.forks import end_copy

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepkeep.errors import LoginRefused, NotAllowed, NotFound, PermissionDenied, StepkeepError, StoreUnavailable
+from stepkeep.kernel.errors import LoginRefused, NotAllowed, NotFound, PermissionDenied, StepkeepError, StoreUnavailable
 from stepkeep.network.service import Service, again, decode
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from stepkeep.errors import StepkeepError
+from stepkeep.kernel.errors import StepkeepError
 from stepkeep.store.protocol import RUNS_STOPPED, Listener, Notification
 from stepkeep.worker.remote.channel import Channel
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.errors import StoreUnavailable
 from stepkeep.network.service import Service
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.outage import Outage

@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import msgspec
 
-from stepkeep import errors
-from stepkeep.errors import Broken, Refused, StoreError, Unreadable
+from stepkeep.kernel import errors
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.errors import Broken, Refused, StoreError, Unreadable
 from stepkeep.kernel.events import Event, StepCheckpointed, StepReported
 from stepkeep.kernel.fitting import outcome_bytes
 from stepkeep.kernel.outcomes import Released

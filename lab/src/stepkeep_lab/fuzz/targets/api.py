@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 import stepkeep as sk
-from stepkeep.errors import NotFound, StepkeepError
-from stepkeep.safe_text import exception_text
+from stepkeep.edges.safe_text import exception_text
+from stepkeep.kernel.errors import NotFound, StepkeepError
 from stepkeep.worker.context import Context
 from stepkeep_lab.fuzz.chance import shorter
 from stepkeep_lab.fuzz.odd_values import VALUES

@@ -17,9 +17,9 @@ import yaml
 from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import CheckReport
 from stepkeep.dialects import registry
-from stepkeep.errors import DefinitionError, Problem
+from stepkeep.edges.safe_text import inert
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of, encode_definition
-from stepkeep.safe_text import inert
+from stepkeep.kernel.errors import DefinitionError, Problem
 from stepkeep_lab.fuzz.chance import (
     changed_text,
     changed_tree,

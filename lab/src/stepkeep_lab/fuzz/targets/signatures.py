@@ -13,7 +13,7 @@ from random import Random
 
 import msgspec
 
-from stepkeep.errors import InvalidInput
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.network.signatures import Delivery, SignatureRefused, sign, verify, verify_github
 from stepkeep_lab.fuzz.chance import changed_text, hostile_text, shorter
 from stepkeep_lab.fuzz.target import Limits, Target, Verdict, broken

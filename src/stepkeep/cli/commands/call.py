@@ -1,0 +1,68 @@
+"""`stepkeep call`: any operation by its name, with the arguments of its row. Its answer is the JSON of the service."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.session import json_value, open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import SUCCEEDED
+from stepkeep.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.operations.operation import Operation
+
+
+def call(
+    settings: Settings,
+    name: Annotated[
+        str | None, typer.Argument(metavar="OPERATION", help="As in `slots.set`. Without it, all are listed.")
+    ] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME=VALUE…", help="Arguments: JSON, @FILE with JSON, or else a text.", show_default=False
+        ),
+    ] = None,
+) -> int:
+    """Call an operation by its name, and print its answer as JSON."""
+    from stepkeep.operations.operation import CATALOGUE
+
+    if name is None:
+        for one in sorted(CATALOGUE.values(), key=lambda one: one.name):
+            say(f"{one.name}: {one.row.summary}")
+        return SUCCEEDED
+    if name not in CATALOGUE:
+        raise InvalidInput(f"there is no operation {name!r}. `stepkeep call` lists them.")
+    answer(asyncio.run(_asked(settings, CATALOGUE[name], _arguments(CATALOGUE[name], given or []))))
+    return SUCCEEDED
+
+
+async def _asked(settings: Settings, operation: Operation, values: dict[str, Any]) -> Any:
+    async with open_engine(settings) as engine:
+        return await operation.called_on(engine, values)
+
+
+def _arguments(operation: Operation, given: list[str]) -> dict[str, Any]:
+    """The arguments by their names in Python. They are written with the names that requests have."""
+    known = {one.wire: one.name for one in operation.parameters.values() if one.place}
+    found: dict[str, Any] = {}
+    for one in given:
+        name, sign, text = one.partition("=")
+        if not sign or name not in known:
+            raise InvalidInput(f"{one!r} is no argument of {operation.name}. It takes: {', '.join(known) or 'none'}.")
+        found[known[name]] = _value(text, name)
+    return found
+
+
+def _value(text: str, name: str) -> Any:
+    if text.startswith("@"):
+        return json_value(text, name)
+    try:
+        return json_value(text, name)
+    except InvalidInput:
+        return text

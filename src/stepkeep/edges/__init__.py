@@ -1,0 +1,1 @@
+"""What guards the edges: text, secrets, names and files from outside. It imports no other package of Stepkeep."""

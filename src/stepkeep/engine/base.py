@@ -1,0 +1,90 @@
+"""What the parts and the groups of the engine share: the database, its caller, and what it starts runs with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stepkeep.definition.registry import Registry
+from stepkeep.engine.arguments import optional_key
+from stepkeep.engine.hosted import AsyncHostedWorker
+from stepkeep.engine.run_workers import RunWorkers
+from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.plan import Plan
+from stepkeep.operations.access import Access, Acting
+from stepkeep.operations.by_key import KeySender
+from stepkeep.operations.operation import Remote
+from stepkeep.operations.start import Starter
+from stepkeep.operations.transact import Transactor
+from stepkeep.operations.triggers.firing import Firer
+from stepkeep.operations.waiting import RunWaiter
+from stepkeep.store.protocol import Store
+
+if TYPE_CHECKING:
+    from stepkeep.metrics.exposition import Exposition
+    from stepkeep.worker.loop import Worker
+
+G = TypeVar("G", bound="AsyncGroup")
+
+
+class _Caller:
+    """In whose name something is asked for."""
+
+    access: Access
+
+    def _acting(self, by: str | None) -> Acting:
+        """The actor, and this engine's own one where it vouches for another."""
+        return self.access.acting(optional_key("by", by))
+
+    def _actor(self, by: str | None) -> str:
+        """The name on record: the person that the host program names, or the engine's own actor."""
+        return self._acting(by)["actor"]
+
+
+class AsyncBase(_Caller):
+    """An engine on an open database, as its parts see it."""
+
+    policies: dict[str, Any] = {}  # noqa: RUF012 - never changed; for engines over a store that is there already
+    tenant: str
+    actor: str
+    registry: Registry
+    store: Store
+    transactor: Transactor
+    worker: Callable[..., Worker]
+    _starter: Starter
+    _firer: Firer
+    _key_sender: KeySender
+    _waiting: RunWaiter
+    _own: RunWorkers
+    _hosted: Sequence[AsyncHostedWorker] = ()
+    _exposition: Exposition | None = None
+    _installed: set[int]
+    _plans: dict[int, tuple[Definition, Plan]]
+    _dev = False
+    _key_scope: str | None = None
+
+    def _scope(self) -> str:
+        """Whose idempotency keys this engine uses."""
+        return self.access.key_scope if self._key_scope is None else self._key_scope
+
+
+class AsyncGroup(_Caller):
+    """Methods that the engine offers as one of its attributes, such as `engine.slots`. With a `remote`, each is sent to
+    a service."""
+
+    remote: Remote | None = None
+
+    def __init__(self, engine: AsyncBase) -> None:
+        self.access, self._store, self._transactor = engine.access, engine.store, engine.transactor
+        self._starter = engine._starter
+
+    @property
+    def _tenant(self) -> str:
+        return self.access.tenant
+
+
+def group_at(kind: type[G], remote: Remote) -> G:
+    """The methods of a group at a service."""
+    found = kind.__new__(kind)
+    found.remote = remote
+    return found

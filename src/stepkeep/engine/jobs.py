@@ -1,0 +1,203 @@
+"""Jobs as the engine offers them: `engine.jobs`. Each method checks its arguments and calls one operation.
+
+It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from stepkeep.definition import arguments
+from stepkeep.engine.arguments import optional_key
+from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.blocking import Blocking, blocking
+from stepkeep.engine.reading import AsyncReading
+from stepkeep.kernel.errors import InvalidInput
+from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.operations import jobs, validate
+from stepkeep.operations.access import Scope, guarded
+from stepkeep.store.job_rows import JobAction
+
+FILTERS = ("state", "workflow", "business_key", "correlation_id", "labels", "since", "until", "error", "text")
+PAGE = 1000
+STATES: dict[JobAction, tuple[RunState, ...]] = {
+    JobAction.CANCEL: tuple(state for state in RunState if state not in RUN_TERMINAL),
+    JobAction.RERUN: (RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK),
+    JobAction.PAUSE: (RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED),
+    JobAction.RESUME: (RunState.PAUSED,),
+}
+"""The states of the runs that a job is about, if none are named."""
+NEEDS = {
+    JobAction.CANCEL: Scope.OPERATE,
+    JobAction.RERUN: Scope.START,
+    JobAction.PAUSE: Scope.OPERATE,
+    JobAction.RESUME: Scope.OPERATE,
+}
+
+
+@guarded("jobs.")
+class AsyncJobs(AsyncGroup):
+    """Jobs that cancel, pause or resume many runs or run them again, carried out by workers; and backfills of triggers.
+
+    >>> for name in ("Ada", "Bea"):
+    ...     _ = engine.start(hello, {"name": name}, labels={"batch": "7"})
+    >>> engine.jobs.start("cancel", where={"labels": {"batch": "7"}}, dry_run=True)["runs"]
+    2
+    """
+
+    def __init__(self, engine: AsyncReading) -> None:
+        super().__init__(engine)
+        self._find = engine.runs
+
+    async def start(
+        self,
+        action: str,
+        *,
+        where: Mapping[str, Any] | None = None,
+        runs: Iterable[str] | None = None,
+        compensate: bool = False,
+        reason: str = "",
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Cancel, pause or resume the runs that `where` finds, or run them again (`action` is `cancel`, `pause`,
+        `resume` or `rerun`).
+
+        `where` has the filters of `engine.runs`; `runs` names runs instead. Without a state, `cancel` is about runs
+        that have not ended, `rerun` about those that did not succeed, `pause` about those that are queued, running or
+        blocked, and `resume` about paused ones. A dry run only says which runs they are.
+
+        >>> run = engine.start(hello, {"name": "Ada"}, business_key="order-9").run_id
+        >>> job = engine.jobs.start("cancel", where={"business_key": "order-9"}, reason="sent twice")
+        >>> job["state"], job["runs"]
+        ('running', 1)
+        """
+        what = JobAction(arguments.choice("the action of a job", action, [str(one) for one in STATES]))
+        self.access.require(NEEDS[what], operation=f"jobs.start {what}")
+        filters, named = self._wanted(where, runs)
+        said = {
+            "compensate": arguments.flag("jobs.start: compensate", compensate),
+            "reason": validate.words("the reason", reason),
+        }
+        if what is JobAction.RERUN and any(said.values()):
+            raise InvalidInput("compensate and reason go with cancel: a rerun has neither.")
+        if what in (JobAction.PAUSE, JobAction.RESUME) and said.pop("compensate"):
+            raise InvalidInput(f"compensate goes with cancel: a job that is to {what} undoes nothing.")
+        options = {"where": _shown(filters), **({} if what is JobAction.RERUN else said)}
+        key = optional_key("the idempotency key", idempotency_key)
+        acting = self._acting(by)
+        digest = jobs.digest_of(what, {**options, "runs": named})
+        is_dry = arguments.flag("jobs.start: dry_run", dry_run)
+        if key is not None and not is_dry:
+            scope = self.access.key_scope
+            there = await jobs.known_job(self._transactor, key, scope, digest, tenant=self._tenant)
+            if there is not None:
+                return there
+        found = named if named is not None else await self._found(what, filters)
+        if is_dry:
+            first = found[: jobs.SHOWN_FIRST]
+            return {"action": what.value, "dry_run": True, **options, "runs": len(found), "first": first}
+        return await jobs.add_job(
+            self._transactor,
+            what,
+            found,
+            options,
+            tenant=self._tenant,
+            acting=acting,
+            idempotency_key=key,
+            scope=self.access.key_scope,
+            digest=digest,
+        )
+
+    def _wanted(
+        self, where: Mapping[str, Any] | None, runs: Iterable[str] | None
+    ) -> tuple[dict[str, Any], list[str] | None]:
+        filters = arguments.mapping("where", {} if where is None else where)
+        if unknown := sorted(set(filters) - set(FILTERS)):
+            raise InvalidInput(f"where has no {unknown[0]!a}. It has: {', '.join(FILTERS)}.")
+        filters = {name: value for name, value in filters.items() if value is not None and not _is_empty(value)}
+        if (runs is None) is (not filters):
+            raise InvalidInput("say which runs: by where, or by their ids (runs), and not by both. All is no choice.")
+        if runs is None:
+            return filters, None
+        named = sorted({jobs.named_run("one of runs", one) for one in arguments.items("runs", runs)})
+        if not named:
+            raise InvalidInput("runs is empty: name the runs, or say which ones by where.")
+        if len(named) > jobs.MOST_RUNS:
+            raise jobs.too_many("name")
+        return {}, named
+
+    async def _found(self, action: JobAction, filters: Mapping[str, Any]) -> list[str]:
+        wanted = {"state": STATES[action], **filters}
+        found: list[str] = []
+        before = None
+        while True:
+            answer = await self._find(**wanted, before=before, limit=PAGE)
+            found += (str(one["id"]) for one in answer["runs"])
+            if len(found) > jobs.MOST_RUNS:
+                raise jobs.too_many(action)
+            before = answer["next"]
+            if before is None:
+                return sorted(found)
+
+    async def list(self, *, before: str | None = None, limit: int = 50) -> dict[str, Any]:
+        """Jobs and backfills of the tenant, newest first; `next` is the `before` of the next page.
+
+        >>> engine.jobs.list(limit=10)["next"] is None
+        True
+        """
+        most = arguments.whole("jobs.list: limit", limit, 1, jobs.MOST_LISTED)
+        return await jobs.list_jobs(self._transactor, tenant=self._tenant, before=before, limit=most)
+
+    async def show(self, job_id: str) -> dict[str, Any]:
+        """A job: how many of its runs are done, were as asked for before, were refused, or wait.
+
+        >>> job = engine.jobs.start("rerun", where={"workflow": "no-such-workflow"})
+        >>> engine.jobs.show(job["job"])["state"]
+        'done'
+        """
+        return await jobs.show_job(self._transactor, job_id, tenant=self._tenant)
+
+    async def runs(self, job_id: str, *, after: str | None = None, limit: int = 100) -> dict[str, Any]:
+        """The runs of a job with what became of each; `next` is the `after` of the next page.
+
+        >>> job = engine.jobs.start("rerun", where={"workflow": "no-such-workflow"})
+        >>> engine.jobs.runs(job["job"])["runs"]
+        []
+        """
+        most = arguments.whole("jobs.runs: limit", limit, 1, jobs.MOST_LISTED)
+        return await jobs.list_job_runs(self._transactor, job_id, tenant=self._tenant, after=after, limit=most)
+
+    async def stop(self, job_id: str, *, by: str | None = None) -> dict[str, Any]:
+        """End a job early. What it has done stays.
+
+        >>> run = engine.start(hello, {"name": "Ada"}, business_key="order-10").run_id
+        >>> job = engine.jobs.start("cancel", runs=[run])
+        >>> engine.jobs.stop(job["job"])["state"]
+        'stopped'
+        """
+        self._acting(by)
+        return await jobs.stop_job(self._transactor, job_id, tenant=self._tenant)
+
+
+class Jobs(Blocking[AsyncJobs]):
+    start = blocking(AsyncJobs.start)
+    list = blocking(AsyncJobs.list)
+    show = blocking(AsyncJobs.show)
+    runs = blocking(AsyncJobs.runs)
+    stop = blocking(AsyncJobs.stop)
+
+
+def _is_empty(value: object) -> bool:
+    return isinstance(value, str | Sequence | Mapping) and len(value) == 0
+
+
+def _shown(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """The filters as plain JSON."""
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value if isinstance(value, str | dict) else [*value]
+        for name, value in filters.items()
+    }

@@ -1,0 +1,1 @@
+"""The tools that agents call over the Model Context Protocol."""
