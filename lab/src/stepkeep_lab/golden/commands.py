@@ -22,6 +22,8 @@ from unittest.mock import patch
 
 import typer.main
 
+from stepkeep.kernel.errors import InvalidInput
+
 FILES = {
     "handlers.py": """
 import stepkeep as sk
@@ -195,6 +197,8 @@ status
 workers
 slots set 5 --workflow flow
 slots list
+call
+call slots.list
 slots clear --workflow flow
 resources set gpu 2
 resources list
@@ -362,4 +366,4 @@ def _require_all(lines: list[str]) -> None:
     for path, _ in program():
         elsewhere = any(" ".join(path[:count]) in ELSEWHERE for count in range(1, len(path) + 1))
         if not elsewhere and not any(tuple(words[: len(path)]) == path for words in told):
-            raise LookupError(f"no line of the story gives `stepkeep {' '.join(path)}`: add one, or say why not.")
+            raise InvalidInput(f"no line of the story gives `stepkeep {' '.join(path)}`: add one, or say why not.")

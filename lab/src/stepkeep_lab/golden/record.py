@@ -94,10 +94,11 @@ def _bounded(found: Iterator[str]) -> Iterator[str]:
 
 # -- documents ---------------------------------------------------------------------------------------------------------
 def _record_documents(folder: Path, told: Told) -> None:
+    written = dict(documents())
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
-    for name, text in documents():
+    for name, text in written.items():
         told(f"{name}: {len(text):,} characters")
         if len(text) > COMPRESSED:
             (folder / f"{name}.xz").write_bytes(lzma.compress(text.encode(), preset=9))
