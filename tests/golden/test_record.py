@@ -15,13 +15,13 @@ from unittest.mock import patch
 
 import pytest
 from fastapi import FastAPI
-from stepkeep.errors import InvalidInput, NotFound
 
 import stepkeep
 import stepkeep_lab
 from stepkeep.api.openapi import describe
 from stepkeep.cli.main import app
 from stepkeep.kernel import draft
+from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.journal import Entry, SealedEntry, chain, seal
 from stepkeep_lab.golden import documents, lives, record, statements
 from stepkeep_lab.simulation.mutation import Edit, Mutant, planted

@@ -15,11 +15,14 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import typer.main
+
+from stepkeep.kernel.errors import InvalidInput
 
 FILES = {
     "handlers.py": """
@@ -194,6 +197,7 @@ status
 workers
 slots set 5 --workflow flow
 slots list
+call
 call slots.list
 slots clear --workflow flow
 resources set gpu 2
@@ -293,8 +297,7 @@ def answers() -> str:
     lines = [line for line in STORY.splitlines() if line]
     _require_all(lines)
     here = Path.cwd()
-    keep = {name: value for name, value in os.environ.items() if not name.startswith("STEPKEEP_")}
-    with tempfile.TemporaryDirectory(prefix="golden-") as folder, patch.dict(os.environ, keep, clear=True):
+    with tempfile.TemporaryDirectory(prefix="golden-") as folder, _alone(folder):
         for name, text in FILES.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         os.chdir(folder)
@@ -303,6 +306,11 @@ def answers() -> str:
         finally:
             os.chdir(here)
             sys.modules.pop("handlers", None)
+
+
+def _alone(folder: str) -> AbstractContextManager[Any]:
+    """An environment without the settings, the name and the home of whoever records."""
+    return patch.dict(os.environ, {"PATH": os.environ["PATH"], "LOGNAME": "operator", "HOME": folder}, clear=True)
 
 
 def _told(lines: list[str], folder: str) -> Iterator[str]:
@@ -358,4 +366,4 @@ def _require_all(lines: list[str]) -> None:
     for path, _ in program():
         elsewhere = any(" ".join(path[:count]) in ELSEWHERE for count in range(1, len(path) + 1))
         if not elsewhere and not any(tuple(words[: len(path)]) == path for words in told):
-            raise LookupError(f"no line of the story gives `stepkeep {' '.join(path)}`: add one, or say why not.")
+            raise InvalidInput(f"no line of the story gives `stepkeep {' '.join(path)}`: add one, or say why not.")

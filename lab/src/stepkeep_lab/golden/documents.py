@@ -121,8 +121,8 @@ def _openapi() -> str:
 
     lines = [
         f"{method.upper()} {path}\n{json.dumps(resolved(operation), indent=1, sort_keys=True)}\n"
-        for path, operations in described.pop("paths").items()
-        for method, operation in operations.items()
+        for path, operations in sorted(described.pop("paths").items())
+        for method, operation in sorted(operations.items())
     ]
     return json.dumps({**described, "components": components}, indent=1, sort_keys=True) + "\n" + "".join(lines)
 

@@ -33,6 +33,8 @@ CONTEXT = 3
 TITLE = re.compile(r"## |\$ |-- |[A-Z]+ /|\w+[(:]")
 """Lines of documents that say what follows."""
 
+KEY = re.compile(r'\s+"(.+)": ')
+
 MOST = 20
 """After this many differences of one part the check says no more of it."""
 
@@ -92,10 +94,11 @@ def _bounded(found: Iterator[str]) -> Iterator[str]:
 
 # -- documents ---------------------------------------------------------------------------------------------------------
 def _record_documents(folder: Path, told: Told) -> None:
+    written = dict(documents())
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():
         old.unlink()
-    for name, text in documents():
+    for name, text in written.items():
         told(f"{name}: {len(text):,} characters")
         if len(text) > COMPRESSED:
             (folder / f"{name}.xz").write_bytes(lzma.compress(text.encode(), preset=9))
@@ -118,7 +121,7 @@ def _check_documents(folder: Path, told: Told) -> Iterator[str]:
 
 
 def _first_difference(before: str, now: str) -> str:
-    """The first lines that differ, with the line number and the title above them."""
+    """The first lines that differ, with the line number, the title above them and, in JSON, the keys around them."""
     was, lines = before.splitlines(), now.splitlines()
     at = next(
         (at for at, (one, two) in enumerate(zip(was, lines, strict=False)) if one != two), min(len(was), len(lines))
@@ -126,7 +129,21 @@ def _first_difference(before: str, now: str) -> str:
     title = next((line for line in reversed(lines[:at]) if TITLE.match(line)), "the beginning")
     near = slice(max(0, at - CONTEXT), at + CONTEXT)
     shown = list(difflib.unified_diff(was[near], lines[near], lineterm="", n=CONTEXT))[3:]
-    return f"line {at + 1}, under {title!r}:\n" + "\n".join(f"    {line[:200]}" for line in shown)
+    place = " ".join([repr(title), *_keys(lines if at < len(lines) else was, at)])
+    return f"line {at + 1}, under {place}:\n" + "\n".join(f"    {line[:200]}" for line in shown)
+
+
+def _keys(lines: Sequence[str], at: int) -> list[str]:
+    """The keys of indented JSON in which a line stands, the outermost first."""
+    keys: list[str] = []
+    depth = len(lines[at]) - len(lines[at].lstrip()) if at < len(lines) else 0
+    for line in reversed(lines[:at]):
+        if not depth:
+            break
+        if (indent := len(line) - len(line.lstrip())) < depth:
+            depth = indent
+            keys += [found[1] for found in [KEY.match(line)] if found]
+    return keys[::-1]
 
 
 # -- lives -------------------------------------------------------------------------------------------------------------
