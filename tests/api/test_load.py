@@ -16,7 +16,7 @@ import pytest
 
 from stepkeep.api import protocol, requests, server
 from stepkeep.api.app import create_app
-from stepkeep.api.load import BOUNDS, SHARED_SECONDS, SHARED_TURNS, Bound, Load, Turns
+from stepkeep.api.load import BOUNDS, RESUMED_TURNS, SHARED_SECONDS, SHARED_TURNS, Bound, Load, Seat, Share, Turns
 from stepkeep.api.measures import HttpMeasures
 from stepkeep.cli.inert_log import JsonFormatter
 from stepkeep.engine import AsyncEngine
@@ -408,30 +408,96 @@ async def test_what_was_acknowledged_survives_a_crash_of_the_database_under_load
 async def test_while_two_tenants_have_requests_each_has_a_few_turns_at_once() -> None:
     now = [0.0]
     turns = Turns(lambda: now[0])
-    alone = [await turns.take("acme") for _ in range(SHARED_TURNS + 20)]
-    for one in alone:
-        one.end()
-    await turns.take("rival")
-    held = [await turns.take("acme") for _ in range(SHARED_TURNS)]
-    late = [asyncio.create_task(turns.take("acme")) for _ in range(3)]
+    acme, rival = Share("acme", SHARED_TURNS), Share("rival", SHARED_TURNS)
+    for _ in range(SHARED_TURNS + 20):
+        await turns.take(acme)
+    for _ in range(SHARED_TURNS + 20):
+        turns.end(acme)
+    await turns.take(rival)
+    for _ in range(SHARED_TURNS):
+        await turns.take(acme)
+    late = [asyncio.create_task(turns.take(acme)) for _ in range(3)]
     await asyncio.sleep(0)
     assert not any(one.done() for one in late)
-    other = await turns.take("rival")
-    other.end()
+    await turns.take(rival)
+    turns.end(rival)
     late[0].cancel()
-    held[0].end()
-    held[0].end()
+    turns.end(acme)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert [one.done() for one in late] == [True, True, False], "the next in order has the turn"
     now[0] += SHARED_SECONDS
-    held[1].end()
-    (await late[1]).end()
-    (await late[2]).end()
-    for one in held[2:]:
-        one.end()
-    assert turns._active == {"rival": 1}
+    turns.end(acme)
+    await late[1]
+    await late[2]
+    for _ in range(SHARED_TURNS):
+        turns.end(acme)
+    assert turns._active == {rival: 1}
     assert turns._waiting == {}
+
+
+async def test_a_request_that_waits_has_no_turn_and_needs_one_to_go_on() -> None:
+    load = Load(HttpMeasures(dict))
+    turns, resumed = load.turns, Share("acme", RESUMED_TURNS)
+    await turns.take(Share("rival", SHARED_TURNS))
+    seats = [load.seat("/runs", "") for _ in range(RESUMED_TURNS + 3)]
+    woken = asyncio.Event()
+
+    async def rest(seat: Seat, *, moves: bool) -> None:
+        await seat.take_turn("acme")
+        seat.known("acme", None)
+        async with seat.moved("bodies") if moves else seat.resting():
+            await woken.wait()
+
+    waits = [asyncio.create_task(rest(seat, moves=bool(at % 2))) for at, seat in enumerate(seats) if seat]
+    while load.taken("bodies") < len(seats) // 2:  # noqa: ASYNC110 - nothing tells it
+        await asyncio.sleep(0)
+    assert turns._active == {Share("rival", SHARED_TURNS): 1}, "more than a tenant has turns can wait"
+    woken.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert turns._active[resumed] == RESUMED_TURNS
+    assert sum(not one.done() for one in waits) == 3
+    await turns.take(Share("rival", SHARED_TURNS))
+    for seat, one in zip(seats, waits, strict=True):
+        if seat is not None:
+            await one
+            seat.leave()
+    assert turns._active == {Share("rival", SHARED_TURNS): 2}
+    assert load._taken == {}
+
+
+async def test_what_goes_on_after_the_end_of_its_request_takes_no_turn() -> None:
+    load = Load(HttpMeasures(dict))
+    seat = load.seat("/runs", "")
+    assert seat is not None
+    await seat.take_turn("acme")
+    async with seat.resting():
+        seat.leave()
+    assert load.turns._active == {}
+
+
+@first_on("sqlite")
+async def test_a_tenant_without_a_turn_waits_after_its_body_and_another_is_answered(database_url: str) -> None:
+    async with on(database_url) as stage:
+        await stage.publish(HELLO)
+        await stage.publish(HELLO, tenant=RIVAL)
+        turns, resumed = stage.app.service.load.turns, Share("acme", RESUMED_TURNS)
+        start = {"workflow": "hello"}
+        async with stage.client(await stage.key()) as client, stage.client(await stage.key(tenant=RIVAL)) as rival:
+            assert (await client.get("/runs")).status_code == (await rival.get("/runs")).status_code == 200
+            for _ in range(RESUMED_TURNS):
+                await turns.take(resumed)
+            late = asyncio.create_task(client.post("/runs", json=start))
+            async with asyncio.timeout(20):
+                while not turns._waiting.get(resumed):  # noqa: ASYNC110 - the service sets no event
+                    await asyncio.sleep(0.01)
+            assert (await rival.post("/runs", json=start)).status_code == 201
+            assert not late.done()
+            for _ in range(RESUMED_TURNS):
+                turns.end(resumed)
+            assert (await late).status_code == 201
+            assert turns._active == {}
 
 
 async def test_a_large_payload_that_cannot_be_stored_is_refused_as_a_small_one_is(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 
-from stepkeep.operations.aside import aside, rest_between
+from stepkeep.operations.aside import RESTING, aside, rest_between
+from stepkeep.operations.group_commit import Submissions
 
 
 @pytest.fixture
@@ -28,3 +30,25 @@ async def test_a_tenant_rests_from_its_work_and_no_other_tenant_waits_for_it() -
 
 async def test_without_a_service_nothing_rests() -> None:
     assert [await aside("wild", sum, [number]) for number in range(100)] == list(range(100))
+
+
+async def test_a_request_rests_while_it_waits_for_a_thread_or_a_group_commit() -> None:
+    resting: list[str] = []
+
+    @asynccontextmanager
+    async def rest() -> AsyncIterator[None]:
+        resting.append("rests")
+        yield
+        resting.append("goes on")
+
+    async def commit(items: list[int]) -> list[int]:
+        assert resting == ["rests"]
+        return items
+
+    before = RESTING.set(rest)
+    assert await aside("calm", lambda: list(resting)) == ["rests"]
+    assert resting == ["rests", "goes on"]
+    resting.clear()
+    assert await Submissions(commit).put(7) == 7
+    assert resting == ["rests", "goes on"]
+    RESTING.reset(before)

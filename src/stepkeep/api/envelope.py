@@ -16,6 +16,7 @@ from stepkeep.api.measures import route_of
 from stepkeep.api.problems import problem_of
 from stepkeep.api.service import Service
 from stepkeep.edges.safe_text import inert_line
+from stepkeep.operations.aside import RESTING
 from stepkeep.operations.audit import REQUEST, Asked
 
 log = logging.getLogger("stepkeep.api")
@@ -53,7 +54,7 @@ class Envelope:
         told_id = scope.setdefault("state", {})["request_id"] = request_id.decode()
         client = scope.get("client")
         address = client[0] if client else None
-        asked = REQUEST.set(Asked(told_id, address))
+        asked, resting = REQUEST.set(Asked(told_id, address)), None
         began, status, is_stream = time.monotonic(), 0, False
         measures = self._service.measures
         measures.in_flight += 1
@@ -67,20 +68,18 @@ class Envelope:
                 message["headers"] = self._headers(message.get("headers", ()), request_id)
             await send(message)
 
-        seat = turn = None
+        seat = None
         try:
             seat = scope["state"]["seat"] = self._service.load.seat(scope["path"], address or "")
             if seat is not None:
-                turn = await self._service.load.turns.take(self._service.callers.tenant_of(scope["headers"]))
-                seat.take_turn(turn)
+                resting = RESTING.set(seat.resting)
+                await seat.take_turn(self._service.callers.tenant_of(scope["headers"]))
             await self._app(scope, receive, wrapped)
         except Exception as problem:
             if status:
                 raise  # the answer has begun: the connection is cut, and the server logs why
             await problem_of(problem)(scope, receive, wrapped)
         finally:
-            if turn is not None:
-                turn.end()
             if seat is not None:
                 seat.leave()
             seconds, route = time.monotonic() - began, route_of(scope)
@@ -90,6 +89,8 @@ class Envelope:
             if log.isEnabledFor(logging.INFO):
                 log.handle(_record(scope, route, status, seconds))
             REQUEST.reset(asked)
+            if resting is not None:
+                RESTING.reset(resting)
 
     def _headers(self, given: Any, request_id: bytes) -> list[tuple[bytes, bytes]]:
         own = list(given)

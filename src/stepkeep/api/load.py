@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 from stepkeep.api.measures import HttpMeasures
@@ -27,8 +27,10 @@ ALWAYS: Final = frozenset({"/healthz", "/readyz", "/metrics", "/version"})
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
-SHARED_TURNS: Final = 8
+SHARED_TURNS: Final = 3
 """How many requests of one tenant are worked on at once while other tenants have requests."""
+RESUMED_TURNS: Final = 32
+"""The same for those that go on after a wait. It is larger, because fewer would make group commits smaller."""
 SHARED_SECONDS: Final = 5.0
 """For how long a request of another tenant counts."""
 MOST_SEEN: Final = 1_000
@@ -54,18 +56,26 @@ BOUNDS: Final[dict[str, Bound]] = {
 # fmt: on
 
 
+class Share(NamedTuple):
+    """Whose turns they are, and how many there are at once while other tenants have requests."""
+
+    tenant: str
+    most: int
+
+
 class Seat:
-    """The place of one request."""
+    """The place of one request, and its turn while it is worked on."""
 
     def __init__(self, load: Load, address: str) -> None:
         self._load, self._kind = load, "arriving"
         self._owners: tuple[str, ...] = ("callers without a key", f"address {address}")
-        self._turn: Turn | None = None
+        self._share: Share | None = None
+        self._has_left = False
         load.take(self._kind, ())
 
-    def take_turn(self, turn: Turn) -> None:
-        """The request is worked on, until the turn ends or the request waits for something else than the database."""
-        self._turn = turn
+    async def take_turn(self, tenant: str) -> None:
+        """The request is worked on, until it leaves or rests."""
+        await self._take(Share(tenant, SHARED_TURNS))
 
     def known(self, tenant: str, key: str | None) -> None:
         """The request is of this tenant and key: from now on they count."""
@@ -75,36 +85,52 @@ class Seat:
     def move(self, kind: str, *, is_bounded: bool = True) -> None:
         """The request is of another kind from now on."""
         self._load.take(kind, self._owners, is_bounded=is_bounded)
-        self.leave()
+        self._leave_place()
         self._kind = kind
-        if kind != "requests" and self._turn is not None:
-            self._turn.end()
+        if kind != "requests":
+            self._end_turn()
 
-    @contextmanager
-    def moved(self, kind: str) -> Iterator[None]:
-        """The request is of another kind for a while."""
-        before = self._kind
+    @asynccontextmanager
+    async def moved(self, kind: str) -> AsyncIterator[None]:
+        """The request is of another kind for a while, and has no turn meanwhile."""
+        before, had = self._kind, self._share
         self.move(kind)
         try:
             yield
         finally:
             self.move(before, is_bounded=False)
+            await self._resume(had)
+
+    @asynccontextmanager
+    async def resting(self) -> AsyncIterator[None]:
+        """The request has no turn for a while."""
+        had = self._share
+        self._end_turn()
+        try:
+            yield
+        finally:
+            await self._resume(had)
 
     def leave(self) -> None:
+        self._has_left = True
+        self._end_turn()
+        self._leave_place()
+
+    async def _resume(self, had: Share | None) -> None:
+        if had is not None and not self._has_left:
+            await self._take(Share(had.tenant, RESUMED_TURNS))
+
+    async def _take(self, share: Share) -> None:
+        await self._load.turns.take(share)
+        self._share = share
+
+    def _end_turn(self) -> None:
+        share, self._share = self._share, None
+        if share is not None:
+            self._load.turns.end(share)
+
+    def _leave_place(self) -> None:
         self._load.leave(self._kind, () if self._kind == "arriving" else self._owners)
-
-
-class Turn:
-    """That a request of a tenant is worked on."""
-
-    def __init__(self, turns: Turns, tenant: str) -> None:
-        self._turns, self._tenant = turns, tenant
-
-    def end(self) -> None:
-        """End it; again: nothing."""
-        if self._tenant:
-            self._turns.end(self._tenant)
-            self._tenant = ""
 
 
 class Turns:
@@ -113,47 +139,46 @@ class Turns:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._active: Counter[str] = Counter()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._active: Counter[Share] = Counter()
+        self._waiting: dict[Share, deque[asyncio.Future[None]]] = {}
         self._seen: OrderedDict[str, float] = OrderedDict()
 
-    async def take(self, tenant: str) -> Turn:
-        """A turn, as soon as the tenant has one."""
-        self._seen[tenant] = self._monotonic()
-        self._seen.move_to_end(tenant)
+    async def take(self, share: Share) -> None:
+        """Wait until there is a turn."""
+        self._seen[share.tenant] = self._monotonic()
+        self._seen.move_to_end(share.tenant)
         while len(self._seen) > MOST_SEEN:
             self._seen.popitem(last=False)
-        if self._is_full(tenant):
+        if self._is_full(share):
             turn = asyncio.get_running_loop().create_future()
-            self._waiting.setdefault(tenant, deque()).append(turn)
+            self._waiting.setdefault(share, deque()).append(turn)
             try:
                 await turn
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
-                    self.end(tenant)
+                    self.end(share)
                 raise
         else:
-            self._active[tenant] += 1
-        return Turn(self, tenant)
+            self._active[share] += 1
 
-    def end(self, tenant: str) -> None:
+    def end(self, share: Share) -> None:
         """A request is no longer worked on: the next ones have their turn."""
-        self._active[tenant] -= 1
-        waiting = self._waiting.get(tenant)
-        while waiting and not self._is_full(tenant):
+        self._active[share] -= 1
+        waiting = self._waiting.get(share)
+        while waiting and not self._is_full(share):
             turn = waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
-                self._active[tenant] += 1
+                self._active[share] += 1
         if not waiting:
-            self._waiting.pop(tenant, None)
-        if not self._active[tenant]:
-            del self._active[tenant]
+            self._waiting.pop(share, None)
+        if not self._active[share]:
+            del self._active[share]
 
-    def _is_full(self, tenant: str) -> bool:
-        if self._active[tenant] < SHARED_TURNS:
+    def _is_full(self, share: Share) -> bool:
+        if self._active[share] < share.most:
             return False
-        other = next((seen for name, seen in reversed(self._seen.items()) if name != tenant), float("-inf"))
+        other = next((seen for name, seen in reversed(self._seen.items()) if name != share.tenant), float("-inf"))
         return self._monotonic() - other < SHARED_SECONDS
 
 

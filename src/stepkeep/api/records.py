@@ -198,7 +198,7 @@ async def get_result(
     until_blocked: Annotated[bool, Query(description="A run that waits for people or messages is enough.")] = False,
 ) -> Answer:
     """Answers at once when the run has ended, and after `wait` seconds in any case: look at `finished`."""
-    with waiting(request, wait):
+    async with waiting(request, wait):
         return Answer(result_view(await engine.wait(run_id, seconds=wait, until_blocked=until_blocked)))
 
 

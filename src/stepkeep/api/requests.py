@@ -83,7 +83,7 @@ class BoundedRequest(Request):
             await self._charge(said)  # before it is read: a tenant that has used up its share costs no more
         seat, parts, size = self.scope["state"].get("seat"), [], 0
         try:
-            with nullcontext() if seat is None else seat.moved("bodies"):
+            async with nullcontext() if seat is None else seat.moved("bodies"):
                 async with asyncio.timeout(BODY_SECONDS) as patience:
                     began = asyncio.get_running_loop().time()
                     patience.reschedule(began + FIRST_SECONDS)

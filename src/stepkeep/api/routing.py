@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,7 +75,7 @@ def seat_of(request: Request) -> Seat | None:
     return request.scope["state"].get("seat")  # type: ignore[no-any-return]
 
 
-def waiting(request: Request, seconds: float | None) -> AbstractContextManager[None]:
+def waiting(request: Request, seconds: float | None) -> AbstractAsyncContextManager[None]:
     """Around a wait for something else than the database: a long poll has a place of its own kind."""
     seat = seat_of(request)
     return seat.moved("waits") if seconds and seat is not None else nullcontext()

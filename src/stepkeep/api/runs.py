@@ -184,7 +184,7 @@ async def create_run(
         )
     if wait is None:
         return created(started.run_id, is_new=started.created)
-    with waiting(request, wait):
+    async with waiting(request, wait):
         result = await engine.wait(started.run_id, seconds=wait)
     return created(started.run_id, is_new=started.created, result=result_view(result))
 

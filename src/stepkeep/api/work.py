@@ -115,7 +115,7 @@ async def claim_steps(request: Request, engine: Engine, worker_id: WorkerId, bod
     async def is_gone() -> bool:
         return service.stopping.is_set() or await request.is_disconnected()
 
-    with waiting(request, body.wait_seconds):
+    async with waiting(request, body.wait_seconds):
         claims = await work.claim(
             worker_id,
             body.wanted(body.after, body.run_id),

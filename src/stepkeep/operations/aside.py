@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from contextlib import AbstractAsyncContextManager, nullcontext
+from contextvars import ContextVar, copy_context
 from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
@@ -22,20 +23,24 @@ _turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary
 """By event loop and tenant."""
 _rests = 0.0
 
+RESTING: ContextVar[Callable[[], AbstractAsyncContextManager[None]]] = ContextVar("resting", default=nullcontext)
+"""Surrounds a wait for such work or for a group commit: a request of the service gives up its turn meanwhile."""
+
 
 async def aside(tenant: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """The result of the work, when the tenant has its turn."""
     loop, context = asyncio.get_running_loop(), copy_context()
     turn = _turns.setdefault((id(loop), tenant), asyncio.Lock())
-    await turn.acquire()
-    began = loop.time()
-    try:
-        return await loop.run_in_executor(_threads, lambda: context.run(work, *args, **kwargs))
-    finally:
-        if _rests:
-            loop.call_later((loop.time() - began) * _rests, turn.release)
-        else:
-            turn.release()
+    async with RESTING.get()():
+        await turn.acquire()
+        began = loop.time()
+        try:
+            return await loop.run_in_executor(_threads, lambda: context.run(work, *args, **kwargs))
+        finally:
+            if _rests:
+                loop.call_later((loop.time() - began) * _rests, turn.release)
+            else:
+                turn.release()
 
 
 def rest_between(times: float) -> None:

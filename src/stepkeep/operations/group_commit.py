@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from stepkeep.kernel.errors import SchemaMismatch, StoreUnavailable
+from stepkeep.operations.aside import RESTING
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -100,7 +101,8 @@ class Submissions(Generic[T, R]):
     async def put(self, item: T) -> R:
         answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._commits.put([(item, answer)])
-        return await answer
+        async with RESTING.get()():  # a commit takes as many items as wait for it
+            return await answer
 
     async def _commit(self, batch: list[tuple[T, asyncio.Future[R]]]) -> int:
         # Skip items whose caller gave up before the commit.
