@@ -110,5 +110,5 @@ def test_a_result_of_code_that_changed_meanwhile_does_not_count(monkeypatch: pyt
 
 
 def test_a_part_that_there_is_not_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(InvalidInput, match=r"no part 'nothing'. Choose from: golden, simulation-1"):
+    with pytest.raises(InvalidInput, match=r"no part 'nothing'. Choose from: golden, golden-lives"):
         chosen(["nothing"])

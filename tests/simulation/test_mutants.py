@@ -39,6 +39,14 @@ def test_a_planted_bug_is_caught(name: str) -> None:
     assert score.seeds is not None, f"{score.name}: {score.what}"
 
 
+def test_a_planted_bug_is_caught_at_once_by_the_seed_that_showed_it_last() -> None:
+    [score] = hunt(["in-flight-exceeded"], most=60)
+    assert score.seeds is not None
+    assert score.seeds > 1
+    assert hunt([score.name], most=1) != [score]
+    assert hunt([score.name], most=1, tried_first={score.name: score.seeds - 1}) == [score]
+
+
 @pytest.mark.parametrize(
     ("name", "corner"),
     [

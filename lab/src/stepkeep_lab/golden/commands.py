@@ -197,6 +197,7 @@ status
 workers
 slots set 5 --workflow flow
 slots list
+call
 call slots.list
 slots clear --workflow flow
 resources set gpu 2

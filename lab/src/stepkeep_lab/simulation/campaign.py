@@ -123,7 +123,7 @@ COUNTS = ("written_in", "ended", "faults", "refusals", "met")
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """How a planted bug fared: the number of seeds after which it was caught, and by what."""
+    """How a planted bug fared: the number of seeds from 0 on that shows it, and by what."""
 
     name: str
     what: str
@@ -207,11 +207,12 @@ def hunt(
     *,
     most: int = MUTANT_SEEDS,
     jobs: int = 1,
+    tried_first: Mapping[str, int] | None = None,
     told: Callable[[Score], None] = lambda score: None,
 ) -> list[Score]:
-    """Plant each bug in turn and play seeds until it shows."""
+    """Plant each bug in turn and play seeds until it shows: that of `tried_first`, if any, then from 0 on."""
     scores = []
-    for score in spread(partial(_catch, most), chosen(names), jobs):
+    for score in spread(partial(_catch, most, tried_first or {}), chosen(names), jobs):
         scores.append(score)
         told(score)
     return scores
@@ -226,10 +227,10 @@ def chosen(names: Sequence[str]) -> list[str]:
     return [name for name in known if not names or name in names]
 
 
-def _catch(most: int, name: str) -> Score:
+def _catch(most: int, tried_first: Mapping[str, int], name: str) -> Score:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
     with planted(mutant), swept_at_the_end():
-        for seed in range(most):
+        for seed in (*([tried_first[name]] if name in tried_first else ()), *range(most)):
             result = run_seed(draw(seed))
             if not result.ok:
                 return Score(name=name, what=mutant.what, seeds=seed + 1, violation=result.violations[0])

@@ -1,8 +1,8 @@
 """Hunts the planted bugs in pieces, and keeps in one file when each was caught last and on which commit.
 
 A hunt of all bugs takes longer than many sittings have. Bugs that the file does not have come first, then those of
-other commits. It never removes a score without a newer one, unless the bug has left the list. `stepkeep lab mutants
---report` calls it.
+other commits; the seed that showed a bug last is played first. It never removes a score without a newer one, unless the
+bug has left the list. `stepkeep lab mutants --report` calls it.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ def hunt_on(
     wanted = chosen(names)
     new = [name for name in wanted if name not in found]
     old = [name for name in wanted if name in found and not _is_done(found[name], commit)]
+    shown = {name: score.seeds - 1 for name, score in found.items() if score.seeds is not None}
     for part in (new, old):
         if part:
-            hunt(part, most=most, jobs=jobs, told=take)
+            hunt(part, most=most, jobs=jobs, tried_first=shown, told=take)
     _write(file, kept, found)
     return kept.mutants
 
