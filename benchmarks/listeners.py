@@ -39,7 +39,7 @@ async def prepare(url: str) -> str:
     async with AsyncEngine(url, actor="bench") as engine:
         await engine.publish(flow)
         await engine.users.create("bench")
-        return str((await engine.keys.create("bench", scopes=[scope.value for scope in Scope]))["secret"])
+        return str((await engine.keys.create("bench", scopes=[scope.value for scope in Scope])).secret)
 
 
 async def listen(host: str, port: int, key: str, runs: int, ready: asyncio.Semaphore) -> list[tuple[str, int]]:

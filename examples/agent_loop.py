@@ -79,9 +79,7 @@ def main(database: str, goal: dict[str, Any]) -> str:
 
 def waiting_seat(engine: sk.Engine, run_id: str) -> int:
     """The seat that the run waits for an approval of: its last thought has it."""
-    thoughts = [
-        step["output"] for step in engine.show(run_id)["steps"] if step["output"] and step["output"].get("call")
-    ]
+    thoughts = [step.output for step in engine.show(run_id).steps if step.output and step.output.get("call")]
     return int(thoughts[-1]["call"]["seat"])
 
 

@@ -70,7 +70,7 @@ async def furnish(url: str) -> dict[str, str]:
         keys = {}
         for role, scopes in ROLES.items():
             await engine.users.create(role)
-            keys[role] = str((await engine.keys.create(role, scopes=scopes))["secret"])
+            keys[role] = str((await engine.keys.create(role, scopes=scopes)).secret)
         return keys
 
 
@@ -125,9 +125,6 @@ def play(address: str, key: str, role: str, phase: str, asked: argparse.Namespac
         "--no-color", "--warnings", "off", "--generation-database", "none",
         "--report", "json", "--report-json-path", str(told),
     ]  # fmt: skip
-    if phase == "stateful":
-        # An archived workflow can still be read. The check that what was deleted is gone cannot be off for one route.
-        command += ["--exclude-operation-id", "archive_action_workflow"]
     if asked.include:
         command += ["--include-path-regex", asked.include]
     done = subprocess.run(command, text=True, capture_output=True, cwd=folder)

@@ -14,7 +14,7 @@ BEGIN, END = "<!-- routes: written by scripts/http_routes.py -->\n", "<!-- end o
 
 def table() -> str:
     """Every route with what it does and the scopes that it needs, in the order of the document."""
-    document = create_app(AsyncEngine("sqlite:///unused.db")).http.openapi()
+    document = create_app(AsyncEngine("sqlite:///unused.db")).openapi()
     rows = ["| route | | scopes |", "|---|---|---|"]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():

@@ -145,11 +145,14 @@ async def until(is_true: Callable[[], bool], seconds: float = PATIENCE_SECONDS) 
             await asyncio.sleep(0.005)
 
 
-async def eventually(is_true: Callable[[], Awaitable[bool]], seconds: float = PATIENCE_SECONDS) -> None:
+async def eventually(
+    is_true: Callable[[], Awaitable[bool]], what: str = "it", seconds: float = PATIENCE_SECONDS
+) -> None:
     """The same for what has to be looked up."""
-    async with asyncio.timeout(seconds):
-        while not await is_true():  # noqa: ASYNC110 - rows set no events
-            await asyncio.sleep(0.005)
+    end = time.monotonic() + seconds
+    while not await is_true():
+        assert time.monotonic() < end, f"waited {seconds:.0f} s in vain for {what}"
+        await asyncio.sleep(0.005)
 
 
 def wait_until(is_so: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:

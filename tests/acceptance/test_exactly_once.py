@@ -8,9 +8,9 @@ import pytest
 
 from stepkeep.kernel.definition import Definition, Handler
 from stepkeep.kernel.states import RunState
-from tests.acceptance.processes import eventually, fleet
+from tests.acceptance.processes import Workers
 from tests.suites import first_on, in_proof
-from tests.workbench import SECOND, TENANT, benches, task
+from tests.workbench import SECOND, TENANT, benches, eventually, task
 
 
 @pytest.mark.parametrize("runs", [8, in_proof(30)])
@@ -25,17 +25,17 @@ async def test_a_transactional_step_writes_exactly_once_although_workers_are_kil
     async with benches(database_url) as (bench,):
         plan = await bench.publish(Definition(name="transfer", version=1, steps=(step,), lease=SECOND))
         run_ids = [await bench.start(plan, b'{"dies":%s}' % (b"false", b"true")[no % 3 == 0]) for no in range(runs)]
-        with fleet(database_url, tmp_path) as workers:
+        with Workers(database_url, tmp_path) as workers:
 
             async def all_done() -> bool:
-                if all(process.poll() is not None for process in workers.processes):
+                if all(process.poll() is not None for process in workers.programs):
                     workers.launch(2)
                 counts = await bench.store.count_runs(TENANT)
                 return counts.get(RunState.SUCCEEDED, 0) == runs
 
             await eventually(all_done, "every transfer to be made")
             tries = sum(workers.marked(f"tries-{run_id}") for run_id in run_ids)
-            deaths = sum(process.poll() == -9 for process in workers.processes)
+            deaths = sum(process.poll() == -9 for process in workers.programs)
         assert deaths > 0, "no worker died between its write and its commit: nothing was shown"
         assert tries > runs
         assert sorted(await read_table(database_url)) == sorted(run_ids)

@@ -26,7 +26,7 @@ from stepkeep.kernel.errors import Conflict, InvalidInput
 from stepkeep.mcp.tools import make_server
 from stepkeep.operations.access import OPERATE, OPERATIONS, READ
 from stepkeep.operations.answers import Answer, says
-from stepkeep.operations.operation import CATALOGUE, Actor, Name, group, operation
+from stepkeep.operations.operation import CATALOGUE, Actor, Limit, Name, group, operation
 from tests.databases import migrated_file
 from tests.remote.service import TENANT, make_key, serving
 
@@ -35,7 +35,7 @@ Pages = Annotated[int, Meta(ge=1, le=1000, description="How many pages it has.")
 TOO_MANY = "pages: Input should be less than or equal to 1000"
 
 
-class Book(Answer):
+class Book(Answer, kw_only=True):
     """A book."""
 
     title: str
@@ -43,11 +43,18 @@ class Book(Answer):
     size: Annotated[Size, says("How large it is.")]
 
 
-class Books(Answer):
+class Books(Answer, kw_only=True):
     """Books by title."""
 
     books: list[Book]
     next: str | UnsetType | None = UNSET
+
+
+class Titles(Answer, kw_only=True):
+    """A page of titles."""
+
+    titles: list[str]
+    next: str | None
 
 
 SHELF: dict[str, Book] = {}
@@ -71,8 +78,20 @@ def make_groups() -> tuple[type, type]:
             """The books, or those of one size."""
             return Books(books=[one for _, one in sorted(SHELF.items()) if size in (None, one.size)])
 
+        @operation(READ, "GET /titles", "list_titles", "Titles", pages="titles", page_size=2)
+        async def titles(self, *, after: str = "", limit: Limit = 1000) -> Titles:
+            """The titles after one of them."""
+            found = sorted(title for title in SHELF if title > after)
+            return Titles(titles=found[:limit], next=found[limit - 1] if len(found) > limit else None)
+
+        @operation(OPERATE, summary="Throw all books away")
+        async def clear(self) -> None:
+            """Empty the shelf."""
+            SHELF.clear()
+
     class Shelf(Blocking[AsyncShelf]):
         add, list = blocking(AsyncShelf.add), blocking(AsyncShelf.list)
+        titles, clear = blocking(AsyncShelf.titles), blocking(AsyncShelf.clear)
 
     return AsyncShelf, Shelf
 
@@ -135,6 +154,35 @@ def test_every_face_has_it_and_refuses_with_the_same_words(tmp_path: Path) -> No
                 client.shelf.add("Ulysses", pages=1001)
             with pytest.raises(Conflict, match="there is a book It already"):
                 client.shelf.add("It")
+
+
+def test_a_list_of_pages_is_whole_in_the_client_and_goes_on_after_its_limit(tmp_path: Path) -> None:
+    url = migrated_file(tmp_path / "s.db")
+    SHELF.update({title: Book(title=title, pages=1, size="small") for title in "abcde"})
+    key = make_key(url, "ann", "read", "operate")
+    with serving(url, Registry()) as address, sk.open(address, key=key) as client:
+        with httpx2.Client(base_url=address, headers={"Authorization": f"Bearer {key}"}) as http:
+            assert http.get("/titles").json() == {"titles": ["a", "b"], "next": "b"}
+            assert http.get("/titles", params={"after": "b", "limit": 9}).json() == {
+                "titles": ["c", "d", "e"],
+                "next": None,
+            }
+        assert client.shelf.titles() == {"titles": ["a", "b", "c", "d", "e"], "next": None}
+        assert client.shelf.titles(after="a", limit=3) == {"titles": ["b", "c", "d"], "next": "d"}
+
+
+def test_what_has_no_address_needs_the_database(tmp_path: Path) -> None:
+    url = migrated_file(tmp_path / "s.db")
+    SHELF["Dune"] = Book(title="Dune", pages=412, size="large")
+    with (
+        serving(url, Registry()) as address,
+        sk.open(address, key=make_key(url, "ann", "operate")) as client,
+        pytest.raises(InvalidInput, match=r"`shelf\.clear` needs the database itself: open the engine with its URL"),
+    ):
+        client.shelf.clear()
+    with sk.open(url) as engine:
+        engine.shelf.clear()
+    assert not SHELF
 
 
 def test_a_key_without_its_scope_is_refused_everywhere(tmp_path: Path) -> None:

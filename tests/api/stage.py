@@ -51,7 +51,7 @@ class Stage:
         wanted = (tenant, owner, *scopes)
         if wanted not in self._keys or options:
             async with self.host(tenant) as host:
-                if owner not in [one["name"] for one in (await host.users.list())["users"]]:
+                if owner not in [one["name"] for one in (await host.users.list()).users]:
                     await host.users.create(owner)
                 made = await host.keys.create(owner, scopes=scopes or EVERYTHING, **options)
             if options:

@@ -9,6 +9,7 @@ import pytest
 
 from stepkeep.api import access
 from stepkeep.api.access import ANY_KEY, OPEN, ROUTES, operation_of
+from stepkeep.api.handwritten import Routes
 from stepkeep.api.problems import NOTHING
 from stepkeep.operations import access as operations_access
 from stepkeep.operations.access import OPERATIONS, key_text
@@ -18,11 +19,16 @@ from tests.suites import first_on
 NOBODYS = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
 
 
-def test_a_route_without_a_row_cannot_be_made() -> None:
-    from stepkeep.api.routing import router
+def test_a_route_of_no_operation_cannot_be_made() -> None:
+    routes = Routes("Secrets")
 
-    with pytest.raises(LookupError, match="has no row in the table of routes"):
-        router("Secrets").get("/secrets")(lambda: None)
+    @routes("GET /secrets", "read_secrets", "list_secrets", "List secrets")
+    async def secrets() -> str:
+        return "none"
+
+    with pytest.raises(LookupError, match=r"GET /secrets names the operation read_secrets, which has no row"):
+        _ = routes.routes
+    del ROUTES["GET /secrets"]
 
 
 def test_every_row_names_an_operation_with_scopes_or_is_open_on_purpose() -> None:

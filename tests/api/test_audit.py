@@ -176,7 +176,7 @@ async def test_an_entry_that_is_being_written_when_the_log_is_closed_is_stored(d
             while log._waiting:  # noqa: ASYNC110 - until the batch is taken, a turn of the loop or two
                 await asyncio.sleep(0)
             await log.close()
-        found = (await host.audit.list(operation="start"))["audit"]
+        found = (await host.audit.list(operation="start")).audit
         assert {one["target"] for one in found} == {str(number) for number in range(20)}
 
 

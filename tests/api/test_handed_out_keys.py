@@ -71,7 +71,7 @@ async def made(stage: Stage, kind: Kind) -> tuple[str, str]:
     """The id of a new key of this kind, and its secret; the cookie in its place where it belongs to a session."""
     if kind.of_session:
         async with stage.host(kind.tenant) as host:
-            if kind.owner not in [one["name"] for one in (await host.users.list())["users"]]:
+            if kind.owner not in [one["name"] for one in (await host.users.list()).users]:
                 await host.users.create(kind.owner)
             acting: Any = {"actor": kind.owner, "vouched_by": "oidc", "key": None}
             hours = 12 * 3600 * 1_000_000
@@ -137,7 +137,7 @@ async def test_no_way_leads_to_a_key_that_is_worth_more_than_the_one_in_hand(dat
         async with stage.host() as host:
             hands = {name: await made(stage, kind) for name, kind in HANDS.items()}
             targets = {name: (await made(stage, kind))[0] for name, kind in TARGETS.items()}
-            known = {one["id"]: one for one in (await host.keys.list())["keys"]}
+            known = {one["id"]: one for one in (await host.keys.list()).keys}
             for (name, hand), way in product(HANDS.items(), WAYS):
                 if hand.of_session and way != "browser":
                     continue
@@ -175,13 +175,13 @@ async def test_no_way_leads_to_a_key_that_is_worth_more_than_the_one_in_hand(dat
 async def test_a_key_replaces_itself_and_keeps_its_end_unless_an_administrator_does_it(database_url: str) -> None:
     async with on(database_url) as stage, stage.host() as host:
         secret = await stage.key("read", expires_in="1h")
-        first = next(one for one in (await host.keys.list())["keys"] if one["id"] == parse_key(secret).id)
+        first = next(one for one in (await host.keys.list()).keys if one["id"] == parse_key(secret).id)
         for _ in range(3):
             async with stage.client(secret) as client:
                 answer = await client.post(f"/api-keys/{parse_key(secret).id}/rotate")
             secret, view = answer.json()["secret"], answer.json()["key"]
             assert view["expires_at"] == first["expires_at"]
-        renewed = (await host.keys.rotate(view["id"]))["key"]
+        renewed = (await host.keys.rotate(view["id"])).key
         assert end_of(renewed) > end_of(view)
 
 
@@ -190,8 +190,8 @@ async def test_revoking_a_key_ends_those_that_replaced_it_and_their_sessions(dat
         first = await stage.key("read", owner="ann", expires_in="1d")
         line = [first]
         for _ in range(3):
-            line.append((await host.keys.rotate(parse_key(line[-1]).id))["secret"])
-        beside = (await host.keys.rotate(parse_key(first).id))["secret"]
+            line.append((await host.keys.rotate(parse_key(line[-1]).id)).secret)
+        beside = (await host.keys.rotate(parse_key(first).id)).secret
         alone = await stage.key("read", owner="ann", expires_in="2d")
         await browser(stage, page, HANDS["read"], line[2])
         said = await host.keys.revoke(parse_key(line[1]).id)
@@ -206,10 +206,10 @@ async def test_revoking_a_key_ends_those_that_replaced_it_and_their_sessions(dat
             await host.keys.revoke(parse_key(line[1]).id)
         with pytest.raises(Conflict, match="revoked already"):
             await host.keys.revoke(parse_key(line[3]).id)
-        detail = (await host.users.history("ann"))["history"][-1]["detail"]
+        detail = (await host.users.history("ann")).history[-1].detail
         assert detail["ended"] == [parse_key(one).id for one in line[2:]]
         assert len(detail["sessions"]) == 1
-        assert (await host.users.history())["chain"]["differences"] == [], "the journal tells of every end"
+        assert (await host.users.history()).chain.differences == [], "the journal tells of every end"
 
 
 async def test_a_key_that_was_revoked_before_is_revoked_again_to_end_what_replaced_it(database_url: str) -> None:
@@ -217,7 +217,7 @@ async def test_a_key_that_was_revoked_before_is_revoked_again_to_end_what_replac
 
     async with on(database_url) as stage, stage.host() as host:
         old = await stage.key("read", expires_in="1d")
-        new = (await host.keys.rotate(parse_key(old).id))["secret"]
+        new = (await host.keys.rotate(parse_key(old).id)).secret
         row = await host.store.people.find_key(parse_key(old).id)
         assert row is not None
 
@@ -227,7 +227,7 @@ async def test_a_key_that_was_revoked_before_is_revoked_again_to_end_what_replac
             )
 
         await record(host.store, TENANT, {"actor": "root", "vouched_by": None, "key": None}, alone)
-        assert (await host.keys.revoke(parse_key(old).id))["successors"] == [parse_key(new).id]
+        assert (await host.keys.revoke(parse_key(old).id)).successors == [parse_key(new).id]
         async with stage.client(new) as client:
             told(await client.get("/session"), 401, "unauthenticated")
 
@@ -237,7 +237,7 @@ async def test_of_a_rotation_and_a_revocation_at_the_same_time_no_successor_is_l
         async with stage.host() as host:
             for _ in range(10):
                 key = parse_key(await stage.key("read", expires_in="1d")).id
-                secret = (await host.keys.rotate(key))["secret"]
+                secret = (await host.keys.rotate(key)).secret
                 async with AsyncEngine(stage.url, key=secret) as thief:
                     await asyncio.gather(
                         *(thief.keys.rotate(parse_key(secret).id) for _ in range(3)),
@@ -245,7 +245,7 @@ async def test_of_a_rotation_and_a_revocation_at_the_same_time_no_successor_is_l
                         return_exceptions=True,
                     )
         async with stage.host() as host:
-            assert {one["state"] for one in (await host.keys.list(owner="ann"))["keys"]} == {"revoked"}
+            assert {one["state"] for one in (await host.keys.list(owner="ann")).keys} == {"revoked"}
 
 
 @first_on("sqlite")
@@ -255,7 +255,7 @@ async def test_the_key_of_a_session_has_no_secret_and_ends_with_it(database_url:
         async with stage.host() as host, stage.client() as client:
             key, cookie = await made(stage, HANDS["session"])
             await browser(stage, client, HANDS["session"], cookie)
-            [view] = (await host.keys.list())["keys"]
+            [view] = (await host.keys.list()).keys
             assert (view["of_session"], view["state"]) == (True, "live")
             for guess in ("A" * 43, "0" * 43):
                 async with stage.client(f"sk_{key}_{guess}") as other:
@@ -265,6 +265,6 @@ async def test_the_key_of_a_session_has_no_secret_and_ends_with_it(database_url:
             with pytest.raises(NotAllowed, match="belongs to a session"):
                 await host.keys.rotate(key)
             assert (await client.delete("/session")).json() == {"ended": True}
-            [view] = (await host.keys.list())["keys"]
+            [view] = (await host.keys.list()).keys
             assert (view["state"], view["revoked_by"]) == ("revoked", "ann")
-            assert (await host.users.history())["chain"]["differences"] == [], "the journal tells of every end"
+            assert (await host.users.history()).chain.differences == [], "the journal tells of every end"

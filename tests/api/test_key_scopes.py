@@ -86,8 +86,8 @@ async def callers(stage: Stage) -> AsyncIterator[dict[str, list[AsyncEngine]]]:
         other = await stack.enter_async_context(AsyncEngine(stage.url, tenant=TENANT, actor="bea", registry=handlers()))
         line = [await stage.key(*scopes, expires_in="9d")]
         for _ in range(2):
-            line.append((await host.keys.rotate(parse_key(line[-1]).id))["secret"])
-        line.append((await host.keys.rotate(parse_key(line[0]).id))["secret"])
+            line.append((await host.keys.rotate(parse_key(line[-1]).id)).secret)
+        line.append((await host.keys.rotate(parse_key(line[0]).id)).secret)
         beside = await stage.key(*scopes, expires_in="8d")
         theirs = await stage.key(*scopes, owner="bea", expires_in="8d")
 
@@ -177,7 +177,7 @@ async def test_a_request_under_way_holds_up_no_other_caller(database_url: str) -
         await stage.publish(HELLO)
         async with stage.host() as host:
             mine, other = [await stage.key("read", "start", owner=name) for name in ("ann", "bea")]
-            new = (await host.keys.rotate(parse_key(mine).id))["secret"]
+            new = (await host.keys.rotate(parse_key(mine).id)).secret
         caller = await stage.app.service.callers.authenticate(f"Bearer {mine}")
         stage.app.service.in_flight.add((TENANT, "start", "k", caller.access.key_scope))
         given: dict[str, Any] = {"json": {"workflow": "hello"}, "headers": {"Idempotency-Key": "k"}}

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,59 +13,45 @@ import pytest
 from stepkeep_lab.bench.ground import fresh_ground
 from stepkeep_lab.bench.restarts import rolling
 from tests.api.stage import HELLO, on
-from tests.api.test_service import said
 from tests.confined import confine
 from tests.databases import migrated_file
+from tests.processes import Fleet, Program
 from tests.suites import in_proof
+from tests.workbench import wait_until
 
 
-class Site:
+class Site(Fleet):
     """A socket that stays open, and the processes that serve on it."""
 
     def __init__(self, url: str, folder: Path, serves_as: str | None = None) -> None:
-        self.url, self._folder, self._served = url, folder, serves_as or url
+        super().__init__(url, folder)
+        self._served = serves_as or url
         self.listener = socket.socket()
         self.listener.bind(("127.0.0.1", 0))
         self.listener.listen(1024)
         self.address = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.processes: list[subprocess.Popen[str]] = []
 
-    def start(self) -> subprocess.Popen[str]:
+    def service(self) -> Program:
         fd = self.listener.fileno()
-        arguments = ["serve", "--fd", str(fd), "--db", self._served, "--json", "--log-level", "error"]
-        child = subprocess.Popen(
-            [sys.executable, "-m", "stepkeep", *arguments],
-            cwd=self._folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            pass_fds=[fd],
-            env={name: value for name, value in os.environ.items() if not name.startswith("STEPKEEP_")},
-        )
-        self.processes.append(child)
-        said(child)
-        return child
+        options = ["--fd", str(fd), "--db", self._served, "--log-level", "error"]
+        return self.serve(*options, cwd=self.folder, pass_fds=[fd])[0]
 
-    def close(self) -> None:
-        for child in self.processes:
-            child.kill()
-            child.communicate()
+    def __exit__(self, *given: object) -> None:
+        super().__exit__(*given)
         self.listener.close()
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(migrated_file(tmp_path / "stepkeep.db"), tmp_path)
-    yield made
-    made.close()
+    with Site(migrated_file(tmp_path / "stepkeep.db"), tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
 def confined_site(postgres_dsn: str, tmp_path: Path) -> Iterator[Site]:
     """A service under row-level security. The test itself looks with the owner's eyes."""
-    made = Site(postgres_dsn, tmp_path, serves_as=confine(postgres_dsn))
-    yield made
-    made.close()
+    with Site(postgres_dsn, tmp_path, serves_as=confine(postgres_dsn)) as made:
+        yield made
 
 
 async def key_for(url: str) -> str:
@@ -123,21 +105,22 @@ async def kill_under_load(site: Site, kills: int) -> None:
                     else:
                         assert answer.status_code in (409, 503), answer.text
 
-    child = site.start()
+    def more() -> None:
+        """Let 25 more runs be acknowledged."""
+        wanted = len(acknowledged) + 25
+        wait_until(lambda: len(acknowledged) >= wanted or not any(thread.is_alive() for thread in threads))
+        assert len(acknowledged) >= wanted
+
+    child = site.service()
     threads = [threading.Thread(target=load, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     try:
         for _ in range(kills):
-            before = len(acknowledged)
-            while len(acknowledged) < before + 25:
-                assert any(thread.is_alive() for thread in threads)
-            child.send_signal(signal.SIGKILL)
-            child.wait()
-            child = site.start()
-        before = len(acknowledged)
-        while len(acknowledged) < before + 25:
-            assert any(thread.is_alive() for thread in threads)
+            more()
+            child.end()
+            child = site.service()
+        more()
     finally:
         stop.set()
         for thread in threads:

@@ -16,7 +16,20 @@ import pytest
 
 from stepkeep.api import protocol, requests, server
 from stepkeep.api.app import create_app
-from stepkeep.api.load import BOUNDS, RESUMED_TURNS, SHARED_SECONDS, SHARED_TURNS, Bound, Load, Seat, Share, Turns
+from stepkeep.api.load import (
+    BOUNDS,
+    LATEST_REFUSAL_SECONDS,
+    REFUSAL_SECONDS,
+    RESUMED_TURNS,
+    SHARED_REST_TIMES,
+    SHARED_SECONDS,
+    SHARED_TURNS,
+    Bound,
+    Load,
+    Seat,
+    Share,
+    Turns,
+)
 from stepkeep.api.measures import HttpMeasures
 from stepkeep.cli.inert_log import JsonFormatter
 from stepkeep.engine import AsyncEngine
@@ -434,6 +447,47 @@ async def test_while_two_tenants_have_requests_each_has_a_few_turns_at_once() ->
         turns.end(acme)
     assert turns._active == {rival: 1}
     assert turns._waiting == {}
+
+
+async def test_refusals_of_a_tenant_beside_others_are_told_one_after_the_other() -> None:
+    now = [0.0]
+    turns = Turns(lambda: now[0])
+    await turns.take(Share("wild", SHARED_TURNS))
+    assert [turns.refusal_in("wild") for _ in range(3)] == [0.0, 0.0, 0.0], "nobody else is there"
+    assert turns.rest_times("wild") == 0.0
+    await turns.take(Share("calm", SHARED_TURNS))
+    assert turns.rest_times("wild") == SHARED_REST_TIMES
+    told = [turns.refusal_in("wild") for _ in range(3)]
+    assert told == pytest.approx([0.0, REFUSAL_SECONDS, 2 * REFUSAL_SECONDS])
+    assert turns.refusal_in("calm") == 0.0
+    assert max(turns.refusal_in("wild") for _ in range(1_000)) == LATEST_REFUSAL_SECONDS
+    now[0] = LATEST_REFUSAL_SECONDS
+    assert turns.refusal_in("wild") < 2 * REFUSAL_SECONDS, "what was told late counts no longer"
+    now[0] += SHARED_SECONDS
+    assert turns.refusal_in("wild") == 0.0
+
+
+async def test_a_refused_request_waits_in_no_place_of_others() -> None:
+    load = Load(HttpMeasures(dict))
+    load.bounds["refused"] = Bound(1, 1, 1)
+    await load.turns.take(Share("calm", SHARED_TURNS))
+    for _ in range(1_000):
+        load.turns.refusal_in("wild")
+    seats = [load.seat("/runs", "") for _ in range(2)]
+    for seat in seats:
+        assert seat is not None
+        await seat.take_turn("wild")
+        seat.known("wild", None)
+    first, second = (asyncio.create_task(seat.refuse()) for seat in seats if seat)
+    await second
+    assert not first.done()
+    assert load.taken("requests") == load.taken("arriving") == 0
+    assert load.turns._active == {Share("calm", SHARED_TURNS): 1}
+    first.cancel()
+    for seat in seats:
+        if seat is not None:
+            seat.leave()
+    assert load._taken == {}
 
 
 async def test_a_request_that_waits_has_no_turn_and_needs_one_to_go_on() -> None:

@@ -58,7 +58,7 @@ async def test_a_user_signs_in_at_the_provider_and_acts_in_a_session(database_ur
             assert (await client.get("/runs")).status_code == 200
             told(await client.post("/users", json={"name": "x"}, headers={CSRF: session["csrf"]}), 403, "not_allowed")
         async with stage.host() as host:
-            entries = (await host.users.history("ann"))["history"]
+            entries = (await host.users.history("ann")).history
             assert [one["event"] for one in entries] == ["user_created", "key_created", "signed_in"]
             assert entries[1]["vouched_by"] == "oidc"
             await host.users.disable("ann")
@@ -72,7 +72,7 @@ async def test_the_key_of_such_a_session_never_leaves_it_and_ends_with_it(databa
         async with stage.client() as client, stage.host() as host:
             await signed_in(client, provider)
             client.headers[CSRF] = (await client.get("/session")).json()["csrf"]
-            [own] = [one for one in (await host.keys.list())["keys"] if one["of_session"]]
+            [own] = [one for one in (await host.keys.list()).keys if one["of_session"]]
             for key in (own["id"], admin.split("_")[1]):
                 refused = await client.post(f"/api-keys/{key}/rotate")
                 told(refused, 403, "not_allowed")
@@ -82,9 +82,9 @@ async def test_the_key_of_such_a_session_never_leaves_it_and_ends_with_it(databa
             assert (await client.delete("/session")).json() == {"ended": True}
             client.cookies.set(COOKIE, cookie)
             told(await client.get("/session"), 401, "unauthenticated")
-            [ended] = [one for one in (await host.keys.list())["keys"] if one["of_session"]]
+            [ended] = [one for one in (await host.keys.list()).keys if one["of_session"]]
             assert (ended["state"], ended["revoked_by"]) == ("revoked", "ann")
-            entry = (await host.users.history("ann"))["history"][-1]
+            entry = (await host.users.history("ann")).history[-1]
             assert (entry["event"], entry["detail"]["ended"]) == ("signed_out", [own["id"]])
 
 

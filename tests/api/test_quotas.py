@@ -214,7 +214,7 @@ async def test_a_rotated_key_keeps_its_quotas(database_url: str) -> None:
     async with on(database_url) as stage:
         key = await stage.key(max_concurrent_runs=3, max_requests_per_min=60)
         async with stage.host() as host:
-            made = (await host.keys.rotate(key.split("_")[1]))["key"]
+            made = (await host.keys.rotate(key.split("_")[1])).key
         assert (made["max_concurrent_runs"], made["max_requests_per_min"]) == (3, 60)
 
 

@@ -239,4 +239,10 @@ def test_strict_json_takes_what_json_is() -> None:
     assert strict_json(json.dumps(deep).encode()) == deep
     with pytest.raises(InvalidInput, match="nested deeper"):
         strict_json(json.dumps([deep]).encode())
+    assert strict_json(b'[1e3, 2.5E-1, 12345678901234567890123, "0e9"]') == [
+        1000.0,
+        0.25,
+        12345678901234567890123,
+        "0e9",
+    ]
     assert issubclass(InvalidInput, StepkeepError)

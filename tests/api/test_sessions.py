@@ -46,7 +46,7 @@ async def test_a_session_acts_with_its_key_and_ends_for_good(database_url: str) 
             assert COOKIE not in client.cookies
             told(await elsewhere.get("/session"), 401, "unauthenticated")
         async with stage.host() as host:
-            entries = (await host.users.history("ann"))["history"][-2:]
+            entries = (await host.users.history("ann")).history[-2:]
         assert [one["event"] for one in entries] == ["signed_in", "signed_out"]
         assert {one["by"] for one in entries} == {"ann"}
 
@@ -217,7 +217,7 @@ async def test_of_parallel_sign_outs_one_ends_the_session(database_url: str) -> 
         assert sorted({one.status_code for one in done}) in ([200], [200, 401])
         assert sum(one.status_code == 200 for one in done) == 1
         async with stage.host() as host:
-            entries = (await host.users.history("ann"))["history"]
+            entries = (await host.users.history("ann")).history
         assert [one["event"] for one in entries].count("signed_out") == 1
 
 

@@ -114,7 +114,6 @@ async def test_every_route_does_its_work_and_answers_as_documented(database_url:
             await _triggers(tour)
             await _sinks(tour, stage)
             await _jobs(tour)
-            await _seed_003(tour)
             worker = await _remote_workers(tour)
             await _session(tour, await stage.key())
             code = stage.app.service.links.make(await stage.key())
@@ -155,6 +154,7 @@ async def _definitions(tour: Tour) -> None:
     assert (withdrawn["state"], withdrawn["reason"]) == ("withdrawn", "it greets twice")
     assert (await tour("POST", "/workflows/hello/versions/1/restore"))["state"] == "published"
     await tour("GET", "/workflows/hello/simulation")
+    assert (await tour("GET", "/workflows/hello/unserved"))["unserved"]
     told(await tour.client.get("/workflows/hello/versions/2"), 404, "not_found")
 
 
@@ -534,73 +534,3 @@ async def _jobs(tour: Tour) -> None:
     assert (await tour("GET", f"/jobs/{made['job']}"))["waiting"] == 1
     assert [one["run_id"] for one in (await tour("GET", f"/jobs/{made['job']}/runs"))["runs"]] == [run]
     assert (await tour("POST", f"/jobs/{made['job']}/stop"))["state"] == "stopped"
-
-
-async def _seed_003(tour: Tour) -> None:
-    """Companion of seed 003: its addresses, bodies and statuses."""
-    base = "/v1/workspaces/default"
-    body = {"workflowId": "gated", "parameters": {"price": 3}}
-    made = await tour("POST", f"{base}/runs", body, 201, headers={"Idempotency-Key": "action"})
-    again = await tour("POST", f"{base}/runs", body, 200, headers={"Idempotency-Key": "action"})
-    assert (made["runId"], made["status"], made["workspaceId"]) == (again["runId"], "WaitingForApproval", "default")
-    run = made["runId"]
-    listed = await tour("GET", f"{base}/runs?limit=1")
-    assert ([one["runId"] for one in listed["items"]], listed["nextCursor"]) == ([run], run)
-    approval = f"{run}:sign"
-    assert approval in [one["approvalId"] for one in (await tour("GET", f"{base}/approvals?limit=200"))["items"]]
-    asked = {"decision": "RequestChanges", "rationale": "name the supplier"}
-    assert (await tour("POST", f"{base}/approvals/{approval}/decide", asked))["status"] == "RequestChanges"
-    for kind, state in (("annotate", None), ("freeze", "frozen"), ("resume", None), ("pause", "operator-owned")):
-        body_of = {"interventionType": kind, "rationale": "an audit begins"}
-        shown = await tour("POST", f"{base}/runs/{run}/interventions", body_of)
-        assert state is None or shown["controlState"] == state, kind
-    await tour("POST", f"{base}/runs/{run}/interventions", {"interventionType": "resume", "rationale": "it is over"})
-    odd = {"interventionType": "pause", "rationale": "an audit begins", "target": "sign"}
-    told(await tour.client.post(f"{base}/runs/{run}/interventions", json=odd), 400, "invalid_input")
-    decision = {"decision": "Approved", "rationale": "the price fits"}
-    decided = await tour("POST", f"{base}/approvals/{approval}/decide", decision)
-    assert (decided["status"], decided["decidedByUserId"]) == ("Approved", "ann")
-    other = await tour.client.post(f"{base}/approvals/{approval}/decide", json={**decision, "decision": "Denied"})
-    told(other, 409, "conflict")
-    assert (await tour("GET", f"{base}/runs/{run}"))["status"] == "Succeeded"
-    assert (await tour("GET", f"{base}/runs/{run}/evidence"))["items"]
-    told(await tour.client.post(f"{base}/runs/{run}/cancel"), 409, "conflict")
-    second = (await tour("POST", f"{base}/runs", body, 201))["runId"]
-    for _ in range(2):
-        assert (await tour("POST", f"{base}/runs/{second}/cancel"))["status"] == "Cancelled"
-    told(await tour.client.get(f"/v1/workspaces/other/runs/{run}"), 404, "not_found")
-    await _workflows_of_seed_003(tour, base)
-
-
-async def _workflows_of_seed_003(tour: Tour, base: str) -> None:
-    action = {"actionId": "read", "order": 1, "portFamily": "FinanceAccounting", "operation": "invoice:read"}
-    body = {"name": "Read an invoice", "executionTier": "ManualOnly", "actions": [action]}
-    made = await tour("POST", f"{base}/workflows", body, 201)
-    assert (made["workflowId"], made["version"], made["active"]) == ("read-an-invoice", 1, True)
-    assert [one["operation"] for one in made["actions"]] == ["invoice:read"]
-    assert await tour("POST", f"{base}/workflows", body, 200) == made
-    other = await tour("POST", f"{base}/workflows", {**body, "description": "other words"}, 201)
-    assert other["version"] == 2
-    again = await tour.client.post(f"{base}/workflows", json={**body, "version": 2})
-    assert again.status_code == 409, again.text
-    wrong = {**body, "actions": [{**action, "operation": "no colon"}]}
-    assert (await tour.client.post(f"{base}/workflows", json=wrong)).status_code == 422
-    told(await tour.client.post(f"{base}/workflows", json={**body, "name": "!"}), 400, "invalid_input")
-    assert (await tour("GET", f"{base}/workflows"))["items"] == [other]
-    assert await tour("GET", f"{base}/workflows/read-an-invoice") == other
-    told(await tour.client.get(f"{base}/workflows/gated"), 404, "not_found")
-    run = (await tour("POST", f"{base}/runs", {"workflowId": "read-an-invoice"}, 201))["runId"]
-    plan = await tour("GET", f"{base}/plans/{run}%2Fplan")
-    assert (plan["planId"], plan["plannedEffects"], plan["workspaceId"]) == (f"{run}/plan", [], "default")
-    told(await tour.client.get(f"{base}/plans/{run}"), 404, "not_found")
-    told(await tour.client.post(f"{base}/runs", json={"workflowId": "none"}), 400, "invalid_input")
-    of_one = f"{base}/workflows/read-an-invoice"
-    assert (await tour("PATCH", of_one, {"active": False, "rationale": "replaced"}))["active"] is False
-    assert (await tour("GET", of_one))["active"] is False, "a read tells of it, too"
-    refused = await tour.client.post(f"{base}/runs", json={"workflowId": "read-an-invoice"})
-    assert refused.status_code == 409, refused.text
-    assert (await tour("PATCH", of_one, {"active": True}))["active"] is True
-    assert (await tour("POST", f"{base}/runs", {"workflowId": "read-an-invoice"}, 201))["runId"]
-    for _ in range(2):
-        assert (await tour("DELETE", of_one))["active"] is False
-    assert (await tour.client.post(f"{base}/runs", json={"workflowId": "read-an-invoice"})).status_code == 409

@@ -14,14 +14,14 @@ from stepkeep_lab.bench.attack import Attacker
 def test_the_neighbour_of_an_attacker_is_measured_quiet_and_meanwhile(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["lab", "neighbour", "--seconds", "1", "--store", "sqlite", "--only", "messages", "--only", "schemas"]
+    asked = ["lab", "neighbour", "--seconds", "1", "--store", "sqlite", "--only", "reads", "--only", "streams"]
     assert main([*asked, "--json", "--report", str(tmp_path)]) in (0, 1)
     told = json.loads(capsys.readouterr().out)["neighbour"]
     [one] = told["stores"]
     assert told["ok"] is (one["raised_ms"] < told["most_raised_ms"] == 100)
     assert one["quiet"]["requests"] > 0 < one["attacked"]["requests"]
-    assert one["answers"]["messages 200"] > 0
-    assert one["answers"]["schemas 422"] > 0
+    assert one["answers"]["reads 200"] > 0
+    assert one["answers"]["streams 200"] > 0
     assert json.loads((tmp_path / "neighbour.json").read_text())["stores"] == told["stores"]
     assert "| sqlite |" in (tmp_path / "neighbour.md").read_text()
 

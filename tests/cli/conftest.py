@@ -90,8 +90,9 @@ Cli = Callable[..., Said]
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory to be in, with a definition of each kind and no database yet."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("STEPKEEP_DB", raising=False)
-    monkeypatch.delenv("STEPKEEP_TRACEBACK", raising=False)
+    for name in ("DB", "SERVER", "PROFILE", "KEY", "KEY_FILE", "TRACEBACK"):
+        monkeypatch.delenv(f"STEPKEEP_{name}", raising=False)
+    monkeypatch.setenv("STEPKEEP_CONFIG", str(tmp_path / "profiles.toml"))
     monkeypatch.setenv("COLUMNS", "200")
     for name, text in (
         ("flow", FLOW),

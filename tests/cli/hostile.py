@@ -185,6 +185,17 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ],
         ("rerun",): [[runs["fail"], *code], [HOSTILE], [runs["fail"], "--input", HOSTILE]],
         ("demo",): [["--directory", f"{FILE}/below"]],
+        ("profile", "add"): [
+            [HOSTILE, "--server", "http://127.0.0.1:9"],
+            ["a", "--server", HOSTILE],
+            ["b", "--db", f"sqlite:///{FILE}"],
+            ["c", "--server", "http://127.0.0.1:9", "--key-file", HOSTILE],
+            ["d", "--server", "http://127.0.0.1:9", "--store-key", "--key-file", FILE],
+        ],
+        ("profile", "list"): [[]],
+        ("profile", "show"): [[HOSTILE], []],
+        ("profile", "use"): [[HOSTILE], ["--none"]],
+        ("profile", "remove"): [[HOSTILE]],
         ("runs",): [
             [],
             *(["--as", name] for name in ("ioa", "action", "workstream", "run", "linear")),
@@ -193,6 +204,8 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             ["--label", HOSTILE],
             ["--since", HOSTILE],
             ["--error", "x", "--limit", "1"],
+            ["--profile", HOSTILE],
+            ["--server", HOSTILE],
         ],
         ("show",): [
             *([run] for run in (*runs.values(), gates[0], wait)),
@@ -477,6 +490,7 @@ def play(directory: str, port: int, each: int = 1) -> None:
 
     signal.alarm(300)  # a command that takes hostile text and goes on forever is a finding, too
     os.chdir(directory)
+    os.environ["STEPKEEP_CONFIG"] = f"{directory}/profiles.toml"
     write_files(port)
     for path, every in cases().items():
         for words in every[::each]:

@@ -12,7 +12,7 @@ from tests.cli.surface import commands
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 MARK = "<!-- what follows is written by tests/cli/reference.py -->\n"
-SHARED = frozenset({"db", "tenant", "json", "traceback"})
+SHARED = frozenset({"db", "server", "profile", "tenant", "key-file", "json", "traceback"})
 
 
 def reference(app: typer.Typer) -> str:
@@ -25,7 +25,7 @@ def _section(path: tuple[str, ...], command: Any) -> Iterator[str]:
     yield f"### `stepkeep {' '.join(path)}`"
     yield ""
     yield command.help
-    rows = [_row(parameter) for parameter in command.params if parameter.name not in SHARED]
+    rows = [_row(parameter) for parameter in command.params if parameter.name.replace("_", "-") not in SHARED]
     if rows:
         yield ""
         yield "| | |"

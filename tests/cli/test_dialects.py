@@ -78,7 +78,8 @@ def test_a_run_is_shown_and_listed_in_a_dialects_words(cli: Cli) -> None:
         "legs": {"by-van": "done", "customs": "travelling", "by-plane": "planned"},
     }
     assert cli("show", run, "--as", "toy").out.splitlines()[:3] == ["parcel: present", "stands: held", "legs:"]
-    assert cli("runs", "--as", "toy", "--json").json == {"runs": [{"parcel": "present", "stands": "held"}]}
+    listed = cli("runs", "--as", "toy", "--json").json
+    assert listed == {"runs": [{"parcel": "present", "stands": "held"}], "next": None}
     assert cli("runs", "--as", "toy").out.split() == ["PARCEL", "STANDS", "present", "held"]
 
 

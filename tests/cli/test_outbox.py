@@ -68,7 +68,7 @@ def test_events_for_a_host_wait_and_are_discarded_only_with_a_reason(cli: Cli, r
     assert "needs a reason" in cli("sinks", "remove", "mine", "--discard").err
     removed = cli("sinks", "remove", "mine", "--discard", "--reason", "done", "--json")
     assert removed.json == {"removed": "mine", "discarded_runs": 1}
-    assert "state of a delivery" in cli("outbox", "list", "--state", "lost").err
+    assert "state: Input should be 'dead', 'ready' or 'sending'" in cli("outbox", "list", "--state", "lost").err
 
 
 def test_the_address_of_a_run_is_checked(cli: Cli, ran: Path) -> None:

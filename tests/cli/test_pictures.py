@@ -9,6 +9,7 @@ import io
 import os
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -211,15 +212,16 @@ def test_every_edge_is_drawn_between_its_ends() -> None:
 
 
 def test_lists_of_runs_and_workers() -> None:
-    runs = [rolled_back()["run"], waiting()["run"], approved()["run"]]
+    runs: list[Any] = [SimpleNamespace(**one["run"]) for one in (rolled_back(), waiting(), approved())]
     offer = {"silent": False, "held": 3, "version": "1.0.0", "queues": None, "handlers": ["mail.send"]}
-    offer["usage"] = [{"busy": 0.625}]
+    offer["usage"] = [SimpleNamespace(busy=0.625)]
     gone = {"silent": True, "held": None, "version": None, "queues": ["slow", ""], "handlers": []}
     gone["usage"] = []
     quiet = {"misfits": [], "only_run": None}
     busy = {"id": "worker:host:1:ab", "state": "busy", "capacity": 4, "capabilities": ["gpu", "eu"]}
     lost = {"id": "worker:host:2:cd", "state": "unresponsive", "capacity": 64, "capabilities": []}
-    workers = [busy | {"heard_at": at(1)} | offer | quiet, lost | {"heard_at": at(2)} | gone | quiet]
+    told = [busy | {"heard_at": at(1)} | offer | quiet, lost | {"heard_at": at(2)} | gone | quiet]
+    workers: list[Any] = [SimpleNamespace(**one) for one in told]
     narrow, wide = as_text(runs_table(runs, 80), 80), as_text(runs_table(runs), 140)
     assert_golden("lists", wide + narrow + as_text(workers_table(workers), 140))
 

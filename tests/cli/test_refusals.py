@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepkeep.cli import session
+from stepkeep.cli import asking
 from stepkeep.cli.failures import failure_of
 from stepkeep.cli.main import app, main
 from stepkeep.kernel.errors import (
@@ -191,7 +191,7 @@ def test_the_unexpected_is_one_line_and_a_hint_and_a_traceback_only_when_asked(
     def burst() -> str:
         raise RuntimeError("burst")
 
-    monkeypatch.setattr(session, "actor", burst)
+    monkeypatch.setattr(asking, "actor", burst)
     assert main(["runs"]) == 1
     brief = capsys.readouterr().err
     assert brief.startswith("error: RuntimeError: burst\n")
@@ -230,7 +230,7 @@ def test_a_password_in_a_url_is_not_repeated_in_hints() -> None:
         "postgresql://ada@host/db?password=s3cret",
         "postgresql://a:s3cret#@h",
     ):
-        assert "s3cret" not in Settings(db=url, db_was_typed=True).command("runs")
+        assert "s3cret" not in Settings(db=url, typed=frozenset({"db"})).command("runs")
 
 
 @pytest.mark.parametrize(

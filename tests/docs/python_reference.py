@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
 import stepkeep as sk
 from stepkeep.engine.base import AsyncGroup
-from stepkeep.engine.blocking import Blocking
+from stepkeep.engine.blocking import Blocking, Group
+from stepkeep.engine.groups import Groups
+from stepkeep.operations.operation import CATALOGUE
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 MARK = "<!-- what follows is written by tests/docs/python_reference.py -->\n"
@@ -56,40 +59,59 @@ delivery.wait("arrival", "arrived")
 engine = sk.open("sqlite:///examples.db")
 """
 
-GROUPS = {
+NAMES = {
     "Engines": ("open", "Engine", "AsyncEngine", "HostedWorker", "AsyncHostedWorker", "Result", "Started"),
-    "People": ("Tenants", "Users", "Keys", "Audit", "AsyncTenants", "AsyncUsers", "AsyncKeys", "AsyncAudit"),
-    "The outside world": ("Network", "AsyncNetwork", "Hooks", "AsyncHooks"),
-    "Messages by key": ("Mailbox", "AsyncMailbox"),
-    "Triggers": ("Triggers", "AsyncTriggers"),
-    "Going on with finished runs": ("Continuations", "AsyncContinuations"),
-    "Versions": ("Versions", "AsyncVersions"),
-    "Workflows": ("Workflow", "Expr", "Retry", "load_file"),
+    "Workflows": ("Workflow", "Expr", "Retry", "load_file", "flow", "on", "hook", "then", "secret", "output_of"),
     "Handlers": ("step", "agent", "lifespan", "Context", "wait_for", "retry_in", "fail", "StepError", "Registry"),
-    "Policies": ("CommandPolicy", "HttpPolicy"),
+    "Flows": ("FlowContext", "CallFailed", "NonDeterministic"),
+    "Sinks": ("Sink", "OutgoingEvent", "SinkFailed", "Taken"),
+    "Policies and payloads": (
+        "CommandPolicy",
+        "HttpPolicy",
+        "Secrets",
+        "PayloadStore",
+        "DirectoryStore",
+        "PayloadCodec",
+    ),
     "Words": ("Category", "RunState", "StepState"),
 }
+"""The sections, but for the groups of the engine and the errors, which are found."""
+OPTIONAL = re.compile(r"Optional\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
 LIKE = {f"Async{name}": name for name in sk._homes() if f"Async{name}" in sk._homes()}
 """Classes whose methods are those of another one, with `await`."""
 
 
 def reference() -> str:
     """One section per public name, with its signature, its words and its examples."""
-    public = [name for name in sorted(sk._homes()) if name not in _grouped()]
-    groups = {**GROUPS, "Errors": tuple(public)}
-    return "".join(f"{line}\n" for title, names in groups.items() for line in _group(title, names))
+    engines, *others = NAMES.items()
+    errors = [
+        name for name in sorted(sk._homes()) if _is_error(name) and not any(name in one for one in NAMES.values())
+    ]
+    sections = [engines, *_groups(), *others, ("Errors", tuple(errors))]
+    listed = [name for _, names in sections for name in names]
+    assert sorted(listed) == sorted(sk._homes()), "every public name is in one section"
+    lines = (line for title, names in sections for line in _group(title, names))
+    return "".join(f"{line}\n" for line in (*lines, *_answers()))
 
 
-def _grouped() -> set[str]:
-    return {name for names in GROUPS.values() for name in names}
+def _groups() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The groups of methods that an engine has, in both forms."""
+    for name, found in vars(Groups).items():
+        if isinstance(found, Group):
+            kind = found.fget.__annotations__["return"]
+            yield f"`engine.{name}`", (kind, f"Async{kind}")
+
+
+def _is_error(name: str) -> bool:
+    found = getattr(sk, name)
+    return inspect.isclass(found) and issubclass(found, Exception)
 
 
 def _group(title: str, names: tuple[str, ...]) -> Iterator[str]:
     yield ""
     yield f"## {title}"
     for name in names:
-        if name in sk._homes():
-            yield from _section(name, getattr(sk, name))
+        yield from _section(name, getattr(sk, name))
 
 
 def _section(name: str, found: Any) -> Iterator[str]:
@@ -117,7 +139,7 @@ def _section(name: str, found: Any) -> Iterator[str]:
     if issubclass(found, Exception):
         return
     for method, value in _members(found).items():
-        if method in only:
+        if method in only and not isinstance(value, Group):
             yield ""
             yield f"#### `{name}.{method}`"
             yield ""
@@ -151,10 +173,9 @@ def field_words(found: type) -> dict[str, property]:
 
 
 def _signature(name: str, found: Any) -> Iterator[str]:
-    signature = inspect.signature(found)
+    signature = _with_types(found)
     parameters = [one for one in signature.parameters.values() if one.name != "self"]
-    flat = str(signature.replace(parameters=parameters)).replace("'", "")
-    shown = f"{name}{flat}"
+    shown = f"{name}{signature.replace(parameters=parameters)}"
     if len(shown) > 100 and parameters:
         shown = _broken(name, signature, parameters)
     yield "```text"
@@ -163,18 +184,78 @@ def _signature(name: str, found: Any) -> Iterator[str]:
     yield ""
 
 
+class Shown(str):
+    """A text that is shown without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def _with_types(found: Any) -> inspect.Signature:
+    """The signature with types as they are written; of an operation, with the types that its names stand for."""
+    signature = inspect.signature(found)
+    hints = get_type_hints(found.operation.function) if hasattr(found, "operation") else {}
+
+    def shown(name: str, given: Any) -> Any:
+        if name not in hints:
+            return Shown(given) if isinstance(given, str) else given
+        return Shown(_plain(hints[name]))
+
+    parameters = [one.replace(annotation=shown(one.name, one.annotation)) for one in signature.parameters.values()]
+    return signature.replace(parameters=parameters, return_annotation=shown("return", signature.return_annotation))
+
+
+def _plain(annotation: Any) -> str:
+    """A type without the modules of its parts."""
+    plain = re.sub(r"\b[\w.]+\.(?=\w)", "", inspect.formatannotation(annotation))
+    return OPTIONAL.sub(r"\1 | None", plain)
+
+
+def _answers() -> Iterator[str]:
+    """What operations answer: the fields of each value."""
+    kinds = {kind.__name__: kind for one in CATALOGUE.values() for kind in _structs(one.answer)}
+    yield from ("", "## Answers", "", "Values with attributes; `answer.as_json()` gives plain values.")
+    yield "A field with `?` may be UNSET: it is absent in JSON then."
+    for name, kind in sorted(kinds.items()):
+        hints = get_type_hints(kind)
+        yield from ("", f"### `{name}`", "", inspect.getdoc(kind) or "", "", "```text")
+        yield from (_field(field, hints[field]) for field in kind.__struct_fields__)
+        yield "```"
+
+
+def _field(name: str, annotation: Any) -> str:
+    kinds = get_args(annotation)
+    if msgspec.UnsetType not in kinds:
+        return f"{name}: {_plain(annotation)}"
+    there = ("None" if one is type(None) else _plain(one) for one in kinds if one is not msgspec.UnsetType)
+    return f"{name}?: {' | '.join(there)}"
+
+
+def _structs(annotation: Any) -> set[type[msgspec.Struct]]:
+    """The structs in a type, and those in their fields."""
+    found: set[type[msgspec.Struct]] = set()
+    left = [annotation]
+    while left:
+        one = left.pop()
+        if inspect.isclass(one) and issubclass(one, msgspec.Struct) and one not in found:
+            found.add(one)
+            left += get_type_hints(one).values()
+        left += get_args(one)
+    return found
+
+
 def _broken(name: str, signature: inspect.Signature, parameters: list[inspect.Parameter]) -> str:
     lines: list[str] = []
     for number, one in enumerate(parameters):
         before = parameters[number - 1].kind if number else None
         if one.kind is one.KEYWORD_ONLY and before is not one.KEYWORD_ONLY:
             lines.append("*")
-        lines.append(str(one).replace("'", ""))
+        lines.append(str(one))
         after = parameters[number + 1].kind if number + 1 < len(parameters) else None
         if one.kind is one.POSITIONAL_ONLY and after is not one.POSITIONAL_ONLY:
             lines.append("/")
     returned = "" if signature.return_annotation is signature.empty else f" -> {signature.return_annotation}"
-    return f"{name}(\n" + "".join(f"    {line},\n" for line in lines) + f"){returned}".replace("'", "")
+    return f"{name}(\n" + "".join(f"    {line},\n" for line in lines) + f"){returned}"
 
 
 def _words(found: Any, *, examples: bool = True) -> Iterator[str]:

@@ -33,7 +33,7 @@ def busy(database_url: str, tmp_path: Path) -> str:
     """A database with some entries, by a key."""
     with sk.open(database_url) as engine:
         engine.users.create("ann")
-        key = engine.keys.create("ann", scopes=["read", "start"])["secret"]
+        key = engine.keys.create("ann", scopes=["read", "start"]).secret
     with sk.open(database_url, key=key) as engine:
         for _ in range(4):
             with pytest.raises(sk.NotAllowed):

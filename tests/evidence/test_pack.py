@@ -44,6 +44,14 @@ def prepare(amount: int) -> dict[str, int]:
     return {"amount": amount}
 
 
+TOKENS: list[str] = []
+
+
+@sk.step("evidence.order")
+def order(ctx: sk.Context) -> None:
+    TOKENS.append(str(ctx.completion_token))
+
+
 @sk.step("evidence.pay")
 def pay() -> str:
     return "paid"
@@ -482,6 +490,35 @@ def test_verdicts_of_policies_are_replayed_and_a_wrong_one_is_refused_by_name(
     assert "role_not_held" in forged(lambda files: files.update({"people.jsonl": b""})), "the terms of the policy count"
     silent = verify(Pack({**true, "payloads.jsonl": b""}))
     assert "verdict_wrong" in rules(silent), "without the input, the rule has no value"
+
+
+BY_HAND = """
+workflow: by-hand
+timeout: 1h
+policy:
+  - {name: small, steps: [pay], when: 'input.amount <= 10', then: allow}
+  - {name: large, steps: [pay], when: 'input.amount > 10', then: hold}
+steps:
+  - {name: pay, uses: evidence.order, completion: manual}
+"""
+
+
+def test_a_verdict_on_a_completion_by_hand_lets_it_pass(database_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "by-hand.yaml"
+    file.write_text(BY_HAND)
+    with sk.open(database_url) as engine:
+        run = engine.run(file, {"amount": 4}, by="ann").run_id
+        engine.complete(run, "pay", token=TOKENS.pop(), output="paid", by="bo")
+        assert engine.wait(run).state == "succeeded"
+        true = unzipped(engine.evidence(run))
+    report = verify(Pack(dict(true)))
+    assert report.findings == []
+    assert "2 verdicts of policies against their rules and the hops that follow" in report.checked
+    files = dict(true)
+    rewrite(files, b'"effect":"allow","rule":"small"', b'"effect":"hold","rule":"large"')
+    files["policy.jsonl"] = files["policy.jsonl"].replace(b'"effect":"allow"', b'"effect":"hold"')
+    redigest(files)
+    assert "verdict_ignored" in rules(verify(Pack(files)))
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def staffed(engine: sk.Engine) -> None:
     engine.users.delegate("cyd", "bea", open_ended=True)
     engine.users.delegate("cyd", "zoe", open_ended=True)
     engine.keys.create("zoe", scopes=["decide"])
-    rotated = engine.keys.create("bea", scopes=["read"], expires_in="90d")["key"]["id"]
+    rotated = engine.keys.create("bea", scopes=["read"], expires_in="90d").key.id
     engine.keys.rotate(rotated, overlap="1h")
     engine.users.disable("bea")
     engine.users.enable("bea")
@@ -87,7 +87,7 @@ async def test_a_change_of_people_by_hand_is_found_everywhere(
         staffed(engine)
         run = approved(engine, tmp_path)
         assert engine.certify(run).ok
-        assert engine.users.history()["chain"]["differences"] == []
+        assert engine.users.history().chain.differences == []
         assert verify(Pack(unzipped(engine.evidence(run)))).ok
         assert (await asyncio.to_thread(found_by, capsys, database_url, "db", "status"))[0] == 0
         await damage(database_url, statement)
@@ -97,7 +97,7 @@ async def test_a_change_of_people_by_hand_is_found_everywhere(
         assert any(said in finding.message for finding in certificate.people.findings), certificate.people.findings
         findings = rules(verify(Pack(unzipped(engine.evidence(run)))))
         assert "certificate_refuses" in findings
-        chain = engine.users.history()["chain"]
+        chain = engine.users.history().chain
         assert chain["differences"] or not chain["is_intact"]
     status, told = await asyncio.to_thread(found_by, capsys, database_url, "db", "status")
     assert status == 1
@@ -113,7 +113,7 @@ async def test_a_row_of_a_person_who_did_nothing_is_no_matter_of_this_run(databa
         run = approved(engine, tmp_path)
         await damage(database_url, f"insert into memberships values {ROW.replace('zoe', 'bea')}")
         assert engine.certify(run).ok
-        assert len(engine.users.history()["chain"]["differences"]) == 1
+        assert len(engine.users.history().chain.differences) == 1
 
 
 Change = Callable[[dict[str, Any]], object]

@@ -14,7 +14,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from fastapi import FastAPI
 
 import stepkeep
 import stepkeep_lab
@@ -192,9 +191,10 @@ def test_one_field_of_the_openapi_document_is_told_with_its_path(
 ) -> None:
     folder = only("openapi.txt")
 
-    def planted_field(served: FastAPI) -> dict[str, Any]:
+    def planted_field(served: Any) -> dict[str, Any]:
         told = describe(served)
-        told["components"]["schemas"]["Reassignment"]["properties"]["fail"]["type"] = "integer"
+        body = told["paths"]["/runs/{run_id}/reassign"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        body["properties"]["fail"]["type"] = "integer"
         return told
 
     monkeypatch.setattr("stepkeep.api.app.describe", planted_field)

@@ -27,6 +27,7 @@ async def test_requests_are_counted_by_route_template_and_status(database_url: s
                 assert (await client.post("/runs", json={"workflow": "hello"})).status_code == 201
             await client.get("/runs/01a1e12c-57d6-75bf-abba-e99e88c4e41f")
             await client.get("/nothing/at-all-01a1e12c")
+            await client.get("/slots")
             await client.request("BREW", "/runs")
             answer = await client.get("/metrics")
             shown = Scrape(answer.text)
@@ -35,6 +36,7 @@ async def test_requests_are_counted_by_route_template_and_status(database_url: s
         assert shown(count, method="POST", route="/runs", status="201") == 3
         assert shown(count, method="GET", route="/runs/{run_id}", status="404") == 1
         assert shown(count, method="GET", route="(none)", status="404") == 1
+        assert shown(count, method="GET", route="/slots", status="200") == 1
         assert shown(count, method="(other)", route="/runs", status="405") == 1
         templates = {route.split(" ")[1] for route in ROUTES} | {"(none)"}
         assert shown.labels(count, "route") <= templates

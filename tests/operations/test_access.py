@@ -52,7 +52,7 @@ def opened(url: str, key: str, **options: Any) -> AsyncEngine:
 
 async def key_of(engine: AsyncEngine, owner: str, *scopes: str, **options: Any) -> str:
     """A key for a person, who is registered first if need be."""
-    if owner not in [one["name"] for one in (await engine.users.list())["users"]]:
+    if owner not in [one["name"] for one in (await engine.users.list()).users]:
         await engine.users.create(owner)
     made = await engine.keys.create(owner, scopes=scopes or [scope.value for scope in Scope], **options)
     return str(made["secret"])
@@ -194,13 +194,13 @@ async def test_a_rotated_key_overlaps_with_its_successor_and_then_ends(database_
         fresh = opened(database_url, new)
         fresh.store.clock_offset = 2 * HOUR
         async with fresh:
-            assert (await fresh.keys.list(owner="ann"))["keys"][0]["state"] == "live"
+            assert (await fresh.keys.list(owner="ann")).keys[0].state == "live"
         await engine.keys.revoke(parse_key(new).id)
         with pytest.raises(Conflict, match="has ended"):
             await engine.keys.rotate(parse_key(new).id)
         with pytest.raises(NotFound):
             await engine.keys.rotate("nothing")
-        assert [one["event"] for one in (await engine.users.history("ann"))["history"]][1:] == [
+        assert [one["event"] for one in (await engine.users.history("ann")).history][1:] == [
             "key_created",
             "key_rotated",
             "key_revoked",
@@ -213,9 +213,9 @@ async def test_a_person_rotates_and_revokes_their_own_keys_and_no_others(databas
         async with opened(database_url, mine) as ann:
             await refused_by("scope", ann.keys.revoke(parse_key(theirs).id))
             await refused_by("scope", ann.keys.create("ann", scopes=["admin"]))
-            new = (await ann.keys.rotate(parse_key(mine).id))["key"]["id"]
+            new = (await ann.keys.rotate(parse_key(mine).id)).key.id
             await ann.keys.revoke(new)
-        assert [one["state"] for one in (await engine.keys.list(owner="bea"))["keys"]] == ["live"]
+        assert [one["state"] for one in (await engine.keys.list(owner="bea")).keys] == ["live"]
 
 
 # -- scopes ----------------------------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ async def test_a_tenant_that_refuses_vouching_takes_requests_with_a_key_alone(
             await refused_by("vouching_refused", elsewhere.tenants.set_vouching("acme", "allowed"))
         assert (await engine.show(run))["run"]["state"] == "blocked", "reading needs no name"
         async with opened(database_url, key) as ann:
-            assert [one["name"] for one in (await ann.tenants.list())["tenants"]] == ["acme"]
+            assert [one["name"] for one in (await ann.tenants.list()).tenants] == ["acme"]
             await refused_by("key_tenant", ann.tenants.create("other"))
             assert (await ann.approve(run, "sign"))["by"] == "ann"
             await ann.tenants.set_vouching("acme", "allowed")

@@ -126,7 +126,7 @@ async def test_a_condition_that_reads_a_large_value_is_refused_with_the_reason(d
         work.step("next", "measure", inputs={"value": 1}, if_=first.output.text.size() > 5)
         result = await engine.run(work, {})
         assert result.state == "failed"
-        said = str((await engine.show(result.run_id))["steps"])
+        said = "".join(str(step.error) for step in (await engine.show(result.run_id)).steps)
         assert "`steps.grow.output` has 300011 bytes, which are kept outside its row: no condition reads them" in said
 
 

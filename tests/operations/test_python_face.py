@@ -15,6 +15,7 @@ from stepkeep.client.async_client import AsyncClient
 from stepkeep.engine.blocking import Blocking, Group
 from stepkeep.engine.engine import EngineOptions
 from stepkeep.engine.hosted import AsyncHostedWorker, HostedWorker, WorkerOptions
+from stepkeep.operations.operation import Limit, addressed
 from stepkeep.worker.loop import Worker
 
 ONLY_ASYNC = {"worker": "a Worker belongs to the loop that runs it; start_worker is its face for threads"}
@@ -52,8 +53,10 @@ def test_a_name_that_is_not_loaded_yet_is_listed_all_the_same() -> None:
     assert ran.stdout == "True False\n"
 
 
+GROUPS = [one for one in Blocking.__subclasses__() if one.__module__.startswith("stepkeep.")]
+"""Other tests of the same process make groups of their own."""
 PAIRS = [(sk.Engine, sk.AsyncEngine), (HostedWorker, AsyncHostedWorker)] + [
-    (group, get_args(group.__orig_bases__[0])[0]) for group in Blocking.__subclasses__()
+    (group, get_args(group.__orig_bases__[0])[0]) for group in GROUPS
 ]
 
 
@@ -76,10 +79,21 @@ def test_every_method_of_the_engine_and_its_groups_has_an_example_and_is_listed(
 
 
 def test_every_group_of_the_engine_has_both_forms() -> None:
-    groups = {name for name, found in vars(sk.AsyncEngine).items() if isinstance(found, Group)}
-    assert groups == {name for name, found in vars(sk.Engine).items() if isinstance(found, Group)}
-    assert groups == {name for name, found in vars(AsyncClient).items() if isinstance(found, Group)}
-    assert len(groups) == len(Blocking.__subclasses__())
+    groups, *others = (
+        {name for name, _ in inspect.getmembers(kind, lambda found: isinstance(found, Group))}
+        for kind in (sk.AsyncEngine, sk.Engine, AsyncClient)
+    )
+    assert others == [groups, groups]
+    assert len(groups) == len(GROUPS)
+
+
+def test_lists_are_bounded_alike_and_who_acts_can_be_named_at_every_address() -> None:
+    seen = 0
+    for one in addressed():
+        assert one.hints.get("limit", Limit) == Limit, one.name
+        assert one.parameters["by"].place if "by" in one.parameters else True, one.name
+        seen += "limit" in one.parameters
+    assert seen > 8
 
 
 def test_the_options_that_are_passed_on_are_those_of_the_constructors() -> None:
@@ -107,6 +121,15 @@ sk.open("sqlite:///x.db", tenent="t")
 engine.start_worker(concurency=3)
 engine.approve("x", by="bea").get("by")
 engine.run(flow, check=True).output
+
+
+@sk.flow
+async def buy(ctx: sk.FlowContext, order: str) -> str:
+    return order
+
+
+engine.run(buy).output.upperr()
+engine.definitions().definitions[0].verson
 """
 
 
@@ -122,6 +145,6 @@ def test_a_type_checker_finds_misspelt_methods_and_parameters(tmp_path: Path) ->
         timeout=600,
     )
     found = [line.partition(": error: ")[2] for line in ran.stdout.splitlines() if ": error: " in line]
-    assert len(found) == 4, ran.stdout + ran.stderr
-    for word, line in zip(("aprove", "idempotncy_key", "tenent", "concurency"), found, strict=True):
+    assert len(found) == 6, ran.stdout + ran.stderr
+    for word, line in zip(("aprove", "idempotncy_key", "tenent", "concurency", "upperr", "verson"), found, strict=True):
         assert word in line

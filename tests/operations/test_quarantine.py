@@ -88,10 +88,10 @@ async def test_the_engine_sets_aside_shows_and_releases(database_url: str) -> No
                 await engine.send(run_id, "paid")
             with pytest.raises(Quarantined):
                 await engine.cancel(run_id)
-            assert (await engine.release(run_id, reason="seen"))["released_by"] == "ann"
+            assert (await engine.release(run_id, reason="seen")).released_by == "ann"
             assert (await engine.show(run_id))["run"]["quarantined"] is None
-            assert (await engine.quarantined())["quarantined"] == []
-            assert len((await engine.quarantined(history=True))["quarantined"]) == 1
+            assert (await engine.quarantined()).quarantined == []
+            assert len((await engine.quarantined(history=True)).quarantined) == 1
             await engine.cancel(run_id)
 
 

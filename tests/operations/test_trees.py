@@ -262,7 +262,7 @@ async def test_what_is_left_of_a_budget_bounds_the_runs_below(database_url: str,
     with sk.open(database_url) as engine:
         assert engine.certify(run).ok
         assert engine.certify(last).ok
-        assert engine.replay_policy(last)["ok"]
+        assert engine.replay_policy(last).ok
         report = verify(Pack(unzipped(engine.evidence(last))))
     assert report.findings == []
     assert any(f"what run {run} above had spent" in one for one in report.unchecked) is (case != "hold")

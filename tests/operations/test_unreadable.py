@@ -19,7 +19,6 @@ from stepkeep.operations import search
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.search import Terms, search_runs
-from stepkeep.operations.views import list_runs
 from stepkeep.operations.waiting import RunWaiter
 from stepkeep.store.change import Lease
 from stepkeep.store.records import RunFilter, Words
@@ -214,14 +213,14 @@ async def test_a_run_in_a_state_of_another_version_is_listed_with_it(database_ur
             runs.append(await bench.start(plan, business_key="order-7", correlation_id="c-7"))
             await bench.work_off()  # only one live run has the key
         await damage(database_url, DAMAGES["runs"].format(run=runs[1]))
-        listed = await list_runs(bench.transactor, RunFilter(tenant=TENANT, **FINDERS[filters]))
+        listed = await search_runs(bench.transactor, RunFilter(tenant=TENANT, **FINDERS[filters]), Terms())
         assert [run["id"] for run in listed["runs"]] == [runs[2], runs[0]]
         [told] = listed["unreadable"]
         assert (told["id"], told["state"], told["table"]) == (runs[1], "flying", "runs")
         assert "cannot be read" in told["message"]
         which = RunFilter(tenant=TENANT, **FINDERS[filters], limit=0)
         assert (await bench.store.search_runs(which, Words(), 9)).total == 3
-        succeeded = await list_runs(bench.transactor, RunFilter(tenant=TENANT, states=(RunState.SUCCEEDED,)))
+        succeeded = await search_runs(bench.transactor, RunFilter(tenant=TENANT, states=(RunState.SUCCEEDED,)), Terms())
         assert "unreadable" not in succeeded, "its state is none of those asked for"
 
 

@@ -175,6 +175,7 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
         "statistics": {},
         "definitions": {},
         "compare_versions": {"workflow": "w", "old": 1, "new": 1},
+        "unserved": {"workflow": "w"},
         "compare_runs": {"first": run, "second": run},
         "workers": {},
         "publish_schema": {"ref": "invoice/v1", "schema": {}},
@@ -274,8 +275,10 @@ def test_no_method_about_people_fails_on_a_wrong_type(name: str, tmp_path: Path)
         "hooks.list": {},
         "hooks.add": {"document": {"hook": "h", "scheme": "github", "secrets": ["A"], "start": {"workflow": "w"}}},
         "hooks.receive": {"name": "h", "headers": {}, "body": b"{}"},
+        "hooks.test": {"name": "h", "headers": {}, "body": "{}"},
         **{one: {"host": "10.0.0.0/8"} for one in ("network.allow", "network.remove")},
         "sinks.add": {"name": "a", "kind": "host"},
+        "sinks.replace": {"name": "a", "kind": "host"},
         "sinks.test": {"name": "a"},
         "outbox.show": {"run_id": NOBODYS, "sink": "a"},
         "outbox.redrive": {"sink": "a", "reason": "why"},
@@ -295,7 +298,7 @@ def test_no_method_about_people_fails_on_a_wrong_type(name: str, tmp_path: Path)
         call.__signature__ = inspect.signature(getattr(getattr(engine, face), method))  # type: ignore[attr-defined]
         for what, one in calls(call, good.get(name, {"name": "ann"})):
             refused(one, what)
-        assert engine.users.history()["chain"]["is_intact"]
+        assert engine.users.history().chain.is_intact
 
 
 def test_waiting_takes_numbers_of_seconds_and_nothing_else(bench: tuple[Engine, Workflow, str]) -> None:

@@ -10,6 +10,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import Conflict
+from stepkeep.operations.people import Decided
 from tests.people.stage import TENANT, Stage, handlers
 from tests.suites import in_proof
 
@@ -31,11 +32,11 @@ async def decide_at_once(engines: list[AsyncEngine], stage: Stage, chance: rando
     votes = await stage.votes(run)
     counted = {vote.person for vote in votes}
     assert (len(votes), len(counted)) == (QUORUM, QUORUM)
-    first = [one["by"] for one in told if isinstance(one, dict) and not one["repeated"]]
+    first = [one.by for one in told if isinstance(one, Decided) and not one.repeated]
     assert sorted(first) == sorted(counted), "each of the three was told once that the decision is new"
     for name, one in zip(people, told, strict=True):
         if name in counted:
-            assert isinstance(one, dict), one
+            assert isinstance(one, Decided), one
             assert one["by"] == name
             continue
         assert type(one) is Conflict, one

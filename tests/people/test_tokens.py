@@ -13,6 +13,7 @@ from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import Conflict, Refused, TokenExpired, TokenUsed, WrongToken
 from stepkeep.operations.expire import sweep
+from stepkeep.operations.people import Completed
 from tests.people.stage import HOUR, TENANT, TOKENS, Stage, handlers
 
 TWO = sk.Workflow("two", registry=handlers())
@@ -125,9 +126,9 @@ async def test_of_fifty_parallel_uses_of_a_token_one_wins(stage: Stage) -> None:
             ),
             return_exceptions=True,
         )
-    [winner] = [one for one in told if isinstance(one, dict) and not one["repeated"]]
+    [winner] = [one for one in told if isinstance(one, Completed) and not one.repeated]
     for outcome, one in zip(outcomes, told, strict=True):
-        if isinstance(one, dict):
+        if isinstance(one, Completed):
             assert (outcome, one["outcome"], one["by"]) == (winner["outcome"], winner["outcome"], winner["by"])
         else:
             assert type(one) is TokenUsed, one

@@ -443,7 +443,7 @@ async def test_another_tenant_reaches_no_gate(stage: Stage) -> None:
     async with AsyncEngine(stage.url, tenant="other", actor="bea") as other:
         await other.users.create("bea")
         await other.users.grant("bea", role="finance")
-        key = (await other.keys.create("bea", scopes=["decide"]))["secret"]
+        key = (await other.keys.create("bea", scopes=["decide"])).secret
         await stage.refused("NotFound", run, other.approve(run, by="bea"))
         await stage.refused("NotFound", run, other.approve(run, "sign", by="bea"))
     async with stage.opened(key) as foreign:

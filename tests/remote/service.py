@@ -21,10 +21,10 @@ TENANT = "acme"
 def make_key(url: str, owner: str, *scopes: str, kind: str = "user") -> str:
     """A key of a principal, who is registered first if need be."""
     with sk.open(url, tenant=TENANT, actor="root") as engine:
-        if owner not in [one["name"] for one in engine.users.list()["users"]]:
+        if owner not in [one["name"] for one in engine.users.list().users]:
             engine.users.create(owner, kind=kind)
         chosen = scopes or tuple(scope.value for scope in Scope)
-        return str(engine.keys.create(owner, scopes=chosen)["secret"])
+        return str(engine.keys.create(owner, scopes=chosen).secret)
 
 
 @contextmanager

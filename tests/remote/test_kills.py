@@ -9,7 +9,7 @@ import pytest
 
 import stepkeep as sk
 from tests.remote.handlers import flow
-from tests.remote.processes import outcome, site, started
+from tests.remote.processes import Site, outcome, started
 from tests.suites import first_on
 from tests.workbench import wait_until
 
@@ -25,19 +25,19 @@ def is_taken_over(states: list[str]) -> bool:
 
 @first_on("postgres")
 def test_runs_end_once_although_the_service_and_a_worker_are_killed(database_url: str, tmp_path: Path) -> None:
-    with site(database_url, tmp_path) as place:
-        service, address = place.serve()
+    with Site(database_url, tmp_path) as place:
+        service, address = place.service()
         first = place.worker(address)
         with place.client(address) as client:
             held = started(client, "gated")
             wait_for(place.marks / f"wait-{held}")
             runs = [started(client, "quick", key=f"k-{number}") for number in range(4)]
             assert outcome(client, runs[0])["state"] == "succeeded"
-        service.kill()
+        service.end()
         first.says("the service does not answer")
         # While the service is away, the handler of the first worker returns: its report must wait for the next one.
         (place.marks / "go").touch()
-        service, again = place.serve(urlsplit(address).port or 0)
+        service, again = place.service(urlsplit(address).port or 0)
         assert again == address
         with place.client(address) as client:
             first.says("the service answers again")
@@ -47,7 +47,7 @@ def test_runs_end_once_although_the_service_and_a_worker_are_killed(database_url
             (place.marks / "go").unlink()
             orphan = started(client, "gated")
             wait_for(place.marks / f"wait-{orphan}")
-            first.kill()
+            first.end()
             (place.marks / "go").touch()
             place.worker(address)
             assert outcome(client, orphan)["state"] == "succeeded"
@@ -61,14 +61,14 @@ def test_runs_end_once_although_the_service_and_a_worker_are_killed(database_url
 @first_on("sqlite")
 @pytest.mark.proof
 def test_a_signal_lets_a_remote_worker_drain_and_hand_back(database_url: str, tmp_path: Path) -> None:
-    with site(database_url, tmp_path) as place:
-        _, address = place.serve()
+    with Site(database_url, tmp_path) as place:
+        _, address = place.service()
         worker = place.worker(address, "--grace", "0")
         with place.client(address) as client:
             held = started(client, "gated")
             wait_for(place.marks / f"wait-{held}")
-            worker.process.terminate()
-            assert worker.process.wait(60) == 0
+            worker.terminate()
+            assert worker.wait(60) == 0
             worker.says("has drained and stopped")
             attempts = client.get(f"/runs/{held}/steps/wait/attempts").json()["attempts"]
             assert [one["state"] for one in attempts] == ["released"]
@@ -80,27 +80,27 @@ def test_a_signal_lets_a_remote_worker_drain_and_hand_back(database_url: str, tm
 @first_on("sqlite")
 def test_a_flow_survives_kills_of_its_remote_workers(database_url: str, tmp_path: Path) -> None:
     """One worker is killed inside the function of the flow, the next one in a call, while the flow is suspended."""
-    with site(database_url, tmp_path) as place:
+    with Site(database_url, tmp_path) as place:
         with sk.open(database_url, tenant="acme", actor="root") as engine:
             engine.publish(flow)
-        _, address = place.serve()
+        _, address = place.service()
         first = place.worker(address)
         with place.client(address) as client:
             run = started(client, "fleet.flow")
             wait_for(place.marks / f"flow-{run}")
-            first.kill()
+            first.end()
             (place.marks / "flow").touch()
             second = place.worker(address)
             wait_for(place.marks / f"fleet.flow[1]-{run}")
             step = f"/runs/{run}/steps/fleet.flow[2]"
             wait_until(lambda: client.get(step).json()["step"]["state"] == "succeeded")
-            second.kill()
+            second.end()
             (place.marks / "go").touch()
             third = place.worker(address)
             found = outcome(client, run)
             assert found["state"] == "succeeded", found
             [once, held, long, last] = found["output"]  # type: ignore[misc]
-            assert (once, held, long, last) == (1, second.process.pid, third.process.pid, 1)
+            assert (once, held, long, last) == (1, second.pid, third.pid, 1)
             shown = client.get(f"/runs/{run}/steps/fleet.flow/attempts").json()["attempts"]
             # The second kill may have met the flow too, which the end of its quick call has woken.
             assert "lost" in [one["state"] for one in shown], shown

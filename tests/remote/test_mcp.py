@@ -82,7 +82,7 @@ async def test_an_agent_starts_watches_explains_and_cancels_over_a_service(tmp_p
             gates = (await call(client, "list_approvals"))["approvals"]
             assert [one["may_decide"] for one in gates] == [False]
             assert (await call(client, "cancel_run", run_id=first["run_id"]))["state"] == "cancelled"
-            listed = await call(client, "list_runs", state="cancelled", limit=5)
+            listed = await call(client, "list_runs", state=["cancelled"], limit=5)
             assert [one["id"] for one in listed["runs"]] == [first["run_id"]]
             # Inputs are validated, and refusals are told by their code.
             assert "run_id" in await refused(client, "show_run", run_id="short")

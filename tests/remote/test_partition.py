@@ -17,7 +17,8 @@ import pytest
 
 import stepkeep as sk
 from stepkeep_lab.postgres import PostgresServer
-from tests.remote.processes import GATED, HANDLERS, QUICK, Program
+from tests.processes import Program
+from tests.remote.processes import GATED, HANDLERS, QUICK
 from tests.workbench import wait_until
 
 NET = "10.231.77"
@@ -94,11 +95,11 @@ def test_a_worker_that_is_cut_off_loses_its_steps_and_its_late_report_is_fenced(
             for owner in ("far", "near"):
                 engine.users.create(owner, kind="service")
             engine.users.create("ann")
-            keys = {owner: engine.keys.create(owner, scopes=["work"])["secret"] for owner in ("far", "near")}
-            ann = engine.keys.create("ann", scopes=["read", "start", "operate"])["secret"]
+            keys = {owner: engine.keys.create(owner, scopes=["work"]).secret for owner in ("far", "near")}
+            ann = engine.keys.create("ann", scopes=["read", "start", "operate"]).secret
 
         def launch(place: str, *arguments: str, **env: str) -> Program:
-            program = Program(list(arguments), env, within(names[place]))
+            program = Program(["-m", "stepkeep", *arguments], env, within(names[place]))
             programs.append(program)
             return program
 
@@ -152,4 +153,4 @@ def test_a_worker_that_is_cut_off_loses_its_steps_and_its_late_report_is_fenced(
             assert len((marks["far"] / f"wait-{held}").read_text().splitlines()) == 1
         finally:
             for program in programs:
-                program.kill()
+                program.end()

@@ -12,7 +12,7 @@ import pytest
 
 import stepkeep as sk
 from tests.databases import migrated_file
-from tests.remote.processes import outcome, site
+from tests.remote.processes import Site, outcome
 from tests.suites import in_proof
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "typescript-worker"
@@ -57,10 +57,10 @@ def test_a_worker_in_typescript_runs_steps_and_drains(tmp_path: Path, compiler: 
     folder.mkdir()
     command = program(folder, compiler)
     url = migrated_file(tmp_path / "stepkeep.db")
-    with site(url, tmp_path) as place:
+    with Site(url, tmp_path) as place:
         with sk.open(url, tenant="acme", actor="root") as engine:
             engine.publish(SHOUTS)
-        _, address = place.serve()
+        _, address = place.service()
         env = {**os.environ, "STEPKEEP_SERVER": address, "STEPKEEP_KEY_FILE": str(place.key_file)}
         worker = subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True)
         try:

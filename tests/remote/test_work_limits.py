@@ -164,7 +164,7 @@ async def test_limits_of_a_key_are_shown_checked_and_no_way_to_take_events(datab
             for wrong in ({"queues": []}, {"handlers": [""]}, {"handlers": "bank.pay"}, {"queues": [3]}):
                 with pytest.raises(InvalidInput):
                     await host.keys.create("bob", scopes=["work"], **wrong)
-            made_keys = [one for one in (await host.users.history("bob"))["history"] if one["event"] == "key_created"]
+            made_keys = [one for one in (await host.users.history("bob")).history if one["event"] == "key_created"]
             assert ["bank"] in [one["detail"].get("queues") for one in made_keys]
         async with AsyncEngine(stage.url, key=bank) as engine:
             with pytest.raises(NotAllowed, match="limited to queue bank"):

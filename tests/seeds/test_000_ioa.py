@@ -49,59 +49,59 @@ class TestWorkflowStates:
 
     def test_a_workflow_is_idle_after_creation_until_it_is_started(self, stage: Stage) -> None:
         stage.start(ONE, start_now=False)
-        assert stage.workflow() == ["idle"]
+        assert stage.run() == ["idle"]
         stage.start_idle()
-        assert stage.workflow() == ["idle", "queued"]
+        assert stage.run() == ["idle", "queued"]
 
     def test_it_waits_in_the_queue_until_a_worker_comes(self, stage: Stage) -> None:
         stage.start(ONE)
         assert stage.state == "queued"
         stage.claim("a")
-        assert stage.workflow() == ["idle", "queued", "executing"], "never idle → executing"
+        assert stage.run() == ["idle", "queued", "executing"], "never idle → executing"
 
     def test_it_is_completed_when_all_steps_finished(self, stage: Stage) -> None:
         stage.start(ONE).finish("a")
-        assert stage.workflow() == ["idle", "queued", "executing", "completed"]
+        assert stage.run() == ["idle", "queued", "executing", "completed"]
 
     def test_it_is_failed_when_a_step_failed_and_the_policy_is_not_compensate(self, stage: Stage) -> None:
         stage.start(ONE).fail("a")
-        assert stage.workflow() == ["idle", "queued", "executing", "failed"]
+        assert stage.run() == ["idle", "queued", "executing", "failed"]
 
     def test_it_compensates_from_executing_when_the_policy_says_so(self, stage: Stage) -> None:
         """The table has executing → compensating; the picture's way over failed would leave a terminal state."""
         stage.start(CHAIN).finish("a").fail("b")
-        assert stage.workflow() == ["idle", "queued", "executing", "compensating"]
+        assert stage.run() == ["idle", "queued", "executing", "compensating"]
 
     def test_a_whole_rollback_ends_completed(self, stage: Stage) -> None:
         stage.start(CHAIN).finish("a").fail("b").finish("undo:a")
-        assert stage.workflow()[-2:] == ["compensating", "completed"]
+        assert stage.run()[-2:] == ["compensating", "completed"]
 
     def test_a_failed_compensation_ends_failed(self, stage: Stage) -> None:
         stage.start(CHAIN).finish("a").fail("b").fail("undo:a", "validation")
-        assert stage.workflow()[-2:] == ["compensating", "failed"]
+        assert stage.run()[-2:] == ["compensating", "failed"]
 
     def test_a_gate_blocks_it_and_its_approval_lets_it_go_on(self, stage: Stage) -> None:
         stage.start(GATED % ("abort", "abort")).finish("build")
-        assert stage.workflow()[-2:] == ["executing", "blocked"]
+        assert stage.run()[-2:] == ["executing", "blocked"]
         stage.approve()
-        assert stage.workflow()[-2:] == ["blocked", "executing"]
+        assert stage.run()[-2:] == ["blocked", "executing"]
         stage.finish("ship")
         assert stage.state == "completed"
 
     def test_a_rejection_is_input_too_and_fails_the_gate(self, stage: Stage) -> None:
         """Exit condition of blocked: approval or rejection received."""
         stage.start(GATED % ("abort", "abort")).finish("build").reject()
-        assert stage.workflow()[-3:] == ["blocked", "executing", "failed"]
-        assert stage.step("sign") == ["pending", "running", "failed"]
+        assert stage.run()[-3:] == ["blocked", "executing", "failed"]
+        assert stage.states("sign") == ["pending", "running", "failed"]
 
     def test_a_timeout_on_a_blocked_step_leads_from_blocked_to_failed(self, stage: Stage) -> None:
         stage.start(GATED % ("abort", "abort")).finish("build").later(24 * HOUR + 1)
-        assert stage.workflow()[-2:] == ["blocked", "failed"]
+        assert stage.run()[-2:] == ["blocked", "failed"]
 
     def test_a_gate_that_times_out_under_compensate_rolls_back(self, stage: Stage) -> None:
         """The table's blocked → failed and section 3.4's onFailure disagree; the extension is listed."""
         stage.start(GATED % ("abort", "compensate")).finish("build").later(24 * HOUR + 1).finish("undo:build")
-        assert stage.workflow()[-3:] == ["blocked", "compensating", "completed"]
+        assert stage.run()[-3:] == ["blocked", "compensating", "completed"]
         assert ("blocked", "compensating") in stage.extensions()
 
     def test_one_open_gate_blocks_it_whatever_else_may_move(self, stage: Stage) -> None:
@@ -112,17 +112,17 @@ class TestWorkflowStates:
               - { name: b, agent: x, action: do, dependsOn: [a] }
         """)
         stage.finish("a")
-        assert stage.workflow() == ["idle", "queued", "executing", "blocked"]
+        assert stage.run() == ["idle", "queued", "executing", "blocked"]
         assert stage.ready() == {"b"}
         stage.approve().finish("b")
-        assert stage.workflow()[-3:] == ["blocked", "executing", "completed"]
+        assert stage.run()[-3:] == ["blocked", "executing", "completed"]
 
     def test_two_open_gates_block_it_until_the_last_is_decided(self, stage: Stage) -> None:
         gates = '{ name: one, agent: x, action: "GATE: 1" }, { name: two, agent: x, action: "GATE: 2" }'
         stage.start(f"steps: [{gates}]").approve("one")
         assert stage.state == "blocked"
         stage.approve("two")
-        assert stage.workflow() == ["idle", "queued", "executing", "blocked", "executing", "completed"]
+        assert stage.run() == ["idle", "queued", "executing", "blocked", "executing", "completed"]
 
     @pytest.mark.parametrize("ending", ["completed", "failed"])
     def test_a_terminal_state_is_never_left(self, stage: Stage, ending: str) -> None:
@@ -140,7 +140,7 @@ class TestWorkflowStates:
         assert stage.ready() == {"undo:b"}, "only hooks are run"
         stage.cancel()
         stage.finish("undo:b", "undo:a")
-        assert stage.workflow()[-2:] == ["compensating", "completed"]
+        assert stage.run()[-2:] == ["compensating", "completed"]
 
 
 class TestExtensions:
@@ -148,32 +148,32 @@ class TestExtensions:
 
     def test_a_workflow_may_be_cancelled_before_it_starts(self, stage: Stage) -> None:
         stage.start(ONE, start_now=False).cancel()
-        assert stage.workflow() == ["idle", "cancelled"]
-        assert stage.step("a") == ["pending", "cancelled"]
+        assert stage.run() == ["idle", "cancelled"]
+        assert stage.states("a") == ["pending", "cancelled"]
 
     def test_in_the_queue(self, stage: Stage) -> None:
         stage.start(ONE).cancel()
-        assert stage.workflow()[-2:] == ["queued", "cancelled"]
+        assert stage.run()[-2:] == ["queued", "cancelled"]
 
     def test_at_work(self, stage: Stage) -> None:
         stage.start(ONE).claim("a")
         stage.cancel()
-        assert stage.workflow()[-2:] == ["executing", "cancelled"]
-        assert stage.step("a") == ["pending", "running", "cancelled"]
+        assert stage.run()[-2:] == ["executing", "cancelled"]
+        assert stage.states("a") == ["pending", "running", "cancelled"]
 
     def test_and_while_it_is_blocked(self, stage: Stage) -> None:
         stage.start(GATED % ("abort", "abort")).finish("build").cancel()
-        assert stage.workflow()[-2:] == ["blocked", "cancelled"]
+        assert stage.run()[-2:] == ["blocked", "cancelled"]
         assert stage.extensions() == {("blocked", "cancelled"), ("running", "cancelled"), ("pending", "cancelled")}
 
     def test_a_cancel_may_ask_for_compensation(self, stage: Stage) -> None:
         stage.start(CHAIN).finish("a").cancel(compensate=True).finish("undo:a")
-        assert stage.workflow()[-3:] == ["executing", "compensating", "completed"]
+        assert stage.run()[-3:] == ["executing", "compensating", "completed"]
 
     def test_a_workflow_that_times_out_in_the_queue_has_failed(self, stage: Stage) -> None:
         """Section 3.4: the workflow's timeout triggers its failure, wherever it is."""
         stage.start(f"timeout: 30m\n{ONE}").later(1801)
-        assert stage.workflow() == ["idle", "queued", "failed"]
+        assert stage.run() == ["idle", "queued", "failed"]
 
 
 class TestStepStates:
@@ -181,29 +181,29 @@ class TestStepStates:
 
     def test_a_step_is_pending_until_its_dependencies_are_met_and_it_is_claimed(self, stage: Stage) -> None:
         stage.start(CHAIN).claim("a")
-        assert stage.step("a") == ["pending", "running"]
-        assert stage.step("b") == ["pending"]
+        assert stage.states("a") == ["pending", "running"]
+        assert stage.states("b") == ["pending"]
 
     def test_it_ends_completed(self, stage: Stage) -> None:
         stage.start(ONE).finish("a")
-        assert stage.step("a") == ["pending", "running", "completed"]
+        assert stage.states("a") == ["pending", "running", "completed"]
 
     def test_it_ends_failed(self, stage: Stage) -> None:
         stage.start(ONE).fail("a")
-        assert stage.step("a") == ["pending", "running", "failed"]
+        assert stage.states("a") == ["pending", "running", "failed"]
 
     def test_it_ends_skipped_under_skip(self, stage: Stage) -> None:
         stage.start("steps: [{ name: a, agent: x, action: do, onFailure: skip }]").fail("a")
-        assert stage.step("a") == ["pending", "running", "skipped"]
+        assert stage.states("a") == ["pending", "running", "skipped"]
         assert stage.state == "completed"
 
     def test_a_gate_runs_from_its_opening_on(self, stage: Stage) -> None:
         stage.start(GATED % ("abort", "abort")).finish("build")
-        assert stage.step("sign") == ["pending", "running"]
+        assert stage.states("sign") == ["pending", "running"]
 
     def test_a_retry_is_no_way_back_to_pending(self, stage: Stage) -> None:
         stage.start(ONE).fail("a", "transient").later(1).fail("a", "transient").later(2).finish("a")
-        assert stage.step("a") == ["pending", "running", "completed"]
+        assert stage.states("a") == ["pending", "running", "completed"]
 
 
 class TestErrorCategories:
@@ -237,7 +237,7 @@ class TestErrorCategories:
         stage.later(31)
         stage.claim("a")
         stage.finish("a")
-        assert stage.step("a") == ["pending", "running", "completed"]
+        assert stage.states("a") == ["pending", "running", "completed"]
         assert stage.view()["status"]["retries"] == 1
 
 
@@ -304,7 +304,7 @@ class TestOnFailure:
               - { name: c, agent: x, action: do }
         """).claim("a", "c")
         stage.fail("a")
-        assert stage.step("b") == ["pending", "cancelled"]
+        assert stage.states("b") == ["pending", "cancelled"]
         stage.finish("c")
         assert stage.state == "failed", "what was in flight settled first"
 
@@ -320,7 +320,7 @@ class TestOnFailure:
     def test_a_rejected_gate_lets_nothing_through_even_under_skip(self, stage: Stage) -> None:
         """ "If dependencies allow": a rejection satisfies none, so what follows is skipped, too (extension)."""
         stage.start(GATED % ("abort", "skip")).finish("build").reject()
-        assert stage.step("ship") == ["pending", "skipped"]
+        assert stage.states("ship") == ["pending", "skipped"]
         assert stage.extensions() == {("pending", "skipped")}
         assert stage.state == "completed"
 
@@ -340,7 +340,7 @@ class TestOnFailure:
 
     def test_compensate_with_nothing_to_undo_has_failed(self, stage: Stage) -> None:
         stage.start(CHAIN).fail("a")
-        assert stage.workflow()[-2:] == ["executing", "failed"]
+        assert stage.run()[-2:] == ["executing", "failed"]
 
 
 class TestTimeouts:
@@ -355,7 +355,7 @@ class TestTimeouts:
 
     def test_and_compensation_too(self, stage: Stage) -> None:
         stage.start(CHAIN).finish("a").time_out("b").finish("undo:a")
-        assert stage.workflow()[-3:] == ["executing", "compensating", "completed"]
+        assert stage.run()[-3:] == ["executing", "compensating", "completed"]
 
     @pytest.mark.parametrize(("policy", "ending"), [("abort", "failed"), ("compensate", "compensating")])
     def test_the_workflows_timeout_triggers_the_failure_policy(self, stage: Stage, policy: str, ending: str) -> None:
@@ -369,21 +369,21 @@ class TestTimeouts:
             compensation: [{{ step: a, action: undo, agent: x }}]
         """)
         stage.finish("a").later(1801)
-        assert stage.step("b") == ["pending", "cancelled"]
+        assert stage.states("b") == ["pending", "cancelled"]
         assert stage.state == ending
 
     def test_it_overrides_a_steps_timeout(self, stage: Stage) -> None:
         stage.start("timeout: 30m\nsteps: [{ name: a, agent: x, action: do, timeout: 45m }]").claim("a")
         stage.later(1801)
         stage.later(31)  # the grace of what is in flight
-        assert stage.step("a") == ["pending", "running", "cancelled"]
+        assert stage.states("a") == ["pending", "running", "cancelled"]
         assert stage.state == "failed"
 
     def test_waiting_for_people_counts_against_it(self, stage: Stage) -> None:
         stage.start('timeout: 1h\nsteps: [{ name: sign, agent: x, action: "GATE: well?" }]').later(HOUR - 1)
         assert stage.state == "blocked"
         stage.later(2)
-        assert stage.workflow()[-2:] == ["blocked", "failed"]
+        assert stage.run()[-2:] == ["blocked", "failed"]
 
 
 class TestCompensation:
@@ -511,8 +511,8 @@ def test_a_workflow_from_start_to_end_on_both_databases(database_url: str, endin
         assert stage.state == "blocked"
         if ending == "completed":
             stage.approve().finish("ship")
-            assert stage.workflow()[-3:] == ["blocked", "executing", "completed"]
+            assert stage.run()[-3:] == ["blocked", "executing", "completed"]
         else:
             (stage.reject() if ending == "rolled back" else stage.later(24 * HOUR + 1)).finish("undo:build")
-            assert stage.workflow()[-2:] == ["compensating", "completed"]
+            assert stage.run()[-2:] == ["compensating", "completed"]
             assert stage.view()["status"]["failedSteps"] == ["sign"]

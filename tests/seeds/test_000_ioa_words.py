@@ -351,11 +351,11 @@ def test_an_agent_that_reports_governance_blocks_the_workflow_until_people_decid
         stage.approve("a")
         assert stage.state == "executing"
         stage.finish("a")
-        assert stage.step("a")[-1] == "completed"
+        assert stage.states("a")[-1] == "completed"
         stage.approve("sign")
         stage.report("b", Failed(category=Category.GOVERNANCE, error="not this one", final=True))
         stage.reject("b").finish("undo:a")
-        assert stage.step("b")[-1] == "failed"
+        assert stage.states("b")[-1] == "failed"
 
 
 BLOCKING_AGENT = """

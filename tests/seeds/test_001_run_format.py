@@ -544,7 +544,7 @@ async def test_another_tenants_run_does_not_exist(database_url: str) -> None:
             async for _ in export_run(theirs.transactor, run_id, tenant="theirs"):
                 pass
         assert (await theirs.runs())["runs"] == []
-        assert await ours.runs(as_="run") == {"runs": [{"id": run_id, "status": "WAITING_APPROVAL"}]}
+        assert (await ours.runs(as_="run"))["runs"] == [{"id": run_id, "status": "WAITING_APPROVAL"}]
         assert (await ours.approve(run_id))["repeated"] is False
         assert (await ours.show(run_id, as_="run"))["status"] == "SUCCEEDED"
 

@@ -97,7 +97,7 @@ async def test_every_end_fires_once_whatever_is_killed(database_url: str, runs: 
                 await stage.sweep()
                 return await all_fired()
 
-            await eventually(nudged, 120)
+            await eventually(nudged, seconds=120)
             found = await stage.store.triggers.list_firings(TENANT, AFTER, limit=1000)
             assert killed == kills
             assert max(Counter(one.source for one in found).values()) == 1

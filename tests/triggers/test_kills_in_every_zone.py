@@ -117,7 +117,7 @@ async def test_every_change_of_the_clock_fires_once_with_kills(database_url: str
             rows = [await stage.row(name) for name in wanted]
             return all(row.next_at is not None and row.next_at > end for row in rows)
 
-        await eventually(has_passed, 120)
+        await eventually(has_passed, seconds=120)
         for name, moments in wanted.items():
             listed = await stage.store.triggers.list_firings(TENANT, name)
             assert sorted(one.moment for one in listed) == moments, name

@@ -13,10 +13,10 @@ from stepkeep.kernel.definition import InputField, InputType
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.states import RunState
 from stepkeep.kernel.triggers import CatchUp, Keep, Overlap, Schedule
+from stepkeep.operations.search import Terms, search_runs
 from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.firing import actor_of
 from stepkeep.operations.triggers.sweep import TriggerSweep
-from stepkeep.operations.views import list_runs
 from stepkeep.store.records import RunFilter
 from tests.triggers.stage import BY_ANN, MINUTE, NAME, WORK, Stage, hourly, micros
 from tests.workbench import ACTOR, TENANT
@@ -330,8 +330,8 @@ async def test_a_list_of_runs_tells_the_moment_of_each_run_of_a_backfill(stage: 
     own = await stage.bench.start(WORK)
     job = await backfill(stage, "2031-05-02T00:00:00+00:00", "2031-05-02T02:00:00+00:00", at_once=3)
     await stage.sweep()
-    listed = await list_runs(stage.bench.transactor, RunFilter(tenant=TENANT))
-    fired = {one["id"]: one["fired"] for one in listed["runs"]}
+    listed = await search_runs(stage.bench.transactor, RunFilter(tenant=TENANT), Terms())
+    fired = {one.id: one.fired for one in listed.runs}
     assert fired.pop(own) is None
     fired = {run: one for run, one in fired.items() if one["backfill"] is not None}
     moments = ["2031-05-02T00:00:00Z", "2031-05-02T01:00:00Z"]

@@ -242,9 +242,9 @@ class Site:
         return self.run(self._key(owner, scopes or EVERYTHING))
 
     async def _key(self, owner: str, scopes: tuple[str, ...]) -> str:
-        if owner not in [one["name"] for one in (await self.engine.users.list())["users"]]:
+        if owner not in [one["name"] for one in (await self.engine.users.list()).users]:
             await self.engine.users.create(owner)
-        return str((await self.engine.keys.create(owner, scopes=scopes))["secret"])
+        return str((await self.engine.keys.create(owner, scopes=scopes)).secret)
 
     def start(self, workflow: str, given: Any = None, **options: Any) -> str:
         """A new run of a published workflow."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -9,8 +10,18 @@ import pytest
 
 from tests.npm_packages import need_package
 from tests.system_programs import need_program
+from tests.ui.declarations import FILE, declarations
 
 HERE = Path(__file__).parent
+
+
+def test_the_types_of_answers_are_those_of_the_service() -> None:
+    if os.environ.get("STEPKEEP_WRITE_GOLDEN"):
+        FILE.write_text(declarations(), encoding="utf-8")
+        return
+    assert FILE.read_text(encoding="utf-8") == declarations(), (
+        "run STEPKEEP_WRITE_GOLDEN=1 pytest tests/ui/test_types.py"
+    )
 
 
 def test_the_type_checker_finds_nothing_in_the_modules() -> None:
@@ -29,14 +40,32 @@ def test_the_type_checker_finds_a_name_that_is_not_there(tmp_path: Path) -> None
     """The check can fail: a module that uses a function of another one wrongly is found."""
     (tmp_path / "wrong.js").write_text('import { span } from "./other.js";\nspan(missing);\n')
     (tmp_path / "other.js").write_text("/** @param {number} ms */\nexport const span = (ms) => ms;\n")
+    assert "Cannot find name 'missing'" in _checked(tmp_path)
+
+
+@pytest.mark.proof
+def test_the_type_checker_finds_a_field_that_no_answer_has(tmp_path: Path) -> None:
+    (tmp_path / "answers.d.ts").write_text(declarations())
+    (tmp_path / "wrong.js").write_text(
+        "/** @template {string} A @param {A} path @returns {Answers.Get<A>} */\n"
+        "const get = (path) => /** @type {any} */ (path);\n"
+        "get('/slots').slots[0].hold; get(`/runs/${Math.random()}`).run.state; "
+        "get(`/runs/${1}/steps/${2}`).step.stat;\n"
+    )
+    done = _checked(tmp_path)
+    assert [line.partition("Property ")[2].split()[0] for line in done.splitlines()] == ["'hold'", "'stat'"], done
+
+
+def _checked(folder: Path) -> str:
+    """What the type checker says of the modules in a folder."""
     settings = (HERE / "tsconfig.json").read_text().partition('"include"')[0]
-    (tmp_path / "tsconfig.json").write_text(settings + '"include": ["*.js"]}')
+    (folder / "tsconfig.json").write_text(settings + '"include": ["*.js", "*.d.ts"]}')
     compiler = need_package("typescript") / "bin" / "tsc"
     done = subprocess.run(
-        [need_program("node"), str(compiler), "--project", str(tmp_path / "tsconfig.json")],
+        [need_program("node"), str(compiler), "--project", str(folder / "tsconfig.json")],
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode != 0
-    assert "Cannot find name 'missing'" in done.stdout
+    return done.stdout

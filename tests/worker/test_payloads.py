@@ -111,3 +111,10 @@ def test_any_error_text_can_be_made_storable(text: str) -> None:
     assert "\x00" not in clean
     assert len(clean) <= 100
     clean.encode()
+
+
+@pytest.mark.parametrize("value", ["a\x00", ["\ud800"], nested(MAX_DEPTH + 1), {"a": "x" * 300_000}])
+def test_what_json_has_and_a_database_has_not_is_refused_of_decoded_values_too(value: object) -> None:
+    with pytest.raises(Unstorable):
+        encode(value, is_json=True)
+    assert encode({"a": [1, 2.5, "ü"]}, is_json=True) == encode({"a": [1, 2.5, "ü"]})

@@ -8,11 +8,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -23,6 +20,7 @@ from typing import Any
 
 import pytest
 from standardwebhooks import Webhook
+from tests.processes import Fleet, Program
 from tests.suites import first_on, in_proof
 from tests.worker.relay_process import EVENTS
 
@@ -130,42 +128,32 @@ def receiver() -> Iterator[Receiver]:
     thread.join(10)
 
 
-class Fleet:
+class Relays(Fleet):
     """Worker processes; one of them is killed now and then and replaced."""
 
-    def __init__(self, url: str, count: int, **variables: str) -> None:
-        self._url, self._variables = url, variables
-        self.processes = [self._start() for _ in range(count)]
+    def __init__(self, url: str, folder: Path, count: int, **variables: str) -> None:
+        secrets = {"STEPKEEP_SECRET_HOOK": SECRET, "STEPKEEP_SECRET_HOOK_OLD": OLD_SECRET}
+        super().__init__(url, folder, secrets | variables)
+        self.live = [self._relay() for _ in range(count)]
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, "STEPKEEP_SECRET_HOOK": SECRET, "STEPKEEP_SECRET_HOOK_OLD": OLD_SECRET}
-        environment |= self._variables
-        script = str(Path(__file__).parent / "relay_process.py")
-        return subprocess.Popen([sys.executable, script, self._url], env=environment)
+    def _relay(self) -> Program:
+        return self.start(str(Path(__file__).with_name("relay_process.py")), self.url, is_heard=False)
 
     def kill_one(self, place: int) -> None:
-        victim = self.processes[place % len(self.processes)]
-        victim.send_signal(signal.SIGKILL)
-        victim.wait(10)
-        self.processes[place % len(self.processes)] = self._start()
+        self.live[place % len(self.live)].end()
+        self.live[place % len(self.live)] = self._relay()
 
     def stop(self) -> list[int]:
         """A clean stop of all."""
-        for one in self.processes:
-            one.send_signal(signal.SIGTERM)
-        return [one.wait(60) for one in self.processes]
-
-    def close(self) -> None:
-        for one in self.processes:
-            if one.poll() is None:
-                one.kill()
-                one.wait(10)
+        for one in self.live:
+            one.terminate()
+        return [one.wait(60) for one in self.live]
 
 
 @first_on("sqlite")
 @pytest.mark.parametrize(("runs", "kills", "seconds"), [(3, 1, 90.0), in_proof(150, 25, 600.0)])
 def test_each_event_reaches_a_receiver_that_misbehaves_while_workers_are_killed(
-    database_url: str, receiver: Receiver, runs: int, kills: int, seconds: float
+    database_url: str, tmp_path: Path, receiver: Receiver, runs: int, kills: int, seconds: float
 ) -> None:
     flow = sk.Workflow("telling")
     # On a busy machine a worker is killed before it has finished anything, and losses are not the matter here.
@@ -178,8 +166,7 @@ def test_each_event_reaches_a_receiver_that_misbehaves_while_workers_are_killed(
         options = {"url": receiver.url, "secrets": ["HOOK", "HOOK_OLD"], "seconds": 1.0}
         engine.sinks.add("shop", "webhook", on=["order.*"], options=options)
         ids = [engine.start(flow).run_id for _ in range(runs)]
-        fleet = Fleet(database_url, 2)
-        try:
+        with Relays(database_url, tmp_path, 2) as fleet:
             for kill in range(kills):
                 receiver.wait_for((kill + 1) * expected // (kills + 2), max(0.0, end - time.monotonic()) / (kills + 1))
                 fleet.kill_one(kill)
@@ -190,17 +177,12 @@ def test_each_event_reaches_a_receiver_that_misbehaves_while_workers_are_killed(
                 with receiver.changed:
                     receiver.changed.wait(0.2)
             assert fleet.stop() == [0, 0]
-        finally:
-            fleet.close()
         assert engine.outbox.status()["sinks"] == [{"sink": "shop", "waiting": 0, "dead": 0, "lag_seconds": 0.0}]
         arrived = len(receiver.arrived)
-        again = Fleet(database_url, 1)
-        try:
+        with Relays(database_url, tmp_path, 1) as again:
             late = engine.start(flow).run_id
             assert receiver.wait_for(expected + STEPS * EVENTS, 60) == expected + STEPS * EVENTS
             assert again.stop() == [0]
-        finally:
-            again.close()
     assert receiver.forged == []
     others = [name for name in receiver.arrived[arrived:] if not name.startswith(late)]
     assert others == [], "what was acknowledged is never sent again after a clean stop"

@@ -16,7 +16,7 @@ import redis as redis_client
 from tests.sinks.brokers import nats_server, redis_server, running
 from tests.suites import first_on
 from tests.worker.relay_process import EVENTS
-from tests.worker.test_relay_kills import STEPS, Fleet
+from tests.worker.test_relay_kills import STEPS, Relays
 
 import stepkeep as sk
 
@@ -35,7 +35,9 @@ def until(holds: Callable[[], bool], end: float) -> None:
         changed.wait(0.05)
 
 
-def relayed(url: str, arrived: Callable[[], list[str]], add: Callable[[sk.Engine], Any], **variables: str) -> list[str]:
+def relayed(
+    url: str, folder: Path, arrived: Callable[[], list[str]], add: Callable[[sk.Engine], Any], **variables: str
+) -> list[str]:
     """Start runs that emit, kill the only worker when some events have arrived, and return all arrivals."""
     flow = sk.Workflow("telling")
     patient = sk.Retry(max_losses=10)
@@ -44,8 +46,7 @@ def relayed(url: str, arrived: Callable[[], list[str]], add: Callable[[sk.Engine
     end = time.monotonic() + SECONDS
     with sk.open(url) as engine:
         add(engine)
-        fleet = Fleet(url, 1, **variables)
-        try:
+        with Relays(url, folder, 1, **variables) as fleet:
             until(lambda: bool(engine.sinks.list()["sinks"]), end)
             ids = [engine.start(flow).run_id for _ in range(RUNS)]
             until(lambda: len(arrived()) >= 3, end)
@@ -54,8 +55,6 @@ def relayed(url: str, arrived: Callable[[], list[str]], add: Callable[[sk.Engine
             until(lambda: len(set(arrived())) >= EXPECTED, end)
             until(lambda: engine.outbox.status()["sinks"][0]["waiting"] == 0, end)
             assert fleet.stop() == [0]
-        finally:
-            fleet.close()
         assert {engine.wait(run, seconds=5).state for run in ids} == {"succeeded"}
     return in_order(arrived(), ids)
 
@@ -80,7 +79,7 @@ def test_a_function_of_a_worker_gets_each_event_in_order_although_the_worker_is_
     def arrived() -> list[str]:
         return file.read_text().splitlines() if file.exists() else []
 
-    relayed(database_url, arrived, lambda engine: None, TOLD_FILE=str(file))
+    relayed(database_url, tmp_path, arrived, lambda engine: None, TOLD_FILE=str(file))
 
 
 @first_on("sqlite")
@@ -96,7 +95,7 @@ def test_redis_gets_each_event_in_order_although_the_relay_is_killed(database_ur
         def add(engine: sk.Engine) -> None:
             engine.sinks.add("shop", "redis", on=["order.*"], options={"server": "BROKER", "stream": "orders"})
 
-        relayed(database_url, arrived, add, STEPKEEP_SECRET_BROKER=address)
+        relayed(database_url, tmp_path, arrived, add, STEPKEEP_SECRET_BROKER=address)
 
 
 async def make_stream(address: str) -> None:
@@ -124,5 +123,7 @@ def test_nats_has_each_event_once_and_in_order_although_the_relay_is_killed(data
             asyncio.run(make_stream(address))
             engine.sinks.add("shop", "nats", on=["order.*"], options={"server": "BROKER", "subject": "orders.events"})
 
-        found = relayed(database_url, lambda: asyncio.run(read_stream(address)), add, STEPKEEP_SECRET_BROKER=address)
+        found = relayed(
+            database_url, tmp_path, lambda: asyncio.run(read_stream(address)), add, STEPKEEP_SECRET_BROKER=address
+        )
         assert len(found) == len(set(found)), "the stream drops what it has"

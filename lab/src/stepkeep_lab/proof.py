@@ -44,7 +44,7 @@ STORMS = ("kill-storm", "rollback-storm", "sessions-ended", "through-a-pooler")
 TESTS = {
     "acceptance cli definition docs evidence golden metrics schedules": 8,
     "api people remote": 12,
-    "bench conformance forgeries fuzz kernel modelcheck network seeds sinks simulate testing torture tracing": 8,
+    "bench conformance forgeries fuzz kernel modelcheck network seeds sinks simulate testing torture tracing typing": 8,
     "operations test_postgres_harness.py test_secret_values.py": 7,
     "simulation store storecheck": 14,
     "triggers worker": 12,

@@ -1,16 +1,17 @@
 """The application: an open engine in, an ASGI application out.
 
 It puts the parts together and holds no rule of its own. The caller opens and closes the engine. `server` runs it; a
-host program may mount it. A new resource is one file with `routes`, a line in `RESOURCES` and a row per route in
-`access.ROUTES`.
+host program may mount it. An operation with a row has its route already. A module of routes with functions of their own
+has `routes` and a line in `RESOURCES`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,43 +20,23 @@ from starlette.routing import Route as PlainRoute
 from starlette.types import ASGIApp
 
 from stepkeep.api import (
-    action_service,
-    action_workflows,
-    approvals,
-    audit,
-    continuations,
     definitions,
     health,
     hooks,
-    interventions,
-    jobs,
-    keys,
     links,
     messages,
     metrics,
-    migrations,
-    network,
     oidc,
-    outbox,
     pages,
-    people,
-    policies,
     records,
-    run_actions,
     run_service,
     runs,
-    schemas,
     session,
     simulation,
-    sinks,
-    steps,
     stream,
-    system,
-    triggers,
     work,
     work_data,
 )
-from stepkeep.api.access import ROUTES
 from stepkeep.api.browsers import Browsers
 from stepkeep.api.derived import DerivedRoute
 from stepkeep.api.envelope import Envelope
@@ -76,34 +57,15 @@ RESOURCES = (
     metrics,
     links,
     runs,
-    run_actions,
-    interventions,
-    continuations,
-    migrations,
-    jobs,
-    steps,
     records,
     stream,
-    approvals,
     messages,
-    triggers,
     hooks,
-    sinks,
-    outbox,
-    network,
     simulation,
     definitions,
-    system,
-    schemas,
-    policies,
-    people,
-    keys,
-    audit,
     work,
     work_data,
     run_service,
-    action_service,
-    action_workflows,
 )
 """One module per resource, in the order of the document."""
 
@@ -118,6 +80,11 @@ class Application:
         self.http = _application(self.service)
         self.index = Index(self.http)
         self._app: ASGIApp = Envelope(self.index, self.service)
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document."""
+        found: dict[str, Any] = self.http.state.document()
+        return found
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
@@ -136,28 +103,16 @@ def create_app(
     return Application(engine, browsers, workers)
 
 
-def _application(service: Service) -> FastAPI:
-    app = FastAPI(title="Stepkeep", openapi_url=None, redirect_slashes=False)
-    app.state.service = service
-    for resource in RESOURCES:
-        app.router.routes.extend(resource.routes.routes)
-    app.router.routes.extend(map(DerivedRoute, routed()))
-    app.router.routes.extend(pages.routes)
-    ours = [route for route in app.routes if isinstance(route, Admitting)]
+def _application(service: Service) -> Starlette:
+    ours: list[Admitting] = [route for resource in RESOURCES for route in resource.routes.routes]
+    ours += map(DerivedRoute, routed())
     for route in ours:
         route.find_rivals(ours)
-    app.add_exception_handler(HTTPException, _unrouted)
-    app.openapi = lambda: describe(app)  # type: ignore[method-assign]
-    _require_all_rows(app)
+    app = Starlette(routes=[*ours, *pages.routes], exception_handlers={HTTPException: _unrouted})
+    app.router.redirect_slashes = False
+    app.state.service = service
+    app.state.document = cache(lambda: describe(app.routes))
     return app
-
-
-def _require_all_rows(app: FastAPI) -> None:
-    """A row without a route is a mistake, too: a test or a document would count on it."""
-    ours = [route for route in app.routes if isinstance(route, Admitting)]
-    there = {f"{method} {route.path_format}" for route in ours for method in route.methods or ()}
-    if unknown := sorted(set(ROUTES) - there):
-        raise LookupError(f"the table of routes has rows without a route: {', '.join(unknown)}")
 
 
 async def _unrouted(request: Request, error: Exception) -> Response:

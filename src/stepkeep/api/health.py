@@ -12,18 +12,22 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version as installed_version
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from msgspec import Meta
 from starlette.requests import Request
 
+from stepkeep.api.access import OPEN
+from stepkeep.api.handwritten import Routes
 from stepkeep.api.problems import STOPPING, ApiError, kind_of
-from stepkeep.api.routing import Answer, answers, router, service_of
+from stepkeep.api.routing import service_of
 from stepkeep.api.service import Service
 from stepkeep.kernel.errors import PermissionDenied, StepkeepError, StoreUnavailable
 from stepkeep.metrics.port import Port, Told, open_port
+from stepkeep.operations.answers import Answer
 from stepkeep.store.migrations import require_migrated
 
-routes = router("Service")
+routes = Routes("Service")
 
 CHECK_SECONDS = 2.0
 """How long the database may take to answer a readiness check."""
@@ -68,47 +72,47 @@ async def open_metrics_port(listener: socket.socket | None, service: Service) ->
         yield
 
 
-class Health(BaseModel):
+class Health(Answer, kw_only=True):
     """The process answers."""
 
-    status: str = Field(examples=["ok"])
+    status: Annotated[str, Meta(examples=["ok"])]
 
 
-class Readiness(BaseModel):
+class Readiness(Answer, kw_only=True):
     """The service can do its work."""
 
-    status: str = Field(examples=["ready"])
-    database: str = Field(examples=["sqlite"])
+    status: Annotated[str, Meta(examples=["ready"])]
+    database: Annotated[str, Meta(examples=["sqlite"])]
 
 
-class Version(BaseModel):
+class Version(Answer, kw_only=True):
     """What is running."""
 
-    version: str = Field(examples=["0.1.0"])
-    python: str = Field(examples=["3.11.9"])
+    version: Annotated[str, Meta(examples=["0.1.0"])]
+    python: Annotated[str, Meta(examples=["3.11.9"])]
 
 
-@routes.get("/healthz", operation_id="get_health", summary="Does the process answer?", responses=answers(Health))
-async def health() -> Answer:
+@routes("GET /healthz", OPEN, "get_health", "Does the process answer?")
+async def health() -> Health:
     """It does not ask the database: a process that waits for one must not be restarted for it."""
-    return Answer({"status": "ok"})
+    return Health(status="ok")
 
 
-@routes.get("/readyz", operation_id="get_readiness", summary="Can it do its work?", responses=answers(Readiness))
-async def readiness(request: Request) -> Answer:
+@routes("GET /readyz", OPEN, "get_readiness", "Can it do its work?")
+async def readiness(request: Request) -> Readiness:
     """503 while the database is away, not migrated, read-only or has just refused a write, and from the moment on at
     which the process is to stop."""
     service = service_of(request)
     await check_ready(service)
     store = service.engine.store
-    return Answer({"status": "ready", "database": type(store).__name__.removesuffix("Store").lower()})
+    return Readiness(status="ready", database=type(store).__name__.removesuffix("Store").lower())
 
 
-@routes.get("/version", operation_id="get_version", summary="What is running?", responses=answers(Version))
-async def version() -> Answer:
-    return Answer({"version": installed_version("stepkeep"), "python": platform.python_version()})
+@routes("GET /version", OPEN, "get_version", "What is running?")
+async def version() -> Version:
+    return Version(version=installed_version("stepkeep"), python=platform.python_version())
 
 
-@routes.get("/openapi.json", operation_id="get_openapi", summary="This description", response_model=None)
-async def openapi(request: Request) -> Answer:
-    return Answer(request.app.openapi())
+@routes("GET /openapi.json", OPEN, "get_openapi", "This description", done="Successful Response")
+async def openapi(request: Request) -> Any:
+    return request.app.state.document()

@@ -9,17 +9,19 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import ConfigDict, Field
+from msgspec import Meta
 from starlette.requests import Request
 
-from stepkeep.api.bodies import Body
+from stepkeep.api.access import OPEN
+from stepkeep.api.handwritten import Body, Routes
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError
-from stepkeep.api.routing import Answer, answers, problem_responses, router, service_of
-from stepkeep.api.session import SessionView, SignIn, create_session
+from stepkeep.api.routing import JsonAnswer, service_of
+from stepkeep.api.session import SignIn, create_session
+from stepkeep.operations.sessions import SessionView
 
-routes = router("Sessions")
+routes = Routes("Sessions")
 
 LINK_SECONDS: Final = 600.0
 MOST_LINKS: Final = 100
@@ -46,23 +48,24 @@ class Links:
         return key if self._monotonic() < ends else None
 
 
-class Code(Body):
+class Code(Body, frozen=True):
     """The code of a link."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"code": "A" * 43}]})
-
-    code: str = Field(max_length=200)
+    code: Annotated[str, Meta(max_length=200)]
 
 
-@routes.post(
-    "/session/link",
-    operation_id="sign_in_by_link",
-    summary="Sign in with a one-time link",
-    status_code=201,
-    response_model=None,
-    responses={**answers(SessionView, status=201, says="Signed in"), **problem_responses(401, 403, 429)},
+@routes(
+    "POST /session/link",
+    OPEN,
+    "sign_in_by_link",
+    "Sign in with a one-time link",
+    status=201,
+    done="Signed in",
+    answers=SessionView,
+    problems=(401, 403, 429),
+    example={"code": "A" * 43},
 )
-async def use_link(request: Request, body: Code) -> Answer:
+async def use_link(request: Request, body: Code) -> JsonAnswer:
     """Like `POST /session`, with the code of a link that `stepkeep dev` printed. A code works once."""
     service = service_of(request)
     service.browsers.check_origin(request)

@@ -2,9 +2,10 @@
 
 A request has one place at a time, of one kind: its key is read, it is worked on, its body arrives, it waits for
 something (a long poll), or it is a stream. Each kind has bounds for the process, for a tenant, and for a key or an
-address without a key. So clients that wait or send slowly take no place of others. A request beyond a bound is refused
-at once: 503 for that of the process, 429 for the others. Health checks are not counted. `envelope` makes a seat for
-each request, `routing` tells whose it is; bodies, long polls and streams move it.
+address without a key. So clients that wait or send slowly take no place of others. A request beyond a bound is refused:
+503 for that of the process, 429 for the others, and a tenant that has many refused is told one after the other. Health
+checks are not counted. `envelope` makes a seat for each request, `routing` tells whose it is; bodies, long polls and
+streams move it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,14 @@ RESUMED_TURNS: Final = 32
 """The same for those that go on after a wait. It is larger, because fewer would make group commits smaller."""
 SHARED_SECONDS: Final = 5.0
 """For how long a request of another tenant counts."""
+SHARED_REST_TIMES: Final = 15.0
+"""How much longer than its large work a tenant rests from it while other tenants have requests: such work has a
+sixteenth of the time at most."""
 MOST_SEEN: Final = 1_000
+REFUSAL_SECONDS: Final = 0.01
+"""Between two refusals of one tenant while other tenants have requests: clients that ask again at once would otherwise
+have the event loop to themselves."""
+LATEST_REFUSAL_SECONDS: Final = 5.0
 
 
 class Bound(NamedTuple):
@@ -52,6 +60,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "bodies":   Bound(2_000, 1_000,   250),  # bodies that have not arrived
     "waits":    Bound(5_000, 2_000, 1_000),  # long polls
     "streams":  Bound(5_000, 2_000, 1_000),
+    "refused":  Bound(2_000, 2_000, 2_000),  # requests over a bound that wait to be told; more are told at once
 }
 # fmt: on
 
@@ -70,11 +79,13 @@ class Seat:
         self._load, self._kind = load, "arriving"
         self._owners: tuple[str, ...] = ("callers without a key", f"address {address}")
         self._share: Share | None = None
+        self._tenant = ""
         self._has_left = False
         load.take(self._kind, ())
 
     async def take_turn(self, tenant: str) -> None:
         """The request is worked on, until it leaves or rests."""
+        self._tenant = tenant
         await self._take(Share(tenant, SHARED_TURNS))
 
     def known(self, tenant: str, key: str | None) -> None:
@@ -111,6 +122,12 @@ class Seat:
         finally:
             await self._resume(had)
 
+    async def refuse(self) -> None:
+        """The request is over a bound: wait until it is told so."""
+        self.move("refused", is_bounded=False)
+        if self._load.taken("refused") <= self._load.bounds["refused"].process:
+            await asyncio.sleep(self._load.turns.refusal_in(self._tenant))
+
     def leave(self) -> None:
         self._has_left = True
         self._end_turn()
@@ -142,13 +159,15 @@ class Turns:
         self._active: Counter[Share] = Counter()
         self._waiting: dict[Share, deque[asyncio.Future[None]]] = {}
         self._seen: OrderedDict[str, float] = OrderedDict()
+        self._refused: dict[str, float] = {}
 
     async def take(self, share: Share) -> None:
         """Wait until there is a turn."""
         self._seen[share.tenant] = self._monotonic()
         self._seen.move_to_end(share.tenant)
         while len(self._seen) > MOST_SEEN:
-            self._seen.popitem(last=False)
+            gone, _ = self._seen.popitem(last=False)
+            self._refused.pop(gone, None)
         if self._is_full(share):
             turn = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(share, deque()).append(turn)
@@ -175,10 +194,27 @@ class Turns:
         if not self._active[share]:
             del self._active[share]
 
+    def rest_times(self, tenant: str) -> float:
+        """How many times as long as its large work took this tenant rests from it."""
+        return SHARED_REST_TIMES if self._is_shared(tenant) else 0.0
+
+    def refusal_in(self, tenant: str) -> float:
+        """In how many seconds the next refusal of this tenant is told."""
+        if not self._is_shared(tenant):
+            return 0.0
+        now = self._monotonic()
+        at = max(now, self._refused.get(tenant, float("-inf")) + REFUSAL_SECONDS)
+        if at > now + LATEST_REFUSAL_SECONDS:
+            return LATEST_REFUSAL_SECONDS
+        self._refused[tenant] = at
+        return at - now
+
     def _is_full(self, share: Share) -> bool:
-        if self._active[share] < share.most:
-            return False
-        other = next((seen for name, seen in reversed(self._seen.items()) if name != share.tenant), float("-inf"))
+        return self._active[share] >= share.most and self._is_shared(share.tenant)
+
+    def _is_shared(self, tenant: str) -> bool:
+        """Whether another tenant had a request a short time ago."""
+        other = next((seen for name, seen in reversed(self._seen.items()) if name != tenant), float("-inf"))
         return self._monotonic() - other < SHARED_SECONDS
 
 

@@ -6,37 +6,33 @@ They are numbers of all tenants together, so that only keys of the tenant `defau
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Header
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stepkeep.api.routing import Engine, router, service_of
+from stepkeep.api.handwritten import Routes
+from stepkeep.api.routing import service_of
+from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import NotAllowed
 
-routes = router("Service")
+routes = Routes("Service")
 
 OPERATORS = "default"
 """The tenant whose keys may read numbers of the whole process."""
 
-TEXT: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Metrics in the text format of Prometheus, or OpenMetrics if the client accepts it",
-        "content": {"text/plain": {"schema": {"type": "string"}}},
-    }
-}
 
-
-@routes.get(
-    "/metrics",
-    operation_id="get_metrics",
-    summary="The metrics of this process",
-    response_model=None,
-    responses=TEXT,
+@routes(
+    "GET /metrics",
+    "metrics",
+    "get_metrics",
+    "The metrics of this process",
+    done="Metrics in the text format of Prometheus, or OpenMetrics if the client accepts it",
+    media="text/plain",
 )
 async def get_metrics(
-    request: Request, engine: Engine, accept: Annotated[str, Header(max_length=1000)] = ""
+    request: Request, engine: AsyncEngine, accept: Annotated[str, Meta(max_length=1000)] = ""
 ) -> Response:
     """Numbers of all tenants: the key belongs to the tenant `default`. Values from the database may be 10 s old."""
     if engine.tenant != OPERATORS:

@@ -17,12 +17,14 @@ from typing import Annotated, Any, Final
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
-from fastapi import Query
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from stepkeep.api.access import OPEN
+from stepkeep.api.handwritten import Routes
 from stepkeep.api.problems import NOT_FOUND, UNAUTHENTICATED, ApiError
-from stepkeep.api.routing import problem_responses, router, service_of
+from stepkeep.api.routing import service_of
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations.access import Acting
 from stepkeep.operations.keys import create_session_key, read_scopes
@@ -31,7 +33,7 @@ from stepkeep.operations.sessions import sign_in
 from stepkeep.store.principals import ApiKey, PrincipalKind
 from stepkeep.store.protocol import Store
 
-routes = router("Sessions")
+routes = Routes("Sessions")
 
 FLOW_COOKIE: Final = "stepkeep_oidc"
 FLOW_SECONDS: Final = 600
@@ -191,12 +193,15 @@ class Provider:
         return found
 
 
-@routes.get(
-    "/oidc/login",
-    operation_id="begin_oidc",
-    summary="Sign in at the provider",
-    response_model=None,
-    responses={303: {"description": "To the provider"}, **problem_responses(401, 404)},
+@routes(
+    "GET /oidc/login",
+    OPEN,
+    "begin_oidc",
+    "Sign in at the provider",
+    status=303,
+    done="To the provider",
+    media=None,
+    problems=(401, 404),
 )
 async def begin(request: Request) -> Response:
     """Sends the browser to the provider. 404 where sign-in by OIDC is not set up."""
@@ -228,24 +233,23 @@ async def begin(request: Request) -> Response:
     return answer
 
 
-@routes.get(
-    "/oidc/callback",
-    operation_id="end_oidc",
-    summary="Come back from the provider",
-    response_model=None,
-    responses={
-        200: {"description": "Signed in", "content": {"text/html": {"schema": {"type": "string"}}}},
-        **problem_responses(401, 404),
-    },
+@routes(
+    "GET /oidc/callback",
+    OPEN,
+    "end_oidc",
+    "Come back from the provider",
+    done="Signed in",
+    media="text/html",
+    problems=(401, 404),
 )
 async def come_back(
     request: Request,
-    code: Annotated[str | None, Query(max_length=4096)] = None,
-    state: Annotated[str | None, Query(max_length=255)] = None,
-    error: Annotated[str | None, Query(max_length=255)] = None,
-    error_description: Annotated[str | None, Query(max_length=4096)] = None,
-    iss: Annotated[str | None, Query(max_length=1024)] = None,
-    session_state: Annotated[str | None, Query(max_length=1024)] = None,
+    code: Annotated[str, Meta(max_length=4096)] | None = None,
+    state: Annotated[str, Meta(max_length=255)] | None = None,
+    error: Annotated[str, Meta(max_length=255)] | None = None,
+    error_description: Annotated[str, Meta(max_length=4096)] | None = None,
+    iss: Annotated[str, Meta(max_length=1024)] | None = None,
+    session_state: Annotated[str, Meta(max_length=1024)] | None = None,
 ) -> Response:
     """Sets the session cookie, and goes on to the pages."""
     service, provider = service_of(request), _provider(request)

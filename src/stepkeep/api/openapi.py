@@ -1,24 +1,20 @@
-"""The OpenAPI 3.1 document: what FastAPI derives from routes and models, and the access to each of them.
+"""The OpenAPI 3.1 document: every route as its row and signature say, with the access that it needs.
 
-The same table that admits a request (`access.ROUTES`) is written into the document. `app` calls it once.
+`app` calls it once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
 
-from stepkeep.api.access import OPEN, ROUTES, scopes_of
 from stepkeep.api.browsers import COOKIE, CSRF
-from stepkeep.api.derived import described
-from stepkeep.api.problems import Problem
-from stepkeep.api.routing import ANSWERS
+from stepkeep.api.derived import DerivedRoute, schema_of
+from stepkeep.api.problems import EXAMPLE, Problem
 from stepkeep.operations.access import SCOPES
-from stepkeep.operations.operation import routed
 
 ABOUT = """A durable workflow engine: plans of steps that are kept, retried, approved and undone.
 
@@ -29,48 +25,25 @@ SESSION = f"""The cookie of a session (`POST /session`), which acts with its key
 needs the header `{CSRF}`."""
 
 
-def describe(app: FastAPI) -> dict[str, Any]:
-    """The document of this application."""
-    if app.openapi_schema is None:
-        found = get_openapi(
-            title="Stepkeep", version=version("stepkeep"), openapi_version="3.1.0", description=ABOUT, routes=app.routes
-        )
-        parts = found.setdefault("components", {})
-        schemas = parts.setdefault("schemas", {})
-        schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-        _, told = models_json_schema(
-            [(model, "serialization") for model in ANSWERS.values()], ref_template="#/components/schemas/{model}"
-        )
-        schemas.update(told["$defs"])
-        for unused in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(unused, None)
-        parts["securitySchemes"] = {
-            "key": {"type": "http", "scheme": "bearer", "bearerFormat": "sk_ID_SECRET", "description": _scopes()},
-            "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": SESSION},
-        }
-        for path, operations in found["paths"].items():
-            for method, operation in operations.items():
-                _secure(operation, ROUTES[f"{method.upper()} {path}"])
-        for operation in routed():
-            path = found["paths"].setdefault(operation.path.replace(":path}", "}"), {})
-            path[operation.method.lower()] = described(operation, schemas)
-        parts["schemas"] = dict(sorted(schemas.items()))
-        app.openapi_schema = found
-    return app.openapi_schema
-
-
-def _secure(operation: dict[str, Any], row: str) -> None:
-    # The problems of a route are our own; the framework's 422 is never sent.
-    told = operation["responses"].get("422", {})
-    if "application/json" in told.get("content", {}):
-        del operation["responses"]["422"]
-    if row == OPEN:
-        operation["security"] = []
-        return
-    names = [scope.value for scope in scopes_of(row)]
-    operation["security"] = [{"key": names}, {"session": names}]
-    needs = f"Needs a key with the scope {' and '.join(names)}." if names else "Needs a key; any scope will do."
-    operation["description"] = f"{operation.get('description', '')}\n\n{needs}".strip()
+def describe(routes: Iterable[BaseRoute]) -> dict[str, Any]:
+    """The document of these routes."""
+    paths: dict[str, dict[str, Any]] = {}
+    schemas: dict[str, Any] = {}
+    schema_of(Problem, schemas)
+    schemas["Problem"]["examples"] = [EXAMPLE]
+    for route in routes:
+        if isinstance(route, DerivedRoute):
+            paths.setdefault(route.path_format, {})[route.of.method.lower()] = route.described(schemas)
+    security = {
+        "key": {"type": "http", "scheme": "bearer", "bearerFormat": "sk_ID_SECRET", "description": _scopes()},
+        "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": SESSION},
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Stepkeep", "description": ABOUT, "version": version("stepkeep")},
+        "paths": dict(sorted(paths.items())),
+        "components": {"schemas": dict(sorted(schemas.items())), "securitySchemes": security},
+    }
 
 
 def _scopes() -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from stepkeep.edges.safe_text import exception_message, exception_text, inert
 from stepkeep.kernel import errors
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.audit import REQUEST
 from stepkeep.worker.secrets import MissingSecret
 
@@ -126,36 +126,33 @@ OWN = (
 """Problems that only the service has."""
 
 
-class Problem(BaseModel):
+class Problem(Answer, kw_only=True):
     """An RFC 9457 problem. `type` and `code` are stable; `detail` says what to do and may change."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{
-        "type": f"{TYPE}invalid_input",
-        "title": "The request is not valid",
-        "status": 400,
-        "detail": "limit: Input should be less than or equal to 200",
-        "code": "invalid_input",
-    }]})  # fmt: skip
-
-    type: str = Field(description="A stable name of the class of problem.")
+    type: Annotated[str, says("A stable name of the class of problem.")]
     title: str
     status: int
     detail: str
-    request_id: str | None = Field(default=None, description="The id of the request, under which the log has more.")
-    code: str = Field(description="The last part of `type`; the command line uses the same codes.")
-    errors: list[dict[str, Any]] | None = Field(
-        default=None, description="What is wrong with which part of the request."
-    )
-    problems: list[dict[str, Any]] | None = Field(
-        default=None, description="What is wrong in a definition, with positions."
-    )
-    winner: dict[str, Any] | None = Field(default=None, description="The decision that came first.")
-    earlier: dict[str, Any] | None = Field(
-        default=None, description="What the idempotency key was used for (`run_id`), and what `differs`."
-    )
-    quota: str | None = Field(default=None, description="The quota that is used up.")
-    rule: str | None = Field(default=None, description="The rule that forbids it.")
-    person: str | None = Field(default=None, description="The person that the rule was applied to.")
+    request_id: Annotated[str | None, says("The id of the request, under which the log has more.")] = None
+    code: Annotated[str, says("The last part of `type`; the command line uses the same codes.")]
+    errors: Annotated[list[dict[str, Any]] | None, says("What is wrong with which part of the request.")] = None
+    problems: Annotated[list[dict[str, Any]] | None, says("What is wrong in a definition, with positions.")] = None
+    winner: Annotated[dict[str, Any] | None, says("The decision that came first.")] = None
+    earlier: Annotated[
+        dict[str, Any] | None, says("What the idempotency key was used for (`run_id`), and what `differs`.")
+    ] = None
+    quota: Annotated[str | None, says("The quota that is used up.")] = None
+    rule: Annotated[str | None, says("The rule that forbids it.")] = None
+    person: Annotated[str | None, says("The person that the rule was applied to.")] = None
+
+
+EXAMPLE = {
+    "type": f"{TYPE}invalid_input",
+    "title": "The request is not valid",
+    "status": 400,
+    "detail": "limit: Input should be less than or equal to 200",
+    "code": "invalid_input",
+}
 
 
 class ApiError(Exception):

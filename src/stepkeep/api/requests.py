@@ -118,7 +118,7 @@ def _decoded(body: bytes) -> tuple[Any, Encoded]:
     encoded: Encoded = {}
     for one in parts:
         try:
-            encoded[id(one)] = one, encode_payload(one)
+            encoded[id(one)] = one, encode_payload(one, is_json=True)
         except InvalidInput as problem:  # it may be no payload at all
             encoded[id(one)] = one, problem
     return value, encoded

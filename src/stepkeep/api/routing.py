@@ -1,37 +1,31 @@
-"""The route of every resource: authentication, scopes, limits and problems around one function.
+"""The route of every resource: authentication, scopes, limits and problems around one call.
 
-`Route` looks its row up in the table of routes when it is made, and handles a request in this order: headers, key,
-scope, query, body, operation. No later part sees what an earlier one refused. FastAPI declares and documents the
-routes; a request passes none of its layers (`Index`, `Arguments`). Resources make their routers with `router`, and
-answer with `Answer`.
+A route handles a request in this order: headers, key, scope, query, body, operation. No later part sees what an earlier
+one refused. `derived` makes the routes of operations, `handwritten` those with a function of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, FastAPI
-from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
-from pydantic import BaseModel
 from starlette._utils import get_route_path
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.routing import Route as PlainRoute
 from starlette.types import Receive, Scope, Send
 
-from stepkeep.api.access import OPEN, operation_of
-from stepkeep.api.arguments import NO_BODY, Arguments
+from stepkeep.api.access import OPEN
 from stepkeep.api.load import Seat
-from stepkeep.api.problems import MOST_ERRORS, PROBLEMS, ApiError, Kind, problem_of
 from stepkeep.api.problems import OWN as OWN_PROBLEMS
+from stepkeep.api.problems import PROBLEMS, TIMEOUT, ApiError, Kind, problem_of
 from stepkeep.api.requests import BoundedRequest, check_headers
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.engine import AsyncEngine
@@ -51,18 +45,13 @@ NAMES = ("/workflows/check",)
 """Paths whose last part is also a name that people may give."""
 
 
-class Answer(Response):
+class JsonAnswer(Response):
     """A JSON body."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         return msgspec.json.encode(content)
-
-
-async def engine_of(request: Request) -> AsyncEngine:
-    """Declares the engine that acts for the key of a request: a parameter that is no part of the document."""
-    return request.state.caller.engine  # type: ignore[no-any-return]
 
 
 def service_of(request: Request) -> Service:
@@ -81,15 +70,10 @@ def waiting(request: Request, seconds: float | None) -> AbstractAsyncContextMana
     return seat.moved("waits") if seconds and seat is not None else nullcontext()
 
 
-Engine = Annotated[AsyncEngine, Depends(engine_of)]
-"""The parameter of a route that calls an operation."""
-
-
 class Admitting(PlainRoute):
     """A route that handles a request in the order above; `_answer` does the work of an admitted one."""
 
     operation: str
-    reads_raw = False
     rivals: tuple[re.Pattern[str], ...] = ()
 
     def find_rivals(self, others: Iterable[Admitting]) -> None:
@@ -139,6 +123,9 @@ class Admitting(PlainRoute):
         except asyncio.CancelledError:
             raise
         except Exception as problem:  # noqa: BLE001 - every error becomes a problem; what is unexpected is logged
+            is_late = isinstance(problem, ApiError) and problem.kind is TIMEOUT
+            if (is_late or isinstance(problem, QuotaExceeded)) and (seat := seat_of(request)) is not None:
+                await seat.refuse()  # many bodies time out at once, too
             answer = problem_of(problem)
         finally:
             INCOMING.reset(trace)
@@ -163,31 +150,6 @@ class Admitting(PlainRoute):
         raise NotImplementedError
 
 
-class Route(Admitting, APIRoute):
-    """A route with a row in the table of routes and a function of its own."""
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        [method] = options["methods"]
-        self.operation = operation_of(method, path.replace(":path}", "}"))
-        self.reads_raw = bool((options.get("openapi_extra") or {}).get("x-stepkeep-raw-body"))
-        options["responses"] = {**problems_of(method, path, self.operation), **(options.get("responses") or {})}
-        super().__init__(path, endpoint, **options)
-        self._arguments = Arguments(self, engine_of)
-
-    async def _act(self, request: BoundedRequest, engine: AsyncEngine | None) -> Response:
-        body = NO_BODY
-        if request.scope["query_string"]:
-            check_query(request, self._arguments.query_names, self._arguments.lists)
-        if self.body_field is not None:
-            body = await request.read_json(NO_BODY)
-        try:
-            given = self._arguments.read(request, engine, body)
-        except RequestValidationError as problem:
-            raise _told(problem) from None
-        answer: Response = await self.endpoint(**given)
-        return answer
-
-
 def problems_of(method: str, path: str, operation: str) -> dict[int | str, dict[str, Any]]:
     """The problems that any route of this kind may answer with."""
     statuses = {400, 431, 500, 503}
@@ -203,10 +165,10 @@ def problems_of(method: str, path: str, operation: str) -> dict[int | str, dict[
 class Index:
     """Finds the route of a request by its method, first part and number of parts, and hands the request to it.
 
-    FastAPI asks its routes in turn, behind its own layers, which takes longer than many a request. What the index does
-    not know (another method, no such address, a name with slashes, a page), FastAPI answers."""
+    The router of the framework asks its routes in turn, which takes longer than many a request. It answers what the
+    index does not know: another method, no such address, a name with slashes, a page."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: Starlette) -> None:
         self._app = app
         self._routes: dict[tuple[str, str, int], list[Admitting]] = {}
         for route in app.routes:
@@ -228,8 +190,7 @@ class Index:
             await self._app(scope, receive, send)
             return
         route, added = found
-        scope.update(added)
-        scope["app"] = self._app
+        scope.update(added, app=self._app, route=route)
         await route.handle(scope, receive, send)
 
 
@@ -243,15 +204,6 @@ def _shape(path: str) -> tuple[str, int]:
     return parts[1] if len(parts) > 1 else "", path.count("/")
 
 
-ANSWERS: dict[str, type[BaseModel]] = {}
-"""The models of answers, by the name of their schema in the document."""
-
-
-def router(tag: str) -> APIRouter:
-    """A router for the routes of one resource."""
-    return APIRouter(route_class=Route, tags=[tag], redirect_slashes=False)
-
-
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The documented problems of a route."""
     return {
@@ -261,19 +213,6 @@ def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
         }
         for status in sorted(statuses)
     }
-
-
-def answers(model: type[BaseModel], *also: int, status: int = 200, says: str = "Done") -> dict[int | str, Any]:
-    """The documented answer of a route; `also` are further statuses with the same body.
-
-    The document has the schema by its name (`openapi`), and the framework does not build a reader for it: answers are
-    never read back, and a hundred readers would double the time until the service is ready.
-    """
-    known = ANSWERS.setdefault(model.__name__, model)
-    if known is not model:
-        raise LookupError(f"two answers are named {model.__name__}: {known.__module__} and {model.__module__}")
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {one: {"description": says, "content": {"application/json": {"schema": schema}}} for one in (status, *also)}
 
 
 def check_query(request: Request, names: Collection[str], lists: Collection[str] = ()) -> None:
@@ -287,16 +226,7 @@ def check_query(request: Request, names: Collection[str], lists: Collection[str]
             raise InvalidInput(f"the parameter {name} is given {given.count(name)} times. Give it once.")
 
 
-def _told(problem: RequestValidationError) -> ApiError:
-    return wrong_request([(one["loc"], str(one["msg"])) for one in problem.errors()[:MOST_ERRORS]])
-
-
 def wrong_request(found: Iterable[tuple[Iterable[str | int], str]]) -> ApiError:
     """What is wrong with which part of a request. Values are not repeated: one may be a secret."""
     shown = [{"at": inert_line(".".join(map(str, at)), 300), "message": inert_line(said, 300)} for at, said in found]
     return ApiError(INVALID, "; ".join(f"{one['at']}: {one['message']}" for one in shown[:3]), errors=shown)
-
-
-def headers_of(**given: str | None) -> Mapping[str, str]:
-    """Headers by their names in Python: `Location=…`."""
-    return {name.replace("_", "-"): value for name, value in given.items() if value is not None}

@@ -9,58 +9,57 @@ events has ids, heartbeats and an end.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Query
-from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
-from stepkeep.api.bodies import RUN_ID, Body, IdempotencyKey
+from stepkeep.api.handwritten import Body, Routes
 from stepkeep.api.idempotency import under_way
-from stepkeep.api.routing import Answer, Engine, answers, router
-from stepkeep.api.runs import RunId
-from stepkeep.api.stream import SSE, Event, LastEventId, event_stream, follow, number_of
+from stepkeep.api.routing import JsonAnswer
+from stepkeep.api.stream import EVENTS, Event, LastEventId, event_stream, follow, number_of
 from stepkeep.definition.bounds import MAX_PRIORITY
+from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import InvalidInput, NotFound
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.following import JournalFollower
+from stepkeep.operations.operation import RUN_ID, IdempotencyKey, RunId
 from stepkeep.operations.publish import Newest, find_plan
 
-routes = router("Dialect run")
+routes = Routes("Dialect run")
 
 DIALECT = "run"
 DEFAULT_TEMPLATE = "default"
 
 
-class NewTemplateRun(Body):
+class NewTemplateRun(Body, frozen=True):
     """A run of a template. Every field may be left out, and the body too."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"template_name": "default", "priority": 5}]})
-
-    template_name: str = Field(default=DEFAULT_TEMPLATE, max_length=255)
-    priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
-    webhook_url: str | None = Field(
-        default=None, max_length=2048, description="Where the end of the run is posted, with `X-Signature`."
-    )
-    webhook_secret: str | None = Field(
-        default=None, max_length=128, description="The name of the workers' secret that signs it."
-    )
+    template_name: Annotated[str, Meta(max_length=255)] = DEFAULT_TEMPLATE
+    priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
+    webhook_url: Annotated[
+        Annotated[str, Meta(max_length=2048)] | None, says("Where the end of the run is posted, with `X-Signature`.")
+    ] = None
+    webhook_secret: Annotated[
+        Annotated[str, Meta(max_length=128)] | None, says("The name of the workers' secret that signs it.")
+    ] = None
 
 
-class RunCreated(BaseModel):
+class RunCreated(Answer, kw_only=True):
     """The id of the run."""
 
-    run_id: str = Field(examples=[RUN_ID])
+    run_id: Annotated[str, Meta(examples=[RUN_ID])]
 
 
-class RunStatus(BaseModel):
+class RunStatus(Answer, kw_only=True):
     """A run in the seed's words."""
 
     id: str
-    status: str = Field(examples=["RUNNING"])
+    status: Annotated[str, Meta(examples=["RUNNING"])]
 
 
-class StepStatus(BaseModel):
+class StepStatus(Answer, kw_only=True):
     """A step in the seed's words."""
 
     id: str
@@ -68,38 +67,41 @@ class StepStatus(BaseModel):
     status: str
 
 
-class StepStatuses(BaseModel):
+class StepStatuses(Answer, kw_only=True):
     """The steps of a run, by position."""
 
     run_id: str
     steps: list[StepStatus]
 
 
-class StepCost(StepStatus):
+class TemplateStepCost(StepStatus, kw_only=True):
     """A step with its cost."""
 
     cost_usd: float
 
 
-class RunCost(BaseModel):
+class RunCost(Answer, kw_only=True):
     """What a run cost."""
 
     run_id: str
     total_cost_usd: float
-    steps: list[StepCost]
+    steps: list[TemplateStepCost]
 
 
-@routes.post(
-    "/as/run/runs",
-    operation_id="create_template_run",
-    summary="Create a run of a template",
-    status_code=201,
-    response_model=None,
-    responses={**answers(RunCreated, status=201, says="Created"), **answers(RunCreated, says="Created before")},
+@routes(
+    "POST /as/run/runs",
+    "start",
+    "create_template_run",
+    "Create a run of a template",
+    status=201,
+    done="Created",
+    also="Created before",
+    answers=RunCreated,
+    example={"template_name": "default", "priority": 5},
 )
 async def create_template_run(
-    request: Request, engine: Engine, body: NewTemplateRun | None = None, idempotency_key: IdempotencyKey = None
-) -> Answer:
+    request: Request, engine: AsyncEngine, body: NewTemplateRun | None = None, idempotency_key: IdempotencyKey = None
+) -> JsonAnswer:
     """An unknown template is 400."""
     wanted = body or NewTemplateRun()
     try:
@@ -115,81 +117,53 @@ async def create_template_run(
             webhook_secret=wanted.webhook_secret,
         )
     where = {"Location": f"/as/run/runs/{started.run_id}"}
-    return Answer({"run_id": started.run_id}, 201 if started.created else 200, where)
+    return JsonAnswer(RunCreated(run_id=started.run_id), 201 if started.created else 200, where)
 
 
-@routes.get(
-    "/as/run/runs/{run_id}",
-    operation_id="get_template_run",
-    summary="The status of a run",
-    response_model=None,
-    responses=answers(RunStatus),
-)
-async def get_template_run(engine: Engine, run_id: RunId) -> Answer:
+@routes("GET /as/run/runs/{run_id}", "show", "get_template_run", "The status of a run")
+async def get_template_run(engine: AsyncEngine, run_id: RunId) -> RunStatus:
     view = await engine.show(run_id, as_=DIALECT)
-    return Answer({"id": view["id"], "status": view["status"]})
+    return RunStatus(id=view["id"], status=view["status"])
 
 
-@routes.get(
-    "/as/run/runs/{run_id}/steps",
-    operation_id="list_template_steps",
-    summary="The steps of a run",
-    response_model=None,
-    responses=answers(StepStatuses),
-)
-async def list_template_steps(engine: Engine, run_id: RunId) -> Answer:
-    return Answer((await engine.show(run_id, as_=DIALECT))["steps"])
+@routes("GET /as/run/runs/{run_id}/steps", "show", "list_template_steps", "The steps of a run", answers=StepStatuses)
+async def list_template_steps(engine: AsyncEngine, run_id: RunId) -> Any:
+    return (await engine.show(run_id, as_=DIALECT))["steps"]
 
 
-@routes.get(
-    "/as/run/runs/{run_id}/cost",
-    operation_id="get_template_cost",
-    summary="The cost of a run",
-    response_model=None,
-    responses=answers(RunCost),
-)
-async def get_template_cost(engine: Engine, run_id: RunId) -> Answer:
-    return Answer((await engine.show(run_id, as_=DIALECT))["cost"])
+@routes("GET /as/run/runs/{run_id}/cost", "show", "get_template_cost", "The cost of a run", answers=RunCost)
+async def get_template_cost(engine: AsyncEngine, run_id: RunId) -> Any:
+    return (await engine.show(run_id, as_=DIALECT))["cost"]
 
 
-@routes.post(
-    "/as/run/runs/{run_id}/approve",
-    operation_id="approve_template_run",
-    summary="Approve the open gate of a run",
-    response_model=None,
-    responses=answers(RunStatus),
-)
-async def approve_template_run(engine: Engine, run_id: RunId) -> Answer:
+@routes("POST /as/run/runs/{run_id}/approve", "approve", "approve_template_run", "Approve the open gate of a run")
+async def approve_template_run(engine: AsyncEngine, run_id: RunId) -> RunStatus:
     """200 also when the gate is approved already; 409 when no gate waits."""
     await engine.approve(run_id)
-    return Answer({"id": run_id, "status": "APPROVED"})
+    return RunStatus(id=run_id, status="APPROVED")
 
 
-@routes.post(
-    "/as/run/runs/{run_id}/cancel",
-    operation_id="cancel_template_run",
-    summary="Cancel a run",
-    response_model=None,
-    responses=answers(RunStatus),
-)
-async def cancel_template_run(engine: Engine, run_id: RunId) -> Answer:
+@routes("POST /as/run/runs/{run_id}/cancel", "cancel", "cancel_template_run", "Cancel a run")
+async def cancel_template_run(engine: AsyncEngine, run_id: RunId) -> RunStatus:
     """200 also when the run is CANCELED already; 409 when it ended otherwise."""
     await engine.cancel(run_id, reason="user_request")
-    return Answer({"id": run_id, "status": "CANCELED"})
+    return RunStatus(id=run_id, status="CANCELED")
 
 
-@routes.get(
-    "/as/run/runs/{run_id}/events",
-    operation_id="stream_template_events",
-    summary="Follow the events of a run",
-    response_model=None,
-    responses=SSE,
+@routes(
+    "GET /as/run/runs/{run_id}/events",
+    "show",
+    "stream_template_events",
+    "Follow the events of a run",
+    **EVENTS,
 )
 async def stream_template_events(
     request: Request,
-    engine: Engine,
+    engine: AsyncEngine,
     run_id: RunId,
-    since_id: Annotated[str | None, Query(max_length=200, description="The `seq` or `id` of the last event.")] = None,
+    since_id: Annotated[
+        Annotated[str, Meta(max_length=200)] | None, says("The `seq` or `id` of the last event.")
+    ] = None,
     last_event_id: LastEventId = None,
 ) -> StreamingResponse:
     """Every event is a `step_update`, as in the seed, with its `seq` as id. The stream ends with the run."""

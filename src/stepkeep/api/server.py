@@ -29,8 +29,6 @@ KEEP_ALIVE_SECONDS = 75
 POLL_SECONDS = 0.02
 SWITCH_SECONDS = 0.0005
 """After how long a thread that computes lets the event loop go on; 5 ms by default, several times for each request."""
-REST_TIMES = 3.0
-"""How much longer than its large work a tenant rests from it: it takes a quarter of the time at most."""
 
 
 class Server(uvicorn.Server):
@@ -99,7 +97,7 @@ async def serve(
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # the soft limit is often 1,024
     app.service.load.fit(most_connections())
     sys.setswitchinterval(SWITCH_SECONDS)
-    rest_between(REST_TIMES)
+    rest_between(app.service.load.turns.rest_times)
     server = make_server(app, drain_seconds=drain_seconds, grace_seconds=grace_seconds)
     server.told = told
     await server.serve(sockets=[listener])

@@ -5,58 +5,48 @@ The key is sent once and kept nowhere in the browser. The cookie that replaces i
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta
 from starlette.requests import Request
 
-from stepkeep.api.access import credential_of
-from stepkeep.api.bodies import Body
+from stepkeep.api.access import ANY_KEY, OPEN, credential_of
 from stepkeep.api.browsers import cookie_of
+from stepkeep.api.handwritten import Body, Routes
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError
-from stepkeep.api.routing import Answer, answers, problem_responses, router, service_of
-from stepkeep.operations.sessions import SessionAccess, session_view, sign_in, sign_out
+from stepkeep.api.routing import JsonAnswer, service_of
+from stepkeep.operations.answers import Answer
+from stepkeep.operations.sessions import SessionAccess, SessionView, session_view, sign_in, sign_out
 
-routes = router("Sessions")
+routes = Routes("Sessions")
 
 NOBODYS_KEY = "sk_0123456789abcdef_" + "A" * 43
 
 
-class SignIn(Body):
+class SignIn(Body, frozen=True):
     """The key to open."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"key": NOBODYS_KEY}]})
-
-    key: str = Field(max_length=200, description="A whole key, as it was shown once.")
+    key: Annotated[str, Meta(max_length=200, description="A whole key, as it was shown once.")]
 
 
-class SessionView(BaseModel):
-    """Whose session it is, and what it may do."""
-
-    principal: str
-    tenant: str
-    scopes: list[str]
-    csrf: str | None = Field(
-        description="The value of `X-CSRF-Token`; null for a caller with a key instead of a session."
-    )
-    expires_at: datetime | None
-
-
-class Ended(BaseModel):
+class Ended(Answer, kw_only=True):
     """Whether there was a session to end."""
 
     ended: bool
 
 
-@routes.post(
-    "/session",
-    operation_id="sign_in",
-    summary="Sign in with a key",
-    status_code=201,
-    response_model=None,
-    responses={**answers(SessionView, status=201, says="Signed in"), **problem_responses(401, 403, 429)},
+@routes(
+    "POST /session",
+    OPEN,
+    "sign_in",
+    "Sign in with a key",
+    status=201,
+    done="Signed in",
+    answers=SessionView,
+    problems=(401, 403, 429),
+    example={"key": NOBODYS_KEY},
 )
-async def create_session(request: Request, body: SignIn) -> Answer:
+async def create_session(request: Request, body: SignIn) -> JsonAnswer:
     """Sets the cookie `stepkeep_session`. The session ends with its key, after 12 hours, or by `DELETE /session`."""
     service = service_of(request)
     browsers = service.browsers
@@ -80,34 +70,28 @@ async def create_session(request: Request, body: SignIn) -> Answer:
     key = caller.access.key
     assert key is not None, "it was authenticated"
     made, row = await sign_in(caller.engine.store, key, lifetime=browsers.lifetime_us)
-    answer = Answer(session_view(caller.access, made, row), 201)
+    answer = JsonAnswer(session_view(caller.access, made, row), 201)
     browsers.set_cookie(request, answer, made)
     return answer
 
 
-@routes.get(
-    "/session",
-    operation_id="get_session",
-    summary="Whose session is it?",
-    response_model=None,
-    responses=answers(SessionView),
-)
-async def show_session(request: Request) -> Answer:
+@routes("GET /session", ANY_KEY, "get_session", "Whose session is it?")
+async def show_session(request: Request) -> SessionView:
     """With a key instead of a session it tells about the key."""
     access = request.state.caller.access
     if isinstance(access, SessionAccess):
-        return Answer(session_view(access, cookie_of(request), access.session))
-    return Answer(session_view(access, None, None))
+        return session_view(access, cookie_of(request), access.session)
+    return session_view(access, None, None)
 
 
-@routes.delete("/session", operation_id="sign_out", summary="Sign out", response_model=None, responses=answers(Ended))
-async def end_session(request: Request) -> Answer:
+@routes("DELETE /session", ANY_KEY, "sign_out", "Sign out", answers=Ended)
+async def end_session(request: Request) -> JsonAnswer:
     """The session ends at once in this process, within a second in others. The key stays."""
     service, access = service_of(request), request.state.caller.access
     if not isinstance(access, SessionAccess):
-        return Answer({"ended": False})
+        return JsonAnswer(Ended(ended=False))
     await sign_out(request.state.caller.engine.store, access)
     service.callers.forget()
-    answer = Answer({"ended": True})
+    answer = JsonAnswer(Ended(ended=True))
     service.browsers.clear_cookie(request, answer)
     return answer

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-from fastapi import Query
-from pydantic import BaseModel
-
-from stepkeep.api.bodies import Anything
-from stepkeep.api.definitions import WorkflowName
-from stepkeep.api.routing import Answer, Engine, answers, router
-from stepkeep.definition.bounds import MAX_VERSION
+from stepkeep.api.definitions import VersionNumber, WorkflowName
+from stepkeep.api.handwritten import Routes
+from stepkeep.api.routing import JsonAnswer
+from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Definition, SubWorkflow
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.aside import aside
 from stepkeep.operations.pinned_children import published_below
 from stepkeep.operations.publish import find_plan
 from stepkeep.simulate.report import simulate
 
-routes = router("Workflows")
+routes = Routes("Workflows")
+
 
 MOST_PATHS = 200
 """Paths that one request walks; `unwalked` counts the others."""
 
 
-class Simulation(BaseModel):
+class Simulation(Answer, kw_only=True):
     """What `stepkeep simulate --json` prints."""
 
     workflow: str
@@ -32,25 +32,25 @@ class Simulation(BaseModel):
     steps: list[str]
     paths: int
     unwalked: int
-    longest: Anything
-    findings: list[Anything]
-    endings: list[Anything]
-    bounded: list[str] = []
-    children: list[Anything] = []
+    longest: dict[str, Any]
+    findings: list[dict[str, Any]]
+    endings: list[dict[str, Any]]
+    bounded: Sequence[str] = ()
+    children: Sequence[dict[str, Any]] = ()
 
 
-@routes.get(
-    "/workflows/{name:path}/simulation",
-    operation_id="simulate_workflow",
-    summary="Walk the failure paths of a workflow",
-    response_model=None,
-    responses=answers(Simulation),
+@routes(
+    "GET /workflows/{name:path}/simulation",
+    "definitions",
+    "simulate_workflow",
+    "Walk the failure paths of a workflow",
+    answers=Simulation,
 )
 async def simulate_workflow(
-    engine: Engine,
+    engine: AsyncEngine,
     name: WorkflowName,
-    version: Annotated[int | None, Query(ge=1, le=MAX_VERSION, description="The highest one by default.")] = None,
-) -> Answer:
+    version: Annotated[VersionNumber | None, says("The highest one by default.")] = None,
+) -> JsonAnswer:
     """Through the engine's own decisions, on a virtual clock. At most 200 paths of it and of each workflow that it
     starts; `unwalked` counts the others."""
     plan = await find_plan(engine.transactor, name, version, tenant=engine.tenant)
@@ -59,5 +59,5 @@ async def simulate_workflow(
     def find(child: SubWorkflow) -> Definition | None:
         return below.get((child.workflow, child.version))
 
-    walk = lambda: Answer(simulate(plan.definition, max_paths=MOST_PATHS, find=find).plain())  # noqa: E731
+    walk = lambda: JsonAnswer(simulate(plan.definition, max_paths=MOST_PATHS, find=find).plain())  # noqa: E731
     return await aside(engine.tenant, walk)

@@ -13,36 +13,31 @@ from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Header
-from fastapi.responses import StreamingResponse
+from msgspec import Meta
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
-from stepkeep.api.bodies import As
-from stepkeep.api.routing import Engine, router, seat_of, service_of
-from stepkeep.api.runs import RunId
+from stepkeep.api.handwritten import As, Routes
+from stepkeep.api.routing import seat_of, service_of
+from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
+from stepkeep.operations.answers import says
 from stepkeep.operations.following import JournalFollower
+from stepkeep.operations.operation import RunId
 from stepkeep.operations.tailing import Listener, TenantTail
 
 log = logging.getLogger("stepkeep.api")
 
-routes = router("Streams")
+routes = Routes("Streams")
 
 HEARTBEAT_SECONDS = 15.0
 CHECK_SECONDS = 0.4
 """How often the key of an open stream is looked at again."""
 RETRY_MILLISECONDS = 1000
 PAGE = 200
-SSE: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Server-sent events",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    }
-}
+EVENTS = {"done": "Server-sent events", "media": "text/event-stream"}
 
-LastEventId = Annotated[
-    str | None, Header(alias="Last-Event-ID", max_length=200, description="The id of the last event that is known.")
-]
+LastEventId = Annotated[Annotated[str, Meta(max_length=200)] | None, says("The id of the last event that is known.")]
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -78,15 +73,16 @@ def event_stream(request: Request, events: AsyncIterator[bytes]) -> StreamingRes
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-@routes.get(
-    "/runs/{run_id}/stream",
-    operation_id="stream_run",
-    summary="Follow the journal of a run",
-    response_model=None,
-    responses=SSE,
+@routes(
+    "GET /runs/{run_id}/stream",
+    "log",
+    "stream_run",
+    "Follow the journal of a run",
+    names={"as_": "as"},
+    **EVENTS,
 )
 async def stream_run(
-    request: Request, engine: Engine, run_id: RunId, as_: As = None, last_event_id: LastEventId = None
+    request: Request, engine: AsyncEngine, run_id: RunId, as_: As = None, last_event_id: LastEventId = None
 ) -> StreamingResponse:
     """One event `entry` per journal entry, with its `seq` as id; `end` when the run has ended. With `as`, entries that
     the dialect does not show are left out."""
@@ -103,7 +99,7 @@ async def stream_run(
 
 
 async def follow(
-    request: Request, engine: Engine, follower: JournalFollower, entries: Callable[[], AsyncIterator[Event]]
+    request: Request, engine: AsyncEngine, follower: JournalFollower, entries: Callable[[], AsyncIterator[Event]]
 ) -> AsyncIterator[bytes]:
     """The events of one run until it ends, the key ends, or the service stops."""
     service = service_of(request)
@@ -136,14 +132,8 @@ async def follow(
                 return
 
 
-@routes.get(
-    "/stream",
-    operation_id="stream_tenant",
-    summary="Follow the journals of all runs",
-    response_model=None,
-    responses=SSE,
-)
-async def stream_tenant(request: Request, engine: Engine, last_event_id: LastEventId = None) -> StreamingResponse:
+@routes("GET /stream", "log", "stream_tenant", "Follow the journals of all runs", **EVENTS)
+async def stream_tenant(request: Request, engine: AsyncEngine, last_event_id: LastEventId = None) -> StreamingResponse:
     """One event `entry` per journal entry of the tenant, in order per run, from now on or after `Last-Event-ID`. After
     a resumption an entry may be told again: ignore a `seq` that is not higher than the last one of its run."""
     tail = None
@@ -153,7 +143,7 @@ async def stream_tenant(request: Request, engine: Engine, last_event_id: LastEve
     return event_stream(request, _follow_tenant(request, engine, tail))
 
 
-async def _follow_tenant(request: Request, engine: Engine, tail: TenantTail | None) -> AsyncIterator[bytes]:
+async def _follow_tenant(request: Request, engine: AsyncEngine, tail: TenantTail | None) -> AsyncIterator[bytes]:
     service = service_of(request)
     clock = asyncio.get_running_loop().time
     spoke_at = checked_at = clock()

@@ -7,42 +7,50 @@ work. Data of runs is in `work_data`. docs/remote-workers.md is the protocol.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Path
+import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 
-from stepkeep.api.routing import Answer, Engine, answers, router, service_of, waiting
+from stepkeep.api.handwritten import Routes
+from stepkeep.api.routing import JsonAnswer, service_of, waiting
 from stepkeep.api.work_bodies import (
     CallsRequest,
     CheckpointRequest,
     ClaimRequest,
-    Claims,
     Heartbeat,
-    RecordedCalls,
-    Registered,
     Registration,
-    Renewals,
     RenewRequest,
-    Replied,
-    Replies,
     ReportRequest,
-    calls_json,
-    claim_json,
-    reply_json,
-    row_json,
-    worker_json,
 )
 from stepkeep.api.work_inputs import rendered_claims
 from stepkeep.engine import AsyncEngine
-from stepkeep.operations.remote_work import ClaimName, RemoteWork, Report
+from stepkeep.operations.operation import RUN_ID
+from stepkeep.operations.remote_work import RemoteWork, Report
 from stepkeep.operations.transact import Claim
+from stepkeep.operations.work_messages import (
+    ClaimedStep,
+    Claims,
+    RecordedCalls,
+    Registered,
+    Renewals,
+    Replied,
+    Replies,
+    claimed,
+    recorded,
+    registered,
+    reply_of,
+)
 from stepkeep.operations.work_outcomes import outcome_of
 from stepkeep.store.change import Lease
 
-routes = router("Remote workers")
+routes = Routes("Remote workers")
 
-WorkerId = Annotated[str, Path(max_length=400, description="The `id` of the answer to the registration.")]
+WorkerId = Annotated[str, Meta(max_length=400, description="The `id` of the answer to the registration.")]
+
+ATTEMPT = {"run_id": RUN_ID, "no": 0, "fence": 1}
+"""The attempt of the examples."""
 
 
 def work_of(request: Request, engine: AsyncEngine) -> RemoteWork:
@@ -50,65 +58,54 @@ def work_of(request: Request, engine: AsyncEngine) -> RemoteWork:
     return RemoteWork(engine.transactor, engine.access, service_of(request).work)
 
 
-@routes.post(
-    "/work/workers",
-    operation_id="register_worker",
-    summary="Register a remote worker",
-    status_code=201,
-    response_model=None,
-    responses={**answers(Registered, status=201, says="Registered"), **answers(Registered, says="Was there")},
+@routes(
+    "POST /work/workers",
+    "work.register",
+    "register_worker",
+    "Register a remote worker",
+    status=201,
+    done="Registered",
+    also="Was there",
+    answers=Registered,
+    example={"app": "billing", "instance": "9f86d081884c7d65", "host": "b1", "pid": 71, "capacity": 8},
 )
-async def register_worker(request: Request, engine: Engine, body: Registration) -> Answer:
+async def register_worker(request: Request, engine: AsyncEngine, body: Registration) -> JsonAnswer:
     """The owner of the key is on record as the executor of its steps. The same `instance` again is the same worker."""
-    row, is_new = await work_of(request, engine).register(**body.model_dump())
-    return Answer({"worker": worker_json(row)}, 201 if is_new else 200)
+    row, is_new = await work_of(request, engine).register(**msgspec.structs.asdict(body))
+    return JsonAnswer(registered(row), 201 if is_new else 200)
 
 
-@routes.post(
-    "/work/workers/{worker_id}/heartbeat",
-    operation_id="beat_worker",
-    summary="Send a heartbeat",
-    response_model=None,
-    responses=answers(Registered),
+@routes(
+    "POST /work/workers/{worker_id}/heartbeat", "work.beat", "beat_worker", "Send a heartbeat", example={"busy": True}
 )
-async def beat_worker(request: Request, engine: Engine, worker_id: WorkerId, body: Heartbeat | None = None) -> Answer:
+async def beat_worker(
+    request: Request, engine: AsyncEngine, worker_id: WorkerId, body: Heartbeat | None = None
+) -> Registered:
     """With another `incarnation` than before, or in the state `shutdown`, everything that the worker held is lost."""
     said = body or Heartbeat()
     row = await work_of(request, engine).beat(worker_id, busy=said.busy, report=said.report)
-    return Answer({"worker": worker_json(row)})
+    return registered(row)
 
 
-@routes.post(
-    "/work/workers/{worker_id}/drain",
-    operation_id="drain_worker",
-    summary="Say that a worker claims no more",
-    response_model=None,
-    responses=answers(Registered),
-)
-async def drain_worker(request: Request, engine: Engine, worker_id: WorkerId) -> Answer:
-    return Answer({"worker": worker_json(await work_of(request, engine).drain(worker_id))})
+@routes("POST /work/workers/{worker_id}/drain", "work.drain", "drain_worker", "Say that a worker claims no more")
+async def drain_worker(request: Request, engine: AsyncEngine, worker_id: WorkerId) -> Registered:
+    return registered(await work_of(request, engine).drain(worker_id))
 
 
-@routes.delete(
-    "/work/workers/{worker_id}",
-    operation_id="remove_worker",
-    summary="Deregister a worker",
-    response_model=None,
-    responses=answers(Registered),
-)
-async def remove_worker(request: Request, engine: Engine, worker_id: WorkerId) -> Answer:
+@routes("DELETE /work/workers/{worker_id}", "work.leave", "remove_worker", "Deregister a worker")
+async def remove_worker(request: Request, engine: AsyncEngine, worker_id: WorkerId) -> Registered:
     """Report `released` for everything that it holds first: otherwise those steps wait for their leases."""
-    return Answer({"worker": worker_json(await work_of(request, engine).leave(worker_id))})
+    return registered(await work_of(request, engine).leave(worker_id))
 
 
-@routes.post(
-    "/work/workers/{worker_id}/claim",
-    operation_id="claim_steps",
-    summary="Claim ready steps",
-    response_model=None,
-    responses=answers(Claims),
+@routes(
+    "POST /work/workers/{worker_id}/claim",
+    "work.claim",
+    "claim_steps",
+    "Claim ready steps",
+    example={"slots": 4, "handlers": ["billing.charge"], "wait_seconds": 0},
 )
-async def claim_steps(request: Request, engine: Engine, worker_id: WorkerId, body: ClaimRequest) -> Answer:
+async def claim_steps(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: ClaimRequest) -> Claims:
     """Waits up to `wait_seconds` for work, and ends early when the service stops."""
     work, service = work_of(request, engine), service_of(request)
 
@@ -118,86 +115,84 @@ async def claim_steps(request: Request, engine: Engine, worker_id: WorkerId, bod
     async with waiting(request, body.wait_seconds):
         claims = await work.claim(
             worker_id,
-            body.wanted(body.after, body.run_id),
+            body,
             request=body.request_id,
             wait_seconds=body.wait_seconds,
+            after=body.after,
+            run=body.run_id,
             is_gone=is_gone,
         )
-    return Answer({"claims": await _told(work, worker_id, claims, body.give, body.lease_us)})
+    return Claims(claims=await _told(work, worker_id, claims, body.give, body.lease_us))
 
 
-@routes.post(
-    "/work/workers/{worker_id}/renew",
-    operation_id="renew_leases",
-    summary="Renew leases",
-    response_model=None,
-    responses=answers(Renewals),
+@routes(
+    "POST /work/workers/{worker_id}/renew",
+    "work.renew",
+    "renew_leases",
+    "Renew leases",
+    example={"leases": [{**ATTEMPT, "lease_us": 60_000_000}]},
 )
-async def renew_leases(request: Request, engine: Engine, worker_id: WorkerId, body: RenewRequest) -> Answer:
+async def renew_leases(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: RenewRequest) -> Renewals:
     """A claim that is missing in the answer is lost: stop its handler. In a run that is `stopping`, stop it too."""
     leases = [Lease(engine.tenant, one.run_id, one.no, one.fence, one.lease_us) for one in body.leases]
     renewed = await work_of(request, engine).renew(worker_id, leases)
-    told = [
-        {"run_id": one.run_id, "no": one.no, "fence": one.fence, "run_state": one.run_state.value} for one in renewed
-    ]
-    return Answer({"renewed": told})
+    return Renewals(renewed=renewed)
 
 
-@routes.post(
-    "/work/workers/{worker_id}/report",
-    operation_id="report_outcomes",
-    summary="Report outcomes",
-    response_model=None,
-    responses=answers(Replies),
+@routes(
+    "POST /work/workers/{worker_id}/report",
+    "work.report",
+    "report_outcomes",
+    "Report outcomes",
+    example={"reports": [{**ATTEMPT, "outcome": {"kind": "completed", "output": 7}}]},
 )
-async def report_outcomes(request: Request, engine: Engine, worker_id: WorkerId, body: ReportRequest) -> Answer:
+async def report_outcomes(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: ReportRequest) -> Replies:
     """In one transaction, each with its own reply. `fenced` means that the result was dropped: the lease was gone."""
     reports = [
         Report(run_id=one.run_id, no=one.no, fence=one.fence, outcome=outcome_of(one.outcome.given()))
         for one in body.reports
     ]
     work, claim = work_of(request, engine), body.claim
-    wanted = None if claim is None else claim.wanted()
-    replies, claims = await work.report(worker_id, reports, wanted, request=body.request_id)
-    told: list[dict[str, Any]] = []
+    replies, claims = await work.report(worker_id, reports, claim, request=body.request_id)
+    told: list[ClaimedStep] = []
     if claim is not None:
         told = await _told(work, worker_id, claims, claim.give, claim.lease_us)
-    return Answer({"replies": [reply_json(one) for one in replies], "claims": told})
+    return Replies(replies=[reply_of(one) for one in replies], claims=told)
 
 
-@routes.post(
-    "/work/workers/{worker_id}/checkpoint",
-    operation_id="record_checkpoint",
-    summary="Record a checkpoint of a running attempt",
-    response_model=None,
-    responses=answers(Replied),
+@routes(
+    "POST /work/workers/{worker_id}/checkpoint",
+    "work.checkpoint",
+    "record_checkpoint",
+    "Record a checkpoint of a running attempt",
+    example={**ATTEMPT, "name": "charge", "value": {"id": 7}},
 )
-async def record_checkpoint(request: Request, engine: Engine, worker_id: WorkerId, body: CheckpointRequest) -> Answer:
+async def record_checkpoint(
+    request: Request, engine: AsyncEngine, worker_id: WorkerId, body: CheckpointRequest
+) -> Replied:
     """Later attempts of the step find it in their claim. Recorded under the fence of the claim, once for each name."""
     reply = await work_of(request, engine).checkpoint(
         worker_id, run_id=body.run_id, no=body.no, fence=body.fence, name=body.name, value=body.encoded()
     )
-    return Answer({"reply": reply_json(reply)})
+    return Replied(reply=reply_of(reply))
 
 
-@routes.post(
-    "/work/workers/{worker_id}/calls",
-    operation_id="read_calls",
-    summary="Read the recorded calls of a flow",
-    response_model=None,
-    responses=answers(RecordedCalls),
+@routes(
+    "POST /work/workers/{worker_id}/calls",
+    "work.calls",
+    "read_calls",
+    "Read the recorded calls of a flow",
+    example={**ATTEMPT, "start": 0},
 )
-async def read_calls(request: Request, engine: Engine, worker_id: WorkerId, body: CallsRequest) -> Answer:
+async def read_calls(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: CallsRequest) -> RecordedCalls:
     """What a replay of the flow is given. With `following`, ask again with that as `start` and with `until`."""
-    name = ClaimName(body.run_id, body.no, body.fence)
-    page = await work_of(request, engine).calls(worker_id, name, start=body.start, until=body.until)
-    return Answer(calls_json(page))
+    page = await work_of(request, engine).calls(worker_id, body, start=body.start, until=body.until)
+    return recorded(page)
 
 
 async def _told(
     work: RemoteWork, worker_id: str, claims: Sequence[Claim], give: str, lease_us: int | None
-) -> list[dict[str, Any]]:
+) -> list[ClaimedStep]:
     if give == "rows":
-        return [row_json(claim, await work.opened(claim), lease_us) for claim in claims]
-    ready = await rendered_claims(work, worker_id, claims)
-    return [{**claim_json(claim, lease_us), **data} for claim, data in ready]
+        return [claimed(claim, lease_us, row=await work.opened(claim)) for claim in claims]
+    return [claimed(claim, lease_us, **data) for claim, data in await rendered_claims(work, worker_id, claims)]

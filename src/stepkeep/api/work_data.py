@@ -11,194 +11,123 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Path
-from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
-from stepkeep.api.bodies import RUN_ID, Anything, Body
-from stepkeep.api.routing import Answer, Engine, answers, router, service_of
-from stepkeep.api.stream import CHECK_SECONDS, HEARTBEAT_SECONDS, RETRY_MILLISECONDS, SSE, event_stream
-from stepkeep.api.work import WorkerId, work_of
-from stepkeep.api.work_bodies import MAX_NUMBER, definition_json
+from stepkeep.api.handwritten import Body, Routes
+from stepkeep.api.routing import service_of
+from stepkeep.api.stream import CHECK_SECONDS, EVENTS, HEARTBEAT_SECONDS, RETRY_MILLISECONDS, event_stream
+from stepkeep.api.work import ATTEMPT, WorkerId, work_of
+from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.errors import StepkeepError
+from stepkeep.operations.answers import says
+from stepkeep.operations.operation import RUN_ID
+from stepkeep.operations.remote_work import ClaimName, Number
+from stepkeep.operations.work_messages import Kept, Network, Queues, RunData, StoredOne, queues_of, run_data, stored
 from stepkeep.store.protocol import Notification
 
-routes = router("Remote workers")
+routes = Routes("Remote workers")
 
 MOST_WAITING = 1000
 """Notices that a slow worker has not read. Beyond these it is told that anything may be ready."""
 
-DefinitionId = Annotated[int, Path(ge=0, le=MAX_NUMBER)]
+Anything = dict[str, Any]
 
 
-class Queues(BaseModel):
-    """The tenant and the owner of the key, and the queues of the tenant."""
-
-    tenant: str
-    owner: str | None
-    queues: list[Anything]
-
-
-class Network(BaseModel):
-    """The allow list of the tenant."""
-
-    allow: list[str]
-
-
-class StoredOne(BaseModel):
-    """A definition as it is stored."""
-
-    definition: Anything
-
-
-class OneRun(Body):
+class OneRun(Body, frozen=True):
     """What of a run is read."""
 
-    run_id: str = Field(max_length=36)
+    run_id: Annotated[str, Meta(max_length=36)]
     details: bool = False
-    outputs: list[int] = Field(default=[], max_length=10_000, description="Numbers of steps.")
+    outputs: Annotated[tuple[int, ...], Meta(max_length=10_000, description="Numbers of steps.")] = ()
     states: bool = False
 
 
-class InputsRequest(Body):
+class InputsRequest(Body, frozen=True):
     """Runs of which the worker holds a step."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"runs": [{"run_id": RUN_ID, "details": True}]}]})
-
-    runs: list[OneRun] = Field(min_length=1, max_length=1000)
+    runs: Annotated[list[OneRun], Meta(min_length=1, max_length=1000)]
 
 
-class RunData(BaseModel):
-    """What was read of each run."""
-
-    runs: list[Anything]
-
-
-class OneEvidence(Body):
+class OneEvidence(ClaimName, frozen=True):
     """Why an attempt failed."""
 
-    run_id: str = Field(max_length=36)
-    no: int = Field(ge=0, le=MAX_NUMBER)
-    fence: int = Field(ge=0, le=MAX_NUMBER)
-    evidence: Anything = Field(description="`traceback`, `inputs`, `log`: what the worker wants to keep.")
+    evidence: Annotated[Anything, says("`traceback`, `inputs`, `log`: what the worker wants to keep.")]
 
 
-class EvidenceRequest(Body):
+class EvidenceRequest(Body, frozen=True):
     """Evidence of attempts that the worker has ended."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"evidence": [{"run_id": RUN_ID, "no": 0, "fence": 1, "evidence": {"log": ["INFO a"]}}]}]
-        }
-    )
-
-    evidence: list[OneEvidence] = Field(min_length=1, max_length=1000)
+    evidence: Annotated[list[OneEvidence], Meta(min_length=1, max_length=1000)]
 
 
-class Kept(BaseModel):
-    """Of how many attempts evidence was kept; those of other workers are left out."""
-
-    kept: int
-
-
-@routes.get(
-    "/work/queues",
-    operation_id="list_queues",
-    summary="List the queues of the tenant",
-    response_model=None,
-    responses=answers(Queues),
-)
-async def list_queues(request: Request, engine: Engine) -> Answer:
+@routes("GET /work/queues", "work.queues", "list_queues", "List the queues of the tenant")
+async def list_queues(request: Request, engine: AsyncEngine) -> Queues:
     known = await work_of(request, engine).queues()
-    told = [
-        {
-            "number": number,
-            "kind": spec.kind,
-            "name": spec.name,
-            "capabilities": list(spec.capabilities),
-            "group": spec.group,
-        }
-        for number, spec in known.items()
-    ]
-    return Answer({"tenant": engine.tenant, "owner": engine.access.owner, "queues": told})
+    return Queues(tenant=engine.tenant, owner=engine.access.owner, queues=queues_of(known))
 
 
-@routes.get(
-    "/work/network",
-    operation_id="list_reachable",
-    summary="What HTTP steps of the tenant may reach",
-    response_model=None,
-    responses=answers(Network),
+@routes("GET /work/network", "work.network", "list_reachable", "What HTTP steps of the tenant may reach")
+async def list_reachable(request: Request, engine: AsyncEngine) -> Network:
+    return Network(allow=await work_of(request, engine).network())
+
+
+@routes(
+    "GET /work/definitions/{definition_id}",
+    "work.definition",
+    "read_stored_definition",
+    "One stored definition by its number",
 )
-async def list_reachable(request: Request, engine: Engine) -> Answer:
-    return Answer({"allow": await work_of(request, engine).network()})
-
-
-@routes.get(
-    "/work/definitions/{definition_id}",
-    operation_id="read_stored_definition",
-    summary="One stored definition by its number",
-    response_model=None,
-    responses=answers(StoredOne),
-)
-async def read_stored_definition(request: Request, engine: Engine, definition_id: DefinitionId) -> Answer:
+async def read_stored_definition(request: Request, engine: AsyncEngine, definition_id: Number) -> StoredOne:
     """`document` is the text that `digest` is over."""
-    return Answer({"definition": definition_json(await work_of(request, engine).definition(definition_id))})
+    return stored(await work_of(request, engine).definition(definition_id))
 
 
-@routes.post(
-    "/work/workers/{worker_id}/inputs",
-    operation_id="read_inputs",
-    summary="Read data of runs of which the worker holds a step",
-    response_model=None,
-    responses=answers(RunData),
+@routes(
+    "POST /work/workers/{worker_id}/inputs",
+    "work.details",
+    "read_inputs",
+    "Read data of runs of which the worker holds a step",
+    example={"runs": [{"run_id": RUN_ID, "details": True}]},
 )
-async def read_inputs(request: Request, engine: Engine, worker_id: WorkerId, body: InputsRequest) -> Answer:
+async def read_inputs(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: InputsRequest) -> RunData:
     work = work_of(request, engine)
     details = await work.details(worker_id, [one.run_id for one in body.runs if one.details])
     wants = [(one.run_id, no) for one in body.runs for no in one.outputs]
     outputs = await work.outputs(worker_id, wants) if wants else {}
-    told = []
-    for one in body.runs:
-        found: dict[str, Any] = {"run_id": one.run_id}
-        if one.details and (detail := details.get(one.run_id)) is not None:
-            found["details"] = {
-                **msgspec.to_builtins(msgspec.structs.replace(detail, input=b"")),
-                "input": msgspec.Raw(detail.input),
-            }
-        if one.outputs:
-            found["outputs"] = [
-                {"no": no, "output": None if (output := outputs.get((one.run_id, no))) is None else msgspec.Raw(output)}
-                | ({"absent": True} if output is None else {})
-                for no in one.outputs
-            ]
-        if one.states:
-            found["steps"] = [msgspec.to_builtins(step) for step in await work.states(worker_id, one.run_id)]
-        told.append(found)
-    return Answer({"runs": told})
+    told = [
+        run_data(
+            one.run_id,
+            details.get(one.run_id) if one.details else None,
+            [(no, outputs.get((one.run_id, no))) for no in one.outputs] if one.outputs else None,
+            await work.states(worker_id, one.run_id) if one.states else None,
+        )
+        for one in body.runs
+    ]
+    return RunData(runs=told)
 
 
-@routes.post(
-    "/work/workers/{worker_id}/evidence",
-    operation_id="keep_evidence",
-    summary="Keep evidence of attempts that the worker has ended",
-    response_model=None,
-    responses=answers(Kept),
+@routes(
+    "POST /work/workers/{worker_id}/evidence",
+    "work.evidence",
+    "keep_evidence",
+    "Keep evidence of attempts that the worker has ended",
+    example={"evidence": [{**ATTEMPT, "evidence": {"log": ["INFO a"]}}]},
 )
-async def keep_evidence(request: Request, engine: Engine, worker_id: WorkerId, body: EvidenceRequest) -> Answer:
+async def keep_evidence(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: EvidenceRequest) -> Kept:
     found = [(one.run_id, one.no, one.fence, msgspec.json.encode(one.evidence)) for one in body.evidence]
-    return Answer({"kept": await work_of(request, engine).evidence(worker_id, found)})
+    return Kept(kept=await work_of(request, engine).evidence(worker_id, found))
 
 
-@routes.get(
-    "/work/workers/{worker_id}/notices",
-    operation_id="listen_for_work",
-    summary="Follow what is ready, and what must stop",
-    response_model=None,
-    responses=SSE,
+@routes(
+    "GET /work/workers/{worker_id}/notices",
+    "work.listen",
+    "listen_for_work",
+    "Follow what is ready, and what must stop",
+    **EVENTS,
 )
-async def listen_for_work(request: Request, engine: Engine, worker_id: WorkerId) -> StreamingResponse:
+async def listen_for_work(request: Request, engine: AsyncEngine, worker_id: WorkerId) -> StreamingResponse:
     """Events `notice` with `queues` (numbers; null: any) and `stopped` (runs; null: any). One may be lost: a worker
     also polls, and renews its leases."""
     work = work_of(request, engine)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepkeep.cli.session import DEFINITION_FILES, is_python, load_definition, open_engine
+from stepkeep.cli.asking import open_engine
+from stepkeep.cli.session import DEFINITION_FILES, is_python, load_definition
 from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import NotFound
 
@@ -32,7 +33,7 @@ class ChildDefinitions:
         found = self._programs_of().get(child.workflow) or self._beside(child.workflow)
         if found is not None and child.version in (0, found.version):
             return found
-        return asyncio.run(self._published(child)) if self._settings.db_was_typed else None
+        return asyncio.run(self._published(child)) if "db" in self._settings.typed else None
 
     def _programs_of(self) -> dict[str, Definition]:
         if self._programs is None:

@@ -49,6 +49,7 @@ from stepkeep.cli.commands import (
     outbox,
     pause,
     policy,
+    profile,
     prune,
     quarantine,
     rerun,
@@ -77,7 +78,7 @@ from stepkeep.cli.failures import Failure, failure_of
 from stepkeep.cli.inert_log import traceback_lines
 from stepkeep.cli.policies import with_policies
 from stepkeep.cli.printer import OutputFailed, answer, flush, say, warn
-from stepkeep.cli.settings import with_settings
+from stepkeep.cli.settings import Needs, with_settings
 from stepkeep.cli.status import FAILED, READER_GONE
 from stepkeep.cli.streams import discard_output, prepare_streams
 from stepkeep.kernel.errors import DefinitionError
@@ -111,8 +112,8 @@ def stepkeep(
 
 
 app.command("run", rich_help_panel=WORK)(with_settings(with_policies(run.run)))
-app.command("check", rich_help_panel=WORK)(with_settings(check.check))
-app.command("simulate", rich_help_panel=WORK)(with_settings(simulate.simulate))
+app.command("check", rich_help_panel=WORK)(with_settings(check.check, Needs.NOTHING))
+app.command("simulate", rich_help_panel=WORK)(with_settings(simulate.simulate, Needs.NOTHING))
 app.command("start", rich_help_panel=WORK)(with_settings(start.start))
 app.command("publish", rich_help_panel=WORK)(with_settings(definitions.publish))
 app.command("withdraw", rich_help_panel=WORK)(with_settings(definitions.withdraw))
@@ -121,7 +122,7 @@ app.command("rerun", rich_help_panel=WORK)(with_settings(with_policies(rerun.rer
 app.command("retry", rich_help_panel=WORK)(with_settings(with_policies(continuing.retry)))
 app.command("fork", rich_help_panel=WORK)(with_settings(with_policies(continuing.fork)))
 app.command("migrate", rich_help_panel=WORK)(with_settings(migrate.migrate))
-app.command("demo", rich_help_panel=WORK)(with_settings(demo.demo))
+app.command("demo", rich_help_panel=WORK)(with_settings(demo.demo, Needs.NOTHING))
 app.command("runs", rich_help_panel=LOOK)(with_settings(runs.runs))
 app.command("show", rich_help_panel=LOOK)(with_settings(show.show))
 app.command("status", rich_help_panel=LOOK)(with_settings(status.status))
@@ -131,7 +132,7 @@ app.command("certify", rich_help_panel=LOOK)(with_settings(certify.certify))
 app.command("evidence", rich_help_panel=LOOK)(with_settings(evidence.evidence))
 app.command("definitions", rich_help_panel=LOOK)(with_settings(definitions.definitions))
 app.command("diff", rich_help_panel=LOOK)(with_settings(diff.diff))
-app.command("dialects", rich_help_panel=LOOK)(with_settings(dialects.dialects))
+app.command("dialects", rich_help_panel=LOOK)(with_settings(dialects.dialects, Needs.NOTHING))
 app.command("workers", rich_help_panel=LOOK)(with_settings(workers.workers))
 app.command("audit", rich_help_panel=LOOK)(with_settings(audit.audit))
 app.command("approvals", rich_help_panel=PEOPLE)(with_settings(approvals.approvals))
@@ -153,14 +154,14 @@ app.command("resume", rich_help_panel=PEOPLE)(with_settings(pause.resume))
 app.command("rollback-preview", rich_help_panel=LOOK)(with_settings(rollback.rollback_preview))
 app.command("delegate", rich_help_panel=PEOPLE)(with_settings(users.delegate))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
-app.command("serve", rich_help_panel=SYSTEM)(with_settings(serve.serve))
-app.command("dev", rich_help_panel=SYSTEM)(with_settings(with_policies(dev.dev)))
+app.command("serve", rich_help_panel=SYSTEM)(with_settings(serve.serve, Needs.DATABASE))
+app.command("dev", rich_help_panel=SYSTEM)(with_settings(with_policies(dev.dev), Needs.DATABASE))
 app.command("mcp", rich_help_panel=SYSTEM)(with_settings(mcp.mcp))
 app.command("call", rich_help_panel=SYSTEM)(with_settings(call.call))
-app.command("archive", rich_help_panel=SYSTEM)(with_settings(archive.archive))
-app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
+app.command("archive", rich_help_panel=SYSTEM)(with_settings(archive.archive, Needs.DATABASE))
+app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune, Needs.DATABASE))
 app.command("quarantine", rich_help_panel=SYSTEM)(with_settings(quarantine.quarantine))
-app.command("completion", rich_help_panel=SYSTEM)(with_settings(completion.completion))
+app.command("completion", rich_help_panel=SYSTEM)(with_settings(completion.completion, Needs.NOTHING))
 app.add_typer(users.app, name="users", rich_help_panel=SYSTEM)
 app.add_typer(keys.app, name="keys", rich_help_panel=SYSTEM)
 app.add_typer(tenants.app, name="tenants", rich_help_panel=SYSTEM)
@@ -178,6 +179,7 @@ app.add_typer(triggers.app, name="triggers", rich_help_panel=SYSTEM)
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
 app.add_typer(state.app, name="state", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)
+app.add_typer(profile.app, name="profile", rich_help_panel=SYSTEM)
 
 # Other distributions add commands here; the laboratory does.
 for _extension in entry_points(group="stepkeep.commands"):

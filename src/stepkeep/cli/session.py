@@ -1,15 +1,12 @@
-"""Opens the engine from settings, and translates command line values for it.
+"""Translates values of the command line: code and definitions in files, JSON, texts of files.
 
-All heavy imports of the command line happen behind these functions. Nothing here prints.
+All heavy imports of the command line happen behind these functions. They open no database and no service.
 """
 
 from __future__ import annotations
 
-import getpass
-import os
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,91 +14,17 @@ from msgspec.structs import replace
 
 from stepkeep.cli.printer import warn
 from stepkeep.cli.settings import Settings
-from stepkeep.edges.own_process import variables
-from stepkeep.kernel.errors import DefinitionError, InvalidInput, NotFound
+from stepkeep.kernel.errors import DefinitionError, InvalidInput
 
 if TYPE_CHECKING:
-    from stepkeep.cli.policies import Policies
     from stepkeep.definition.python import Workflow
     from stepkeep.definition.registry import Registry
     from stepkeep.engine import AsyncEngine
     from stepkeep.kernel.definition import Definition
-    from stepkeep.worker.executors.command import CommandPolicy
 
-FULL_ID = 36
-SHORTEST_ID = 4
-LOOK_BACK = 1000
 MAX_JSON_BYTES = 4 * 1024 * 1024
 """Limit on a file or pipe that holds JSON. The engine limits the value itself; this limits the read."""
-MAX_KEY_BYTES = 1024
 DEFINITION_FILES = (".yaml", ".yml", ".json")
-
-
-@asynccontextmanager
-async def open_engine(
-    settings: Settings,
-    policies: Policies | None = None,
-    *,
-    wait_for_database: bool = False,
-    creates: bool = False,
-    dev: bool = False,
-    operation: str | None = None,
-) -> AsyncIterator[AsyncEngine]:
-    """The engine for the given database, acting as the owner of the key, else as the user of this process. Only with
-    `creates` is a missing SQLite file made. An older one is migrated with `creates` and where steps are run (with
-    `policies`): looking changes no schema. `operation` is what the command does beside the methods of the engine: a
-    key that may not is refused at once."""
-    from stepkeep.engine import AsyncEngine
-
-    options = {} if policies is None else policies.options()
-    options |= {"wait_for_database": wait_for_database, "dev": dev}
-    options["auto_migrate"] = None if creates or policies is not None else False
-    key = read_key(settings)
-    named = actor() if key is None else None
-    opened = AsyncEngine(settings.db, tenant=settings.tenant, actor=named, key=key, **options)
-    if not creates:
-        require_database(settings)
-    async with opened as engine:
-        if "commands" in options:
-            refuse_readable(settings, options["commands"])
-        if operation is not None:
-            await engine.access.admit(operation)
-        yield engine
-
-
-def read_key(settings: Settings) -> str | None:
-    """The API key: from the file of --key-file, else from STEPKEEP_KEY. It is no argument, which others could read."""
-    if settings.key_file is not None:
-        content = read_file(settings.key_file, "--key-file", MAX_KEY_BYTES)
-        return content.decode("utf-8", "replace").strip()
-    return variables().get("STEPKEEP_KEY") or None
-
-
-def require_database(settings: Settings) -> None:
-    """Refuse an SQLite file that is missing: a command that looks must not make one."""
-    path = settings.db.removeprefix("sqlite:///")
-    if path != settings.db and path and not Path(path).exists():
-        raise NotFound(
-            f"there is no database {settings.db}. `stepkeep run`, `start`, `publish` and `worker` make one, as does "
-            f"{settings.command('db', 'migrate')}."
-        )
-
-
-def refuse_readable(settings: Settings, commands: CommandPolicy) -> None:
-    """Refuse an SQLite file that the user of commands could read: it holds the runs of every tenant."""
-    path = Path(settings.db.removeprefix("sqlite:///"))
-    if (user := commands.identity) is not None and settings.db.startswith("sqlite:///") and user.may_read(path):
-        raise InvalidInput(
-            f"commands as {user.name} could read the database {path}. Take that right away: chmod 600 {path}"
-        )
-
-
-def actor() -> str:
-    """The operating system's name of the current user."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container may have no entry for its user
-        return f"uid:{os.getuid()}"
 
 
 def load_handlers(apps: Sequence[str]) -> Registry:
@@ -130,6 +53,30 @@ def load_definition(
     for problem in report.warnings if advises else report.ignored:
         warn(str(replace(problem, message=f"warning: {problem.message}")))
     return report.definition
+
+
+def load_workflow(
+    settings: Settings, target: str, handlers: Registry | None, as_: str | None = None, *, advises: bool = False
+) -> Any:
+    """The workflow in a file, as an engine takes it: a definition, or for a service what it reads."""
+    definition = load_definition(target, handlers, as_, advises=advises)
+    if settings.server is None:
+        return definition
+    from stepkeep.client.async_client import PublishedVersion, WrittenWorkflow, written
+
+    content = written(workflow_in(target) if is_python(target) else Path(target), elsewhere=handlers is None)
+    return WrittenWorkflow(content, PublishedVersion(definition.name, definition.version, definition.dialect), as_)
+
+
+async def published_version(settings: Settings, engine: AsyncEngine, name: str, version: int) -> Any:
+    """A published version of a workflow, as an engine starts it."""
+    if settings.server is not None:
+        from stepkeep.client.async_client import PublishedVersion, PublishedWorkflow
+
+        return PublishedWorkflow(PublishedVersion(name, version, ""), "")
+    from stepkeep.operations.publish import find_plan
+
+    return await find_plan(engine.transactor, name, version, tenant=engine.tenant)
 
 
 def is_python(target: str) -> bool:
@@ -200,19 +147,3 @@ def _refuse_repeated_keys(content: str | bytes, option: str) -> None:
             seen.add(key)
 
     json.loads(content, object_pairs_hook=pairs)
-
-
-async def find_run(engine: AsyncEngine, text: str) -> str:
-    """A run's id from the whole of it, its beginning or its end."""
-    if len(text) >= FULL_ID:
-        return text
-    if len(text) < SHORTEST_ID:
-        raise InvalidInput(f"{text!r} is too short for a run: give at least {SHORTEST_ID} characters of its id.")
-    listed = await engine.runs(limit=LOOK_BACK)
-    recent = [*listed["runs"], *listed.get("unreadable", [])]
-    found = [run["id"] for run in recent if run["id"].startswith(text) or run["id"].endswith(text)]
-    if len(found) == 1:
-        return str(found[0])
-    if found:
-        raise InvalidInput(f"{len(found)} runs match {text!r}: {', '.join(found[:5])}. Give more of the id.")
-    raise NotFound(f"there is no run {text}")

@@ -1,25 +1,30 @@
-"""The options of every command: database, tenant, key, output format. Declared once, added to each command.
+"""The options of every command: database, service or profile, tenant, key, output format. Declared once, added to each.
 
-It reads the options and decides nothing; `session` opens the database. It imports nothing heavy.
+It reads the options, and decides which of them counts; `session` opens what they name. It imports nothing heavy.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
 import shlex
 from collections.abc import Callable
+from enum import Enum
 from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec
 
 import typer
 
+from stepkeep.cli.profiles import Profile, complete_profile, find_profile
+from stepkeep.edges.own_process import variables
 from stepkeep.edges.redaction import database_url
+from stepkeep.kernel.errors import InvalidInput
 
 P = ParamSpec("P")
 
 DEFAULT_DB = "sqlite:///.stepkeep/stepkeep.db"
 PANEL = "Everywhere"
-SHARED_OPTIONS = frozenset({"--db", "--tenant", "--key-file", "--json", "--traceback"})
+SHARED_OPTIONS = frozenset({"--db", "--server", "--profile", "--tenant", "--key-file", "--json", "--traceback"})
+WAYS = {"db": "STEPKEEP_DB", "server": "STEPKEEP_SERVER", "profile": "STEPKEEP_PROFILE"}
+"""The options that say where runs are, one of which counts, and their variables."""
 
 Db = Annotated[
     str,
@@ -28,6 +33,27 @@ Db = Annotated[
         envvar="STEPKEEP_DB",
         metavar="URL",
         help="The database: sqlite:///FILE or postgresql://…",
+        rich_help_panel=PANEL,
+    ),
+]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        envvar="STEPKEEP_SERVER",
+        metavar="URL",
+        help="A service in place of a database. It needs a key.",
+        rich_help_panel=PANEL,
+    ),
+]
+ProfileName = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        envvar="STEPKEEP_PROFILE",
+        metavar="NAME",
+        help="A service or database by its name in the file of profiles.",
+        autocompletion=complete_profile,
         rich_help_panel=PANEL,
     ),
 ]
@@ -59,46 +85,72 @@ Traceback = Annotated[
 ]
 
 
+class Needs(Enum):
+    """What a command works on."""
+
+    EITHER = "a database or a service"
+    DATABASE = "the database itself"
+    NOTHING = "files, or what it asks for by itself"
+
+
 class Settings(NamedTuple):
     """The options that all commands share."""
 
     db: str = DEFAULT_DB
     tenant: str = "default"
     json: bool = False
-    db_was_typed: bool = False
     key_file: str | None = None
     owns_process: bool = False
     """Whether the process does nothing else than this command."""
+    server: str | None = None
+    """The address of a service, which is asked in place of the database."""
+    key: str | None = None
+    """The key that a profile holds."""
+    typed: frozenset[str] = frozenset()
+    """Which of these options were typed."""
+    profile: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Where the runs are, without a password."""
+        return self.server or database_url(self.db)
+
+    @property
+    def whose(self) -> str:
+        """The tenant in words. That of a service is known to its key alone."""
+        return "the tenant" if self.server is not None else f"tenant {self.tenant}"
 
     def command(self, *words: str) -> str:
-        """A command line with the same database, tenant and key."""
-        where = ["--db", database_url(self.db)] if self.db_was_typed else []
+        """A command line with the same place, tenant and key."""
+        given = {"profile": self.profile, "server": self.server, "db": database_url(self.db)}
+        where = [word for way, value in given.items() if way in self.typed for word in (f"--{way}", str(value))]
         whose = ["--tenant", self.tenant] if self.tenant != "default" else []
-        key = ["--key-file", self.key_file] if self.key_file and "STEPKEEP_KEY_FILE" not in os.environ else []
+        key = ["--key-file", str(self.key_file)] if "key_file" in self.typed else []
         return shlex.join(["stepkeep", *words, *where, *whose, *key])
 
+    def require_database(self, what: str) -> None:
+        """Refuse what a service does not do for others."""
+        if self.server is not None:
+            names = f"the profile {self.profile} names" if self.profile else f"{self.server} is"
+            raise InvalidInput(f"{what} needs the database itself, and {names} a service: give --db URL instead.")
 
-def with_settings(function: Callable[Concatenate[Settings, P], int]) -> Callable[..., int]:
+
+def with_settings(function: Callable[Concatenate[Settings, P], int], needs: Needs = Needs.EITHER) -> Callable[..., int]:
     """Turn a function whose first parameter is Settings into one that has the shared options instead."""
 
     def command(**given: Any) -> int:
-        context = given.pop("ctx")
-        source = context.get_parameter_source("db")
-        settings = Settings(
-            db=given.pop("db"),
-            tenant=given.pop("tenant"),
-            json=given.pop("json"),
-            key_file=given.pop("key_file"),
-            db_was_typed=source is not None and source.name == "COMMANDLINE",
-            owns_process=context.obj is True,
-        )
-        given.pop("traceback")  # main looks for it, so that it also works for what goes wrong before a command runs
+        settings = _settings(given.pop("ctx"), given, needs)
+        # `main` looks for --traceback, so that it also works for what goes wrong before a command runs.
+        for name in ("db", "server", "profile", "tenant", "key_file", "json", "traceback"):
+            given.pop(name)
         return function(settings, **given)  # type: ignore[call-arg]
 
     kind = inspect.Parameter.KEYWORD_ONLY
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     shared = [
         inspect.Parameter("db", kind, default=DEFAULT_DB, annotation=Db),
+        inspect.Parameter("server", kind, default=None, annotation=Server),
+        inspect.Parameter("profile", kind, default=None, annotation=ProfileName),
         inspect.Parameter("tenant", kind, default="default", annotation=Tenant),
         inspect.Parameter("key_file", kind, default=None, annotation=KeyFile),
         inspect.Parameter("json", kind, default=False, annotation=Json),
@@ -111,3 +163,52 @@ def with_settings(function: Callable[Concatenate[Settings, P], int]) -> Callable
     shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     shown.__name__, shown.__doc__ = function.__name__, function.__doc__
     return shown  # type: ignore[no-any-return]
+
+
+def _settings(context: typer.Context, given: dict[str, Any], needs: Needs) -> Settings:
+    """What the shared options come to: an option counts before a variable, and a variable before the profile in use."""
+    source = {name: getattr(context.get_parameter_source(name), "name", "") for name in (*WAYS, "tenant", "key_file")}
+    typed = frozenset(name for name, where in source.items() if where == "COMMANDLINE")
+    named = [way for way in WAYS if way in typed]
+    if len(named) > 1:
+        context.fail(f"--{named[0]} and --{named[1]} both say where the runs are: give one of them.")
+    if not named and needs is not Needs.NOTHING:
+        named = [way for way in WAYS if source[way] == "ENVIRONMENT"]
+        if len(named) > 1:
+            context.fail(f"{WAYS[named[0]]} and {WAYS[named[1]]} both say where the runs are: unset one of them.")
+    settings = Settings(
+        db=given["db"],
+        tenant=given["tenant"],
+        json=given["json"],
+        key_file=given["key_file"],
+        owns_process=context.obj is True,
+        server=given["server"] if named == ["server"] else None,
+        typed=typed,
+        profile=given["profile"] if named == ["profile"] else None,
+    )
+    if settings.db.startswith(("http://", "https://")):
+        raise InvalidInput("--db names a database. Name a service with --server URL.")
+    if needs is Needs.NOTHING:
+        return settings
+    if named in ([], ["profile"]) and (profile := find_profile(settings.profile)) is not None:
+        settings = _with_profile(settings, profile)
+    if settings.server is not None and settings.tenant != "default":
+        raise InvalidInput("a service takes no --tenant: the key names the tenant.")
+    if needs is Needs.DATABASE:
+        settings.require_database(f"`{context.command_path}`")
+    return settings
+
+
+def _with_profile(settings: Settings, profile: Profile) -> Settings:
+    """The settings with what a profile says. Its key counts before that of a variable only where it was asked for by
+    an option."""
+    has_key = settings.key_file is not None or bool(variables().get("STEPKEEP_KEY"))
+    is_asked = "profile" in settings.typed and (profile.key_file or profile.key)
+    if "key_file" not in settings.typed and (is_asked or not has_key):
+        settings = settings._replace(key_file=profile.key_file, key=profile.key)
+    return settings._replace(
+        profile=profile.name,
+        server=profile.server,
+        db=profile.db or settings.db,
+        tenant=settings.tenant if "tenant" in settings.typed else profile.tenant,
+    )

@@ -87,7 +87,7 @@ async def work_on(
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
         await follower.look()
-    view = await engine.show(run_id)
+    view = (await engine.show(run_id)).as_json()
     given = (engine.transactor, engine.tenant, run_id, view["run"]["output"])
     if not interrupted.is_set() and (following := await successor_of(*given, starts=True)) is not None:
         screen.note(f"run {run_id} continues as run {following}")

@@ -4,7 +4,7 @@
 method of the engine is one route; what needs the database itself (workers, pruning, a caller's transaction) is refused.
 """
 
-from stepkeep.client.async_client import AsyncClient, Certificate, PublishedWorkflow
+from stepkeep.client.async_client import AsyncClient, PublishedWorkflow
 from stepkeep.client.sync_client import Client
 
-__all__ = ["AsyncClient", "Certificate", "Client", "PublishedWorkflow"]
+__all__ = ["AsyncClient", "Client", "PublishedWorkflow"]

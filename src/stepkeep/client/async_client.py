@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,56 +18,41 @@ from uuid import uuid4
 
 import msgspec
 
-from stepkeep.client.binding import RemoteOperations, Route, over_http, perform, plain, segment
-from stepkeep.client.groups import (
-    ClientAudit,
-    ClientContinuations,
-    ClientHooks,
-    ClientInterventions,
-    ClientJobs,
-    ClientKeys,
-    ClientMailbox,
-    ClientMigrations,
-    ClientNetwork,
-    ClientOutbox,
-    ClientSinks,
-    ClientTenants,
-    ClientTriggers,
-    ClientUsers,
-    client_group,
-    refuse_without_database,
-    remote_group,
-)
+from stepkeep.client.binding import RemoteOperations, at_a_service, plain, segment
 from stepkeep.definition.advice import tell
 from stepkeep.definition.native import CheckReport, accepted
-from stepkeep.definition.registry import default_registry
+from stepkeep.definition.registry import Output, default_registry
 from stepkeep.dialects.registry import check_file
 from stepkeep.edges.input_files import read_input
 from stepkeep.edges.own_process import variables
-from stepkeep.engine import AsyncEngine
 from stepkeep.engine.arguments import looks_like_a_file
-from stepkeep.engine.pauses import AsyncPauses
-from stepkeep.engine.resources import AsyncResources
+from stepkeep.engine.base import AsyncBase
+from stepkeep.engine.groups import AsyncGroups
+from stepkeep.engine.messages import AsyncMessages
+from stepkeep.engine.policies import AsyncPolicies
+from stepkeep.engine.quarantine import AsyncQuarantine
 from stepkeep.engine.result import Result, settled_states
-from stepkeep.engine.slots import AsyncSlots
-from stepkeep.engine.versions import AsyncVersions
+from stepkeep.engine.run_actions import AsyncRunActions
+from stepkeep.engine.starting import AsyncStarting
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import ConnectionLost, InvalidInput, NotAllowed, Problem, StoreUnavailable, Unreachable
 from stepkeep.kernel.states import RunState
 from stepkeep.network.service import Service, again
 from stepkeep.operations.access import parse_key
+from stepkeep.operations.operation import needs_database
+from stepkeep.operations.people import MessageSent
+from stepkeep.operations.policies import PolicyRevision, PolicyView
+from stepkeep.operations.run_answers import PastView
 from stepkeep.operations.start import Started
 
 if TYPE_CHECKING:
+    from stepkeep.conformance.certificate import Certificate
     from stepkeep.definition.retry import Duration
     from stepkeep.engine.definitions import Runnable
 
 MAX_DEFINITION_BYTES = 256 * 1024
 LONGEST_WAIT = 45.0
 """For how long (seconds) one request waits for a run; `wait` sends as many as it takes."""
-
-NOT_HERE = ("worker", "start_worker", "stop_workers", "serve", "work_on", "prune", "sign_heads", "store", "transactor")
-"""What needs the database itself."""
 
 
 class PublishedVersion(msgspec.Struct, frozen=True):
@@ -87,26 +72,21 @@ class PublishedWorkflow(msgspec.Struct, frozen=True):
     """Advice of the service on the definition. It is logged too, under `stepkeep.definition`."""
 
 
-class Certificate(msgspec.Struct, frozen=True):
-    """The judge's certificate of a run, as the service told it."""
+class WrittenWorkflow(msgspec.Struct, frozen=True):
+    """A workflow as a service reads it, which was checked where it was written."""
 
-    content: dict[str, Any]
-
-    @property
-    def ok(self) -> bool:
-        return bool(self.content["ok"])
-
-    @property
-    def verdict(self) -> str:
-        """`conforms` or `does not conform`."""
-        return str(self.content["verdict"])
-
-    def as_json(self) -> dict[str, Any]:
-        return self.content
+    content: bytes
+    version: PublishedVersion
+    as_: str | None = None
+    """The dialect, where the content does not show it."""
 
 
-class AsyncClient:
+@at_a_service
+class AsyncClient(AsyncStarting, AsyncMessages, AsyncRunActions, AsyncPolicies, AsyncQuarantine, AsyncGroups):
     """A service and everything one can do with it. The tenant and the actor are those of the key.
+
+    Operations with a row are those of the engine, sent to the service. What else an engine has is written here, or
+    needs the database itself.
 
     `seconds` limits a request that does not wait for a run.
 
@@ -147,125 +127,59 @@ class AsyncClient:
         """Nothing to stop: a client has no workers."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        refuse_without_database(name, name, NOT_HERE)
-
-    # -- groups ------------------------------------------------------------------------------------------------------
-    tenants = client_group(ClientTenants, AsyncEngine.tenants)
-    users = client_group(ClientUsers, AsyncEngine.users)
-    keys = client_group(ClientKeys, AsyncEngine.keys)
-    audit = client_group(ClientAudit, AsyncEngine.audit)
-    jobs = client_group(ClientJobs, AsyncEngine.jobs)
-    network = client_group(ClientNetwork, AsyncEngine.network)
-    interventions = client_group(ClientInterventions, AsyncEngine.interventions)
-    slots = remote_group(AsyncSlots, AsyncEngine.slots)
-    resources = remote_group(AsyncResources, AsyncEngine.resources)
-    pauses = remote_group(AsyncPauses, AsyncEngine.pauses)
-    hooks = client_group(ClientHooks, AsyncEngine.hooks)
-    continuations = client_group(ClientContinuations, AsyncEngine.continuations)
-    migrations = client_group(ClientMigrations, AsyncEngine.migrations)
-    mailbox = client_group(ClientMailbox, AsyncEngine.mailbox)
-    sinks = client_group(ClientSinks, AsyncEngine.sinks)
-    outbox = client_group(ClientOutbox, AsyncEngine.outbox)
-    triggers = client_group(ClientTriggers, AsyncEngine.triggers)
-    versions = remote_group(AsyncVersions, AsyncEngine.versions)
-
-    # -- rows: a method of the engine, and its route -----------------------------------------------------------------
-    publish_schema = over_http(
-        AsyncEngine.publish_schema, Route(method="PUT", path="/schemas/{ref}", names={"schema": "document"})
-    )
-    schemas = over_http(AsyncEngine.schemas, Route(method="GET", path="/schemas", pages="schemas"))
-    schema = over_http(AsyncEngine.schema, Route(method="GET", path="/schemas/{ref}"))
-    start_idle = over_http(AsyncEngine.start_idle, Route(method="POST", path="/runs/{run_id}/start"))
-    approvals = over_http(
-        AsyncEngine.approvals,
-        Route(method="GET", path="/approvals", names={"after": "cursor"}, refused=("by",), pages="approvals"),
-    )
-    status = over_http(AsyncEngine.status, Route(method="GET", path="/status"))
-    statistics = over_http(AsyncEngine.statistics, Route(method="GET", path="/statistics"))
-    definitions = over_http(AsyncEngine.definitions, Route(method="GET", path="/workflows", pages="definitions"))
-    compare_versions = over_http(
-        AsyncEngine.compare_versions, Route(method="GET", path="/workflows/{workflow}/compare")
-    )
-    compare_runs = over_http(
-        AsyncEngine.compare_runs, Route(method="GET", path="/runs/{second}/compare", names={"first": "other"})
-    )
-    workers = over_http(
-        AsyncEngine.workers, Route(method="GET", path="/workers", names={"live_only": "live"}, pages="workers")
-    )
-    approve = over_http(AsyncEngine.approve, Route(method="POST", path="/runs/{run_id}/approve", names={"for_": "for"}))
-    reject = over_http(AsyncEngine.reject, Route(method="POST", path="/runs/{run_id}/reject", names={"for_": "for"}))
-    decide = over_http(AsyncEngine.decide, Route(method="POST", path="/runs/{run_id}/steps/{step}/decide"))
-    complete = over_http(
-        AsyncEngine.complete,
-        Route(
-            method="POST",
-            path="/runs/{run_id}/steps/{step}/complete",
-            names={"for_": "for"},
-            refused=("claim",),
-        ),
-    )
-    reissue_token = over_http(
-        AsyncEngine.reissue_token,
-        Route(method="POST", path="/runs/{run_id}/steps/{step}/token", repeatable=False),
-    )
-    cancel = over_http(AsyncEngine.cancel, Route(method="POST", path="/runs/{run_id}/cancel"))
-    pause = over_http(AsyncEngine.pause, Route(method="POST", path="/runs/{run_id}/pause"))
-    resume = over_http(AsyncEngine.resume, Route(method="POST", path="/runs/{run_id}/resume"))
-    quarantine = over_http(
-        AsyncEngine.quarantine, Route(method="POST", path="/runs/{run_id}/quarantine", repeatable=False)
-    )
-    release = over_http(AsyncEngine.release, Route(method="POST", path="/runs/{run_id}/release", repeatable=False))
-    rollback_preview = over_http(AsyncEngine.rollback_preview, Route(method="GET", path="/runs/{run_id}/rollback"))
-    quarantined = over_http(AsyncEngine.quarantined, Route(method="GET", path="/quarantine"))
-    policy_off = over_http(AsyncEngine.policy_off, Route(method="POST", path="/policies/off", repeatable=False))
-    list_policies = over_http(AsyncEngine.list_policies, Route(method="GET", path="/policies", pages="policies"))
-    replay_policy = over_http(AsyncEngine.replay_policy, Route(method="GET", path="/runs/{run_id}/policy"))
+        if name in AsyncBase.__annotations__:
+            raise needs_database(name)
+        raise AttributeError(f"a client has no {name}")
 
     # -- definitions -------------------------------------------------------------------------------------------------
-    async def publish(self, workflow: Runnable | PublishedWorkflow) -> PublishedWorkflow:
+    async def publish(  # type: ignore[override] # a service has no plans
+        self, workflow: Runnable | PublishedWorkflow | WrittenWorkflow
+    ) -> PublishedWorkflow:
         """Publish a workflow, or return the published one; a plain name finds the highest published version."""
         if isinstance(workflow, PublishedWorkflow):
             return workflow
         report = CheckReport(definition=None)
         if isinstance(workflow, str) and not looks_like_a_file(workflow):
-            told = await perform(self.service, Route(method="GET", path="/workflows/{name}"), {"name": workflow})
+            told = (await self.versions.show(workflow)).as_json()
         else:
-            content, report = _written(workflow), _checked(workflow)
-            accepted(report)
-            answer = await again(
-                lambda: self.service.request("POST", "/workflows", content=content, media_type="application/json")
-            )
-            told = answer.json()
+            if isinstance(workflow, WrittenWorkflow):
+                content, query = workflow.content, {"as": workflow.as_}
+            else:
+                content, report, query = written(workflow), _checked(workflow), {}
+                accepted(report)
+            told = await self.service.ask("POST", "/workflows", content=content, query=query)
         found = told["definition"]
         theirs = msgspec.convert(told.get("warnings", ()), tuple[Problem, ...])
         # The advice from here has the lines and the words of what the caller wrote.
         known = {problem.path for problem in report.warnings}
         warnings = (*report.warnings, *(problem for problem in theirs if problem.path not in known))
-        tell(warnings)
+        if not isinstance(workflow, WrittenWorkflow):
+            tell(warnings)
         version = PublishedVersion(found["workflow"], found["version"], found["dialect"])
         return PublishedWorkflow(version, found["digest"], warnings)
 
-    async def publish_policy(self, policy: str | Path | Mapping[str, Any], *, by: str | None = None) -> dict[str, Any]:
+    async def publish_policy(self, policy: str | Path | Mapping[str, Any], *, by: str | None = None) -> PolicyRevision:
         """Publish a policy, a file or a mapping, as the next revision of the tenant. Its cases must hold."""
+        from stepkeep.definition.document import read_document
         from stepkeep.definition.policy import publishable_policy
 
-        document = msgspec.to_builtins(publishable_policy(policy)) if not isinstance(policy, Mapping) else policy
-        route = Route(method="POST", path="/policies", repeatable=False)
-        found: dict[str, Any] = await perform(self.service, route, {"policy": dict(document), "by": by})
-        return found
+        if isinstance(policy, Mapping):
+            return await super().publish_policy(policy, by=by)
+        publishable_policy(policy)  # says what is wrong with the file, and where
+        document: Any = read_document(policy).data
+        return await super().publish_policy(document, by=by)
 
-    async def show_policy(self, revision: int | None = None) -> dict[str, Any]:
+    async def show_policy(self, revision: int | None = None) -> PolicyView:
         """A revision of the tenant's policy, the newest by default."""
         if revision is None:
             newest = await self.service.ask("GET", "/policies", query={"limit": 1})
             revision = newest["policies"][0]["revision"] if newest["policies"] else 1
-        found: dict[str, Any] = await self.service.ask("GET", f"/policies/{int(revision)}")
-        return found
+        return await super().show_policy(revision)
 
     # -- runs --------------------------------------------------------------------------------------------------------
     async def start(
         self,
-        workflow: Runnable | PublishedWorkflow,
+        workflow: Runnable | PublishedWorkflow | WrittenWorkflow,
         input: Any = None,  # noqa: A002 - the word users know
         *,
         idempotency_key: str | None = None,
@@ -303,20 +217,9 @@ class AsyncClient:
         }
         return await self._create("/runs", body, idempotency_key)
 
-    async def rerun(
-        self,
-        run_id: str,
-        *,
-        input: Any = None,  # noqa: A002 - the word users know
-        idempotency_key: str | None = None,
-        by: str | None = None,
-    ) -> Started:
-        """A new run of the same definition and input (or another input) that names the old one."""
-        return await self._create(f"/runs/{_path(run_id)}/rerun", {"input": input, "by": by}, idempotency_key)
-
     async def run(
         self,
-        workflow: Runnable | PublishedWorkflow,
+        workflow: Runnable[Output] | PublishedWorkflow | WrittenWorkflow,
         input: Any = None,  # noqa: A002 - the word users know
         *,
         idempotency_key: str | None = None,
@@ -328,7 +231,7 @@ class AsyncClient:
         by: str | None = None,
         check: bool = False,
         capabilities: Iterable[str] = (),
-    ) -> Result:
+    ) -> Result[Output]:
         """Start a run and wait until it has ended or waits for people or messages. Workers of the service run it."""
         if list(capabilities):
             raise InvalidInput("run: capabilities are those of the workers of the service.")
@@ -373,67 +276,20 @@ class AsyncClient:
     async def result(self, run_id: str) -> Result:
         """The current state of a run."""
         view = await self.show(run_id)
-        run = view["run"]
-        state = RunState(run["state"])
-        return Result(run_id=run_id, state=state, output=run["output"], error=run["error"], loaded=view)
+        run = view.run
+        return Result(run_id=run_id, state=run.state, output=run.output, error=run.error, loaded=view)
 
-    async def show(
-        self, run_id: str, *, as_: str | None = None, step: str | None = None, at: int | datetime | None = None
-    ) -> dict[str, Any]:
-        """Everything about a run, in canonical names or in the shape of a dialect."""
-        if (at is not None) + (step is not None) + (as_ is not None) > 1:
-            raise InvalidInput("show: give one of a step, a dialect and `at`.")
-        path, query = f"/runs/{_path(run_id)}", {"as": as_}
-        if at is not None:
-            path, query = f"{path}/past", {"time" if isinstance(at, datetime) else "seq": plain(at)}
-        elif step is not None:
-            path, query = f"{path}/steps/{_path(step)}", {}
-        found: dict[str, Any] = await self.service.ask("GET", path, query=query)
-        return found
+    if not TYPE_CHECKING:
 
-    async def runs(
-        self,
-        *,
-        state: RunState | Sequence[RunState] = (),
-        workflow: str | None = None,
-        business_key: str | None = None,
-        correlation_id: str | None = None,
-        labels: dict[str, str] | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        error: str | None = None,
-        text: str | None = None,
-        before: str | None = None,
-        limit: int = 50,
-        as_: str | None = None,
-    ) -> dict[str, Any]:
-        """A page of runs, newest first."""
-        states = [state] if isinstance(state, str) else list(state)
-        route = Route(method="GET", path="/runs", pages="runs", kept=("total", "is_complete"), resumes=True)
-        given = {
-            "state": states or None,
-            "workflow": workflow,
-            "business_key": business_key,
-            "correlation_id": correlation_id,
-            "label": [f"{name}={value}" for name, value in labels.items()] if labels else None,
-            "since": since,
-            "until": until,
-            "error": error,
-            "text": text,
-            "cursor": before,
-            "as": as_,
-        }
-        found: dict[str, Any] = await perform(self.service, route, given, limit)
-        return found
-
-    async def explain(self, what: str, step: str | None = None) -> dict[str, Any]:
-        """Why a run (or one of its steps), a queue or a worker does not move, and the command that moves it."""
-        if step is not None:
-            path, query = f"/runs/{_path(what)}/explain", {"step": step}
-        else:
-            path, query = "/explain", {"what": what}
-        found: dict[str, Any] = await self.service.ask("GET", path, query=query)
-        return found
+        async def show(self, run_id, *, as_=None, step=None, at=None):
+            """Everything about a run, or about a step of it; also as it stood, or in the words of a dialect."""
+            if at is None:
+                return await super().show(run_id, as_=as_, step=step)
+            if step is not None or as_ is not None:
+                raise InvalidInput("show: `at` goes with neither a step nor a dialect.")
+            query = {"time" if isinstance(at, datetime) else "seq": plain(at)}
+            found = await self.service.ask("GET", f"/runs/{_path(run_id)}/past", query=query)
+            return msgspec.convert(found, PastView)
 
     async def send(
         self,
@@ -443,13 +299,13 @@ class AsyncClient:
         *,
         key: str | None = None,
         correlation_id: str | None = None,
-        start: Runnable | PublishedWorkflow | None = None,
+        start: Runnable | PublishedWorkflow | WrittenWorkflow | None = None,
         input: Any = None,  # noqa: A002 - the word users know
         idempotency_key: str | None = None,
         ttl: Duration | None = None,
         message_id: str | None = None,
         by: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> MessageSent:
         """Send a message to a run, or by business key or correlation id. It is sent once, although its request may be
         repeated."""
         headers = {}
@@ -465,8 +321,7 @@ class AsyncClient:
                 body["start"] = (await self._named(start))["workflow"]
                 headers["Idempotency-Key"] = idempotency_key or str(uuid4())
         sent = {field: plain(value) for field, value in body.items() if value is not None}
-        found: dict[str, Any] = await self.service.ask("POST", path, body=sent, headers=headers)
-        return found
+        return msgspec.convert(await self.service.ask("POST", path, body=sent, headers=headers), MessageSent)
 
     # -- records -----------------------------------------------------------------------------------------------------
     async def log(self, run_id: str, *, as_: str | None = None) -> list[bytes]:
@@ -476,7 +331,9 @@ class AsyncClient:
 
     async def certify(self, run_id: str) -> Certificate:
         """The judge's certificate of a run."""
-        return Certificate(await self.service.ask("GET", f"/runs/{_path(run_id)}/certificate"))
+        from stepkeep.conformance.certificate import Certificate
+
+        return msgspec.convert(await self.service.ask("GET", f"/runs/{_path(run_id)}/certificate"), Certificate)
 
     async def evidence(self, run_id: str, *, signing_key: str | Path | None = None, payloads: bool = True) -> bytes:
         """The evidence pack of a finished run."""
@@ -522,13 +379,13 @@ class AsyncClient:
         # With a key of our own, a repeated request has created it, too.
         return Started(told["run_id"], told["created"] or idempotency_key is None)
 
-    async def _named(self, workflow: Runnable | PublishedWorkflow) -> dict[str, Any]:
+    async def _named(self, workflow: Runnable | PublishedWorkflow | WrittenWorkflow) -> dict[str, Any]:
         """What to start, by name and version. A workflow that is no name is published first, once."""
         if isinstance(workflow, str) and not looks_like_a_file(workflow):
             return {"workflow": workflow}
         if isinstance(workflow, PublishedWorkflow):
             return {"workflow": workflow.definition.name, "version": workflow.definition.version}
-        content = _written(workflow)
+        content = workflow.content if isinstance(workflow, WrittenWorkflow) else written(workflow)
         known = self._known.get(content)
         if known is None:
             known = self._known[content] = await self._publish_or_find(workflow)
@@ -537,21 +394,23 @@ class AsyncClient:
     async def _prepare_start(self, *given: object, **options: object) -> NoReturn:
         raise InvalidInput("start: `connection` needs the database itself: a service has no place for it.")
 
-    async def _publish_or_find(self, workflow: Runnable) -> PublishedWorkflow:
+    async def _publish_or_find(self, workflow: Runnable | WrittenWorkflow) -> PublishedWorkflow:
         from stepkeep.definition.python import Workflow
 
         try:
             return await self.publish(workflow)
         except NotAllowed as refusal:
             # A key that may not publish starts what is published already.
-            if refusal.rule != "scope" or not isinstance(workflow, Workflow):
+            if refusal.rule != "scope" or not isinstance(workflow, Workflow | WrittenWorkflow):
                 raise
+            if isinstance(workflow, WrittenWorkflow):
+                return PublishedWorkflow(workflow.version, "")
             definition = workflow.definition()
             return PublishedWorkflow(PublishedVersion(definition.name, definition.version, definition.dialect), "")
 
 
-def _written(workflow: Runnable) -> bytes:
-    """A workflow as the service reads it."""
+def written(workflow: Runnable, *, elsewhere: bool = False) -> bytes:
+    """A workflow as the service reads it. `elsewhere`: the code of its handlers is not here."""
     from stepkeep.definition.declared import declare
     from stepkeep.definition.python import Workflow
 
@@ -565,7 +424,9 @@ def _written(workflow: Runnable) -> bytes:
             raise InvalidInput(f"{workflow} cannot be read: {problem.strerror or problem}.") from None
         except UnicodeDecodeError:
             raise InvalidInput(f"{workflow} is no text in UTF-8.") from None
-        return _with_handlers(text, declare(default_registry, text))
+        return _with_handlers(
+            text, {"handlers": {}, "elsewhere": True} if elsewhere else declare(default_registry, text)
+        )
     kind = "definition" if isinstance(workflow, Definition) else type(workflow).__name__
     raise InvalidInput(f"a {kind} cannot be sent to a service. Pass a Workflow, a file or a published name.")
 
@@ -576,7 +437,7 @@ def _with_handlers(text: str, declared: dict[str, Any]) -> bytes:
 
 
 def _checked(workflow: Runnable) -> CheckReport:
-    """The report on what `_written` sends, with the places where the caller wrote it."""
+    """The report on what `written` sends, with the places where the caller wrote it."""
     from stepkeep.definition.python import Workflow
 
     if isinstance(workflow, Workflow):

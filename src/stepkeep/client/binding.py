@@ -1,138 +1,118 @@
-"""Makes a method of the client from a method of the engine and a route: the same signature, and a request as its body.
+"""Sends operations to a service: arguments go where their row says, and answers are read as the type that it has.
 
-A new route is one row: which method of the engine, and where its arguments go. Arguments of the path are filled in; the
-others go to the query of GET and DELETE, and to the body of the rest. An argument that the service has no place for is
-refused when it is given.
+A list is gathered from its pages. It decides nothing; `AsyncClient` and the groups of the engine, as its `remote`, use
+it.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import wraps
 from os import PathLike
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 import msgspec
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.kernel.errors import InvalidInput, Unreachable
 from stepkeep.network.service import Service, again
-from stepkeep.operations.operation import Operation
+from stepkeep.operations.operation import MOST_ON_A_PAGE, Operation, needs_database
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-LARGEST_PAGE = 200
-
-
-class Served(Protocol):
-    """An object whose methods are requests to a service."""
-
-    @property
-    def service(self) -> Service: ...
-
-
-class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """A route, and where the arguments of a method go.
-
-    `names`: arguments that the service calls by another name. `headers`: arguments that are headers. `refused`:
-    arguments that the service has no place for. `inner`: the field that all further keyword arguments go into.
-    `pages`: the list of the answer that is gathered from all pages, with the parameter `cursor`. `kept`: fields of the
-    first page that hold for all. `resumes`: the answer
-    has `next`, where to go on. `repeatable`: the request may be sent again after a lost answer.
-    """
-
-    method: str
-    path: str
-    names: Mapping[str, str] = {}
-    headers: Mapping[str, str] = {}
-    refused: tuple[str, ...] = ()
-    inner: str | None = None
-    pages: str | None = None
-    kept: tuple[str, ...] = ()
-    cursor: str = "cursor"
-    resumes: bool = False
-    repeatable: bool = True
-
-
-def over_http(
-    like: Callable[Concatenate[Any, P], Awaitable[T]], route: Route
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """The method of the client for a method of the engine."""
-    signature = inspect.signature(like)
-
-    @wraps(like)
-    async def call(self: Served, *arguments: P.args, **named: P.kwargs) -> T:
-        given = _given(signature, route, self, arguments, named)
-        return cast(T, await perform(self.service, route, given, _limit(signature, given)))
-
-    call.__route__ = route  # type: ignore[attr-defined]
-    return cast(Callable[Concatenate[Any, P], Coroutine[Any, Any, T]], call)
+K = TypeVar("K", bound=type)
 
 
 class RemoteOperations:
-    """Operations with a row, at a service: each is one request, and its answer is read as the type that the row has."""
+    """Operations with a row, at a service: each is one request."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
 
     async def perform(self, operation: Operation, given: Mapping[str, Any]) -> Any:
-        """Ask the service for an operation with these arguments."""
-        found = await perform(self.service, route_of(operation), given, _limit(operation.signature, dict(given)))
+        """Ask the service for an operation with these arguments. With a key of its own, the request may be repeated."""
+        has_own_key = "idempotency_key" in operation.parameters and given.get("idempotency_key") is None
+        if has_own_key:
+            given = {**given, "idempotency_key": str(uuid4())}
+        found = await self._answer(operation, given)
+        if operation.row.words is not None and given.get(operation.row.words) is not None:
+            return found
+        if has_own_key and "created" in found:
+            found["created"] = True
         return msgspec.convert(found, operation.answer)
 
+    async def _answer(self, operation: Operation, given: Mapping[str, Any]) -> Any:
+        """The JSON that the service answers."""
+        path = operation.path.replace(":path}", "}")
+        sent: dict[str, Any] = {}
+        headers: dict[str, str] = {}
+        for name, value in given.items():
+            one = operation.parameters[name]
+            if one.place == "path":
+                path = path.replace(f"{{{one.wire}}}", segment(name, value))
+            elif value is not None and one.place == "header":
+                headers[one.wire] = str(value)
+            elif value is not None:
+                sent[one.wire] = _in_address(plain(value)) if one.place == "query" else plain(value)
+        if operation.row.pages is not None:
+            return await self._gathered(operation, path, sent)
+        placed: dict[str, Any] = {"query" if operation.method in ("GET", "DELETE") else "body": sent}
 
-def route_of(operation: Operation) -> Route:
-    """The route of an operation."""
-    row, path = operation.row, operation.path.replace(":path}", "}")
-    for name, wire in row.names.items():
-        path = path.replace(f"{{{wire}}}", f"{{{name}}}")
-    return Route(
-        method=operation.method,
-        path=path,
-        names=row.names,
-        headers=row.headers,
-        inner=row.rest,
-        pages=row.pages,
-        repeatable=row.repeatable,
-    )
+        async def send() -> Any:
+            return await self.service.request(operation.method, path, headers=headers, **placed)
+
+        if operation.row.repeatable:
+            return (await again(send)).json()
+        try:
+            return (await send()).json()
+        except Unreachable:
+            # It was not sent: once more cannot do it twice.
+            return (await send()).json()
+
+    async def _gathered(self, operation: Operation, path: str, sent: dict[str, Any]) -> Any:
+        """One list out of all its pages, up to the limit; without one, all of it."""
+        row, has_limit = operation.row, "limit" in operation.signature.parameters
+        assert row.pages is not None
+        limit = sent.pop("limit", operation.signature.parameters["limit"].default) if has_limit else None
+        has_cursor = row.page_key or any(one.wire == "cursor" for one in operation.parameters.values())
+        found: list[Any] = []
+        first: dict[str, Any] | None = None
+        while True:
+            left = MOST_ON_A_PAGE if limit is None else max(1, min(MOST_ON_A_PAGE, limit - len(found)))
+            page = await self.service.ask(operation.method, path, query={**sent, "limit": left})
+            found += page[row.pages]
+            first = first or {name: page[name] for name in row.kept if name in page}
+            following = page.pop("next", None)
+            if following is None or "looked_at" in page or (limit is not None and len(found) >= limit):
+                return {**page, **first, row.pages: found, **({} if row.page_key else {"next": following})}
+            sent["cursor" if has_cursor else "after"] = following
 
 
-async def perform(service: Service, route: Route, given: Mapping[str, Any], limit: int | None = None) -> Any:
-    """Make the request of a route with these arguments; returns its JSON."""
-    left = dict(given)
-    path = route.path
-    for name in list(left):
-        if f"{{{name}}}" in path:
-            path = path.replace(f"{{{name}}}", segment(name, left.pop(name)))
-    headers = {header: str(left.pop(name)) for name, header in route.headers.items() if left.get(name) is not None}
-    for name in route.headers:
-        left.pop(name, None)
-    sent = {route.names.get(name, name): plain(value) for name, value in left.items() if value is not None}
-    if route.pages is not None:
-        return await _gathered(service, route, path, sent, limit)
-    is_query = route.method in ("GET", "DELETE")
+def at_a_service(kind: K) -> K:
+    """A client that inherits the parts of the engine. Their methods without a row, that it does not write anew, are
+    refused: they need the database itself."""
+    for name in dir(kind):
+        method = getattr(kind, name)
+        is_inherited = not name.startswith("_") and name not in vars(kind)
+        if is_inherited and inspect.iscoroutinefunction(method) and not hasattr(method, "operation"):
+            setattr(kind, name, _refused(method))
+    return kind
 
-    async def send() -> Any:
-        return await service.request(
-            route.method,
-            path,
-            query=sent if is_query else None,
-            body=None if is_query else sent,
-            headers=headers,
-        )
 
-    if route.repeatable:
-        return (await again(send)).json()
-    try:
-        return (await send()).json()
-    except Unreachable:
-        # It was not sent: once more cannot do it twice.
-        return (await send()).json()
+def _refused(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    async def call(self: Any, *given: Any, **named: Any) -> NoReturn:
+        raise needs_database(method.__name__)
+
+    return call
+
+
+def _in_address(value: Any) -> Any:
+    """A value of a query: a mapping is a list of `NAME=TEXT`."""
+    return [f"{name}={text}" for name, text in value.items()] if isinstance(value, dict) else value
 
 
 def plain(value: Any) -> Any:
@@ -159,49 +139,6 @@ def plain(value: Any) -> Any:
         case Iterable():
             return [plain(one) for one in value]
     return value
-
-
-def _given(
-    signature: inspect.Signature, route: Route, of: object, arguments: tuple[Any, ...], named: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The arguments that the caller gave, by name."""
-    bound = signature.bind(of, *arguments, **named)
-    given: dict[str, Any] = {}
-    for name, value in list(bound.arguments.items())[1:]:
-        parameter = signature.parameters[name]
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            given[route.inner or name] = dict(value)
-        elif name in route.refused:
-            if value != parameter.default:
-                raise InvalidInput(f"`{name}` needs the database itself: a service has no place for it.")
-        else:
-            given[name] = value
-    return given
-
-
-def _limit(signature: inspect.Signature, given: dict[str, Any]) -> int | None:
-    """How many the caller wants of a list; None for all."""
-    if "limit" not in signature.parameters:
-        return None
-    limit = given.get("limit", signature.parameters["limit"].default)
-    return limit if isinstance(limit, int) else None
-
-
-async def _gathered(service: Service, route: Route, path: str, sent: dict[str, Any], limit: int | None) -> Any:
-    """One list out of all its pages, up to the limit."""
-    assert route.pages is not None
-    found: list[Any] = []
-    first: dict[str, Any] | None = None
-    sent.pop("limit", None)
-    while True:
-        left = LARGEST_PAGE if limit is None else max(1, min(LARGEST_PAGE, limit - len(found)))
-        page = await service.ask(route.method, path, query={**sent, "limit": left})
-        found += page[route.pages]
-        first = first or {name: page[name] for name in route.kept if name in page}
-        following = page.pop("next", None)
-        if following is None or "looked_at" in page or (limit is not None and len(found) >= limit):
-            return {**page, **first, route.pages: found, **({"next": following} if route.resumes else {})}
-        sent[route.cursor] = following
 
 
 def segment(name: str, value: object) -> str:

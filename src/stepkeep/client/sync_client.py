@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Unpack, cast
 
-from stepkeep.client.async_client import NOT_HERE, AsyncClient
-from stepkeep.client.groups import refuse_without_database
+from stepkeep.client.async_client import AsyncClient
 from stepkeep.engine import AsyncEngine, Engine
 from stepkeep.engine.hosted import WorkerOptions
 from stepkeep.engine.loop_thread import LoopThread
 from stepkeep.kernel.errors import InvalidInput
+from stepkeep.operations.operation import needs_database
 
 
 class Client(Engine):
@@ -43,7 +43,7 @@ class Client(Engine):
 
     def serve(self, *, signals: bool = True, **options: Unpack[WorkerOptions]) -> None:
         """Refused: `stepkeep worker --server URL` is the worker of a service."""
-        refuse_without_database("serve", "serve", NOT_HERE)
+        raise needs_database("serve")
 
     def follow(self, run_id: str, *, after: int = 0) -> Iterator[dict[str, Any]]:
         """The journal of a run as it grows, until the run has ended."""

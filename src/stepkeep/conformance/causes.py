@@ -130,8 +130,8 @@ class Causes:
         """Whether the hop of the line before led to this one: its trigger tells, or no hop is hidden between them."""
         if line.event == "unpause_requested":
             return False  # it follows from the end of the pause, which most dialects hide
-        if line.event == "cancel_requested" and before[1].event in ONCE:
-            return False  # the rollback of a child starts and stops in one entry, and dialects hide the stop
+        if line.event == "cancel_requested" and (before[1].event in ONCE or hop > before[2] + 1):
+            return False  # what starts, or was decided about, and is cancelled in one entry: dialects hide the stop
         if line.trigger in NEVER_FIRST and hop == before[2] + 1:
             return True
         if line.trigger in FOLLOWING_STEPS and line.of is not None:

@@ -7,15 +7,15 @@ the function, and `worker/flows` has the context that it is given.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, overload
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar, overload
 
 from stepkeep.definition import arguments
 from stepkeep.definition.document import nearest
 from stepkeep.definition.growth import NOT_FOR_FLOWS
 from stepkeep.definition.handlers import registry_of, step
 from stepkeep.definition.python import HandlerOptions, Workflow
-from stepkeep.definition.registry import Function, Registry
+from stepkeep.definition.registry import Function, Output, Registry
 from stepkeep.definition.retry import Duration, Retry
 from stepkeep.kernel.errors import InvalidInput
 
@@ -26,12 +26,29 @@ HEAD = tuple(name for name in inspect.signature(Workflow).parameters if name not
 """The options of a Workflow that a flow has, too; its version and registry are parameters of its own."""
 
 
-class FlowWorkflow(Workflow):
+J = TypeVar("J", bound="str | int | float | list[Any] | dict[str, Any] | None")
+"""What JSON has: an output of another type is read back as what it is in JSON."""
+
+
+class Decorator(Protocol):
+    """Makes a workflow of a function."""
+
+    @overload
+    def __call__(self, function: Callable[..., Awaitable[J]], /) -> FlowWorkflow[J]: ...
+    @overload
+    def __call__(self, function: Function, /) -> FlowWorkflow: ...
+
+
+class FlowWorkflow(Workflow[Output]):
     """A workflow whose only step is a flow. `function` is the coroutine function itself."""
 
     def __init__(self, name: str, function: Function, **head: Any) -> None:
         super().__init__(name, **head)
         self.function = function
+
+
+@overload
+def flow(function: Callable[..., Awaitable[J]], /) -> FlowWorkflow[J]: ...
 
 
 @overload
@@ -50,7 +67,7 @@ def flow(
     retry: Retry | None = None,
     registry: Registry | None = None,
     **head: Any,
-) -> Callable[[Function], FlowWorkflow]: ...
+) -> Decorator: ...
 
 
 def flow(

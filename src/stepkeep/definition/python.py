@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path as FilePath
 from types import ModuleType
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Generic, Literal, TypedDict, Unpack
 
 import msgspec
 
@@ -26,7 +26,7 @@ from stepkeep.definition.handlers import name_of, registry_of
 from stepkeep.definition.listeners import hook_name
 from stepkeep.definition.native import CheckReport, accepted, examine
 from stepkeep.definition.python_words import in_python
-from stepkeep.definition.registry import Function, Registry
+from stepkeep.definition.registry import Function, Output, Registry
 from stepkeep.definition.retry import Duration, Retry, written_retry
 from stepkeep.edges.safe_text import html_table, plain_text, type_name
 from stepkeep.kernel.definition import Definition
@@ -141,7 +141,7 @@ class CaseOptions(TypedDict, total=False):
     resources: Mapping[str, Literal["exclusive", "shared"] | int]
 
 
-class Workflow:
+class Workflow(Generic[Output]):
     """A workflow in the making.
 
     Without a single `after`, steps run in the order of the calls. With one anywhere, a step starts after the steps it

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from stepkeep.definition.bounds import HANDLER_NAME, HANDLER_NAME_RULE
 from stepkeep.definition.built_in import WORKTREE
@@ -19,6 +19,16 @@ from stepkeep.definition.signature import Signature, read_signature
 from stepkeep.edges.safe_text import type_name
 from stepkeep.kernel.definition import Effect, Retry
 from stepkeep.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Output = TypeVar("Output", default=Any)
+else:
+    from typing import TypeVar
+
+    Output = TypeVar("Output")
+"""What a workflow puts out: the annotation of a flow, and else anything."""
 
 Function = Callable[..., Any]
 Mode = Literal["auto", "async", "thread", "process"]

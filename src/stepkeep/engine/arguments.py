@@ -28,15 +28,15 @@ ENCODED: ContextVar[Encoded] = ContextVar("ENCODED", default={})  # noqa: B039 -
 """Large values of this request by identity, each with its JSON or its refusal: a thread made them beforehand."""
 
 
-def encode_payload(value: Any) -> bytes:
-    """The JSON of a caller's value; refused if it cannot be stored."""
+def encode_payload(value: Any, *, is_json: bool = False) -> bytes:
+    """The JSON of a caller's value; refused if it cannot be stored. `is_json`: it was decoded from JSON."""
     known = ENCODED.get().get(id(value))
     if known is not None and known[0] is value:
         if isinstance(known[1], InvalidInput):
             raise known[1]
         return known[1]
     try:
-        return encode(value, what="what was passed", limit=LARGEST_PAYLOAD_BYTES)
+        return encode(value, what="what was passed", limit=LARGEST_PAYLOAD_BYTES, is_json=is_json)
     except Unstorable as problem:
         raise InvalidInput(str(problem)) from problem
 

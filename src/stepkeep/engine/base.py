@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepkeep.definition.registry import Registry
 from stepkeep.engine.arguments import optional_key
+from stepkeep.engine.blocking import Group
 from stepkeep.engine.hosted import AsyncHostedWorker
 from stepkeep.engine.run_workers import RunWorkers
 from stepkeep.kernel.definition import Definition
@@ -28,9 +29,10 @@ G = TypeVar("G", bound="AsyncGroup")
 
 
 class _Caller:
-    """In whose name something is asked for."""
+    """In whose name something is asked for. With a `remote`, each operation is sent to a service."""
 
     access: Access
+    remote: Remote | None = None
 
     def _acting(self, by: str | None) -> Acting:
         """The actor, and this engine's own one where it vouches for another."""
@@ -42,7 +44,7 @@ class _Caller:
 
 
 class AsyncBase(_Caller):
-    """An engine on an open database, as its parts see it."""
+    """An engine on an open database, as its parts see it. A client has the same parts, and a `remote`."""
 
     policies: dict[str, Any] = {}  # noqa: RUF012 - never changed; for engines over a store that is there already
     tenant: str
@@ -69,10 +71,7 @@ class AsyncBase(_Caller):
 
 
 class AsyncGroup(_Caller):
-    """Methods that the engine offers as one of its attributes, such as `engine.slots`. With a `remote`, each is sent to
-    a service."""
-
-    remote: Remote | None = None
+    """Methods that the engine offers as one of its attributes, such as `engine.slots`."""
 
     def __init__(self, engine: AsyncBase) -> None:
         self.access, self._store, self._transactor = engine.access, engine.store, engine.transactor
@@ -88,3 +87,8 @@ def group_at(kind: type[G], remote: Remote) -> G:
     found = kind.__new__(kind)
     found.remote = remote
     return found
+
+
+def part(kind: type[G], words: str) -> Group[G]:
+    """A group of the engine; of a client, whose operations are sent to its service."""
+    return Group(lambda host: kind(host) if host.remote is None else group_at(kind, host.remote), words, kind.__name__)

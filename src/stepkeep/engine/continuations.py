@@ -1,48 +1,53 @@
-"""Going on with finished runs as the engine offers it: `engine.continuations`. Each method calls one operation.
-
-It decides nothing.
-"""
+"""New runs that go on with finished ones: `engine.continuations`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from stepkeep.definition import arguments
+from msgspec import Meta
+
 from stepkeep.engine.arguments import encode_payload, optional_key
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.kernel.adoption import GoingOn
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations import going_on, validate
-from stepkeep.operations.access import guarded
-from stepkeep.operations.going_on import Wanted
+from stepkeep.operations.access import READ, START
+from stepkeep.operations.answers import says
+from stepkeep.operations.going_on import ContinuationPreview, Wanted
+from stepkeep.operations.operation import Actor, IdempotencyKey, Name, RunId, group, operation
 from stepkeep.operations.start import Started
 from stepkeep.store.bounds import MAX_VERSION
 
-ASKED_FOR = (GoingOn.RETRY, GoingOn.RERUN, GoingOn.FORK)
-"""The ways in which people go on with a finished run."""
+Version = Annotated[Annotated[int, Meta(ge=1, le=MAX_VERSION)] | None, says("A newer version of the workflow.")]
+From = Annotated[Name, says("The step; it and all that depends on it run again.")]
+Input = Annotated[Any, says("Another input; that of the old run by default.")]
 
 
-@guarded("continuations.")
+@group("continuations", "Runs")
 class AsyncContinuations(AsyncGroup):
     """New runs that go on with finished ones: what was finished is adopted by reference, the rest runs again.
 
     >>> done = engine.run(hello, {"name": "Ada"})
-    >>> engine.continuations.preview(done.run_id, "fork", start="greet")["runs_again"]
+    >>> engine.continuations.preview(done.run_id, "fork", start="greet").runs_again
     ['greet']
     """
 
+    @operation(
+        START,
+        "POST /runs/{run_id}/retry",
+        "retry_run",
+        "Continue a run after a fix",
+        status=201,
+        done="Created",
+        creates="/runs/{run_id}",
+    )
     async def retry(
-        self,
-        run_id: str,
-        *,
-        version: int | None = None,
-        idempotency_key: str | None = None,
-        by: str | None = None,
+        self, run_id: RunId, *, version: Version = None, idempotency_key: IdempotencyKey = None, by: Actor = None
     ) -> Started:
         """A new run that continues after a fix: finished steps are adopted, the others run again.
 
-        It takes over the undo of the adopted steps. `version` is a newer version of the workflow.
+        It takes over the undo of the adopted steps. `version` is a newer version of the workflow. A run has one retry.
 
         >>> run = engine.start(hello, {"name": "Ada"}, start_now=False).run_id
         >>> _ = engine.cancel(run)
@@ -51,34 +56,53 @@ class AsyncContinuations(AsyncGroup):
         """
         return await self._go_on(run_id, _wanted(GoingOn.RETRY, version=version), idempotency_key, by)
 
+    @operation(
+        START,
+        "POST /runs/{run_id}/rerun-from",
+        "rerun_run_from",
+        "Run a finished run again from a step",
+        status=201,
+        done="Created",
+        creates="/runs/{run_id}",
+        example={"start": "ship"},
+    )
     async def rerun(
         self,
-        run_id: str,
-        start: str,
+        run_id: RunId,
+        start: From,
         *,
-        input: Any = None,  # noqa: A002 - the word users know
-        version: int | None = None,
-        idempotency_key: str | None = None,
-        by: str | None = None,
+        input: Input = None,  # noqa: A002 - the word users know
+        version: Version = None,
+        idempotency_key: IdempotencyKey = None,
+        by: Actor = None,
     ) -> Started:
-        """A new run in which the step `start` and all that depends on it run again.
+        """A new run in which the step `start` and all that depends on it run again; the others are adopted.
 
         >>> done = engine.run(hello, {"name": "Ada"})
         >>> engine.work_on(engine.continuations.rerun(done.run_id, "greet").run_id).output
         'Hello, Ada'
         """
-        wanted = _wanted(GoingOn.RERUN, start, input, version)
-        return await self._go_on(run_id, wanted, idempotency_key, by)
+        return await self._go_on(run_id, _wanted(GoingOn.RERUN, start, input, version), idempotency_key, by)
 
+    @operation(
+        START,
+        "POST /runs/{run_id}/fork",
+        "fork_run",
+        "Take another course from a step",
+        status=201,
+        done="Created",
+        creates="/runs/{run_id}",
+        example={"at": "ship", "input": {"country": "CH"}},
+    )
     async def fork(
         self,
-        run_id: str,
-        at: str,
+        run_id: RunId,
+        at: From,
         *,
-        input: Any = None,  # noqa: A002 - the word users know
-        version: int | None = None,
-        idempotency_key: str | None = None,
-        by: str | None = None,
+        input: Input = None,  # noqa: A002 - the word users know
+        version: Version = None,
+        idempotency_key: IdempotencyKey = None,
+        by: Actor = None,
     ) -> Started:
         """A new run that takes another course from the step `at`, with another input if one is given.
 
@@ -90,30 +114,34 @@ class AsyncContinuations(AsyncGroup):
         """
         return await self._go_on(run_id, _wanted(GoingOn.FORK, at, input, version), idempotency_key, by)
 
+    @operation(
+        READ,
+        "POST /runs/{run_id}/continuation-preview",
+        "preview_continuation",
+        "What would a retry, rerun or fork do?",
+        agents="reads",
+        example={"how": "retry"},
+    )
     async def preview(
         self,
-        run_id: str,
-        how: str,
+        run_id: RunId,
+        how: Literal["retry", "rerun", "fork"],
         *,
-        start: str | None = None,
-        input: Any = None,  # noqa: A002 - the word users know
-        version: int | None = None,
-        by: str | None = None,
-    ) -> dict[str, Any]:
-        """What a retry, rerun or fork (`how`) would adopt and run again, and which effects may happen twice.
+        start: Annotated[Name | None, says("The step of a rerun or a fork.")] = None,
+        input: Input = None,  # noqa: A002 - the word users know
+        version: Version = None,
+        by: Actor = None,
+    ) -> ContinuationPreview:
+        """What a retry, rerun or fork (`how`) would adopt and run again, and which effects may happen twice. It writes
+        nothing.
 
         >>> done = engine.run(hello, {"name": "Ada"})
-        >>> engine.continuations.preview(done.run_id, "rerun", start="greet")["adopted"]
+        >>> engine.continuations.preview(done.run_id, "rerun", start="greet").adopted
         []
         """
-        way = GoingOn(arguments.choice("the way to go on", how, [str(one) for one in ASKED_FOR]))
-        acting = self._acting(by)
+        wanted, actor = _wanted(GoingOn(how), start, input, version), self._actor(by)
         return await going_on.preview(
-            self._transactor,
-            validate.run_id(run_id),
-            _wanted(way, start, input, version),
-            tenant=self._tenant,
-            actor=acting["actor"],
+            self._transactor, validate.run_id(run_id), wanted, tenant=self._tenant, actor=actor
         )
 
     async def _go_on(self, run_id: str, wanted: Wanted, idempotency_key: str | None, by: str | None) -> Started:
@@ -145,5 +173,5 @@ def _wanted(how: GoingOn, start: str | None = None, given: Any = None, version: 
         how=how,
         start=None if start is None else validate.key("the step", start),
         given=None if given is None else encode_payload(given),
-        version=None if version is None else arguments.whole("the version", version, 1, MAX_VERSION),
+        version=version,
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from stepkeep.definition import arguments
+from msgspec import Meta
+
 from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.dialects.registry import load_file
 from stepkeep.engine.arguments import (
@@ -26,23 +27,57 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.operations import (
     validate,
 )
-from stepkeep.operations.access import Scope
-from stepkeep.operations.publish import Newest, as_draft, find_plan, is_published, list_published, publish
-from stepkeep.operations.schemas import list_schemas, publish_schema, resolve_schemas, show_schema
+from stepkeep.operations.access import OPERATE, READ, Scope
+from stepkeep.operations.answers import says
+from stepkeep.operations.diagnosis import UnservedSteps, unserved_steps
+from stepkeep.operations.operation import group, operation
+from stepkeep.operations.publish import (
+    Definitions,
+    Newest,
+    as_draft,
+    find_plan,
+    is_published,
+    list_published,
+    publish,
+)
+from stepkeep.operations.schemas import (
+    Schemas,
+    SchemaView,
+    list_schemas,
+    publish_schema,
+    resolve_schemas,
+    show_schema,
+)
 from stepkeep.operations.triggers.manage import install
-from stepkeep.operations.versions import compare_versions
+from stepkeep.operations.typed import InPython
+from stepkeep.operations.versions import VersionDifferences, compare_versions
 
 if TYPE_CHECKING:
     from stepkeep.definition.python import Workflow
+    from stepkeep.definition.registry import Output
 
 log = logging.getLogger("stepkeep.engine")
 
 MOST_KNOWN_PLANS = 1_000
 BEFORE = "Call engine.publish(workflow) before the transaction begins."
 
-Runnable: TypeAlias = "Workflow | Definition | Plan | Newest | str | Path"
+Runnable: TypeAlias = "Workflow[Output] | Definition | Plan | Newest | str | Path"
 """What can be started: a workflow object, a definition, the path of a definition file, a published name, or the
 result of `publish`, which is fastest for many runs of the same workflow."""
+
+Ref = Annotated[str, Meta(description="The reference of a schema.", examples=["order-v1"])]
+Document = Annotated[
+    Mapping[str, Any],
+    InPython(dict[str, Any]),
+    Meta(description="A JSON Schema.", examples=[{"type": "object"}]),
+]
+WorkflowName = Annotated[str, Meta(description="The name of a workflow.", examples=["hello"])]
+OfWorkflow = Annotated[Annotated[str, Meta(max_length=255)] | None, says("Only the versions of this one.")]
+Version = Annotated[int, Meta(ge=1, le=MAX_VERSION)]
+PublishedVersion = Annotated[Version | None, says("By default the highest one.")]
+OldVersion = Annotated[Version | None, says("By default the one before `new`.")]
+NewVersion = Annotated[Version | None, says("By default the highest one.")]
+Live = Annotated[bool, says("Also examine the live runs of the old version.")]
 
 
 def names_version(workflow: Runnable) -> bool:
@@ -50,6 +85,7 @@ def names_version(workflow: Runnable) -> bool:
     return not isinstance(workflow, Newest) and not (isinstance(workflow, str) and not looks_like_a_file(workflow))
 
 
+@group("", "Workflows")
 class AsyncDefinitions(AsyncBase):
     """Publishing, and what can be started."""
 
@@ -122,52 +158,99 @@ class AsyncDefinitions(AsyncBase):
             )
         return workflow
 
-    async def publish_schema(self, ref: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Publish a JSON Schema, to which definitions refer with `{ref: NAME}`. A published schema never changes.
+    @operation(
+        OPERATE,
+        "PUT /schemas/{ref:path}",
+        "publish_schema",
+        "Publish a JSON Schema",
+        tag="Schemas",
+        names={"schema": "document"},
+    )
+    async def publish_schema(self, ref: Ref, schema: Document) -> SchemaView:
+        """Publish a JSON Schema, to which definitions refer with `{ref: NAME}`. A published schema never changes: the
+        same content again changes nothing, other content is refused.
 
-        >>> engine.publish_schema("invoice/v1", {"type": "object", "required": ["id"]})["schema"]["ref"]
+        >>> engine.publish_schema("invoice/v1", {"type": "object", "required": ["id"]}).schema.ref
         'invoice/v1'
         """
         return await publish_schema(self.transactor, ref, schema, tenant=self.tenant, actor=self.actor)
 
-    async def schemas(self) -> dict[str, Any]:
+    @operation(
+        READ, "GET /schemas", "list_schemas", "List published schemas", tag="Schemas", pages="schemas", page_key="ref"
+    )
+    async def schemas(self) -> Schemas:
         """Published schemas by reference.
 
         >>> published = engine.publish_schema("order/v1", {"type": "object"})
-        >>> "order/v1" in [one["ref"] for one in engine.schemas()["schemas"]]
+        >>> "order/v1" in [one.ref for one in engine.schemas().schemas]
         True
         """
         return await list_schemas(self.transactor, tenant=self.tenant)
 
-    async def schema(self, ref: str) -> dict[str, Any]:
+    @operation(READ, "GET /schemas/{ref:path}", "get_schema", "Show a schema", tag="Schemas")
+    async def schema(self, ref: Ref) -> SchemaView:
         """One published schema with its document.
 
         >>> published = engine.publish_schema("order/v1", {"type": "object"})
-        >>> engine.schema("order/v1")["schema"]["document"]
+        >>> engine.schema("order/v1").schema.document
         {'type': 'object'}
         """
         return await show_schema(self.transactor, ref, tenant=self.tenant)
 
-    async def definitions(self, *, name: str | None = None) -> dict[str, Any]:
+    @operation(
+        READ,
+        "GET /workflows",
+        "list_workflows",
+        "List published workflows",
+        pages="definitions",
+        page_key="workflow@version",
+        agents="reads",
+    )
+    async def definitions(self, *, name: OfWorkflow = None) -> Definitions:
         """Published workflows with their versions, by name and version.
 
         >>> _ = engine.publish(hello)
-        >>> [(one["workflow"], one["version"]) for one in engine.definitions()["definitions"]]
+        >>> [(one.workflow, one.version) for one in engine.definitions().definitions]
         [('hello', 1)]
         """
         wanted = optional_key("the name of a workflow", name)
         return await list_published(self.transactor, wanted, tenant=self.tenant)
 
-    async def compare_versions(self, workflow: str, old: int, new: int, *, live: bool = False) -> dict[str, Any]:
+    @operation(
+        READ,
+        "GET /workflows/{name:path}/unserved",
+        "list_unserved_steps",
+        "Which steps of a workflow no live worker takes",
+        names={"workflow": "name"},
+    )
+    async def unserved(self, workflow: WorkflowName, version: PublishedVersion = None) -> UnservedSteps:
+        """The steps of a published version that would wait, because no live worker could take them.
+
+        >>> _ = engine.publish(hello)
+        >>> engine.unserved("hello").unserved
+        ['no worker is alive: the run waits until one is started']
+        """
+        name = validate.key("the name of a workflow", workflow)
+        plan = await find_plan(self.transactor, name, version, tenant=self.tenant)
+        return UnservedSteps(unserved=await unserved_steps(self.transactor, plan, tenant=self.tenant))
+
+    @operation(
+        READ,
+        "GET /workflows/{name:path}/compare",
+        "compare_versions",
+        "Compare two versions of a workflow",
+        names={"workflow": "name"},
+    )
+    async def compare_versions(
+        self, workflow: WorkflowName, old: OldVersion = None, new: NewVersion = None, *, live: Live = False
+    ) -> VersionDifferences:
         """What differs between two versions of a workflow, and what it means for runs of the old one.
 
         With `live`, also how many of its live runs could continue under the new version, and why others could not.
 
         >>> _ = engine.publish(hello)
-        >>> engine.compare_versions("hello", 1, 1)["same"]
+        >>> engine.compare_versions("hello", 1, 1).same
         True
         """
         name = validate.key("the name of a workflow", workflow)
-        was, now = [arguments.whole("compare_versions: a version", one, 1, MAX_VERSION) for one in (old, new)]
-        wanted = arguments.flag("compare_versions: live", live)
-        return await compare_versions(self.transactor, name, was, now, tenant=self.tenant, live=wanted)
+        return await compare_versions(self.transactor, name, old, new, tenant=self.tenant, live=live)

@@ -24,32 +24,23 @@ from msgspec.structs import replace
 
 from stepkeep.definition import arguments
 from stepkeep.definition.handlers import registry_of
-from stepkeep.definition.registry import Registry, default_registry
+from stepkeep.definition.registry import Output, Registry, default_registry
 from stepkeep.edges.safe_text import type_name
-from stepkeep.engine.administration import AsyncAudit, AsyncKeys, AsyncTenants, AsyncUsers, Audit, Keys, Tenants, Users
 from stepkeep.engine.arguments import (
     LARGEST_PAYLOAD_BYTES,
     current_user,
 )
-from stepkeep.engine.blocking import Group, blocking, blocking_group, like
-from stepkeep.engine.continuations import AsyncContinuations, Continuations
-from stepkeep.engine.deciding import AsyncDeciding
+from stepkeep.engine.blocking import blocking, like
+from stepkeep.engine.groups import AsyncGroups, Groups
 from stepkeep.engine.hosted import HostedWorker, StopSignals, WorkerOptions
-from stepkeep.engine.interventions import AsyncInterventions, Interventions
-from stepkeep.engine.jobs import AsyncJobs, Jobs
 from stepkeep.engine.loop_thread import LoopThread, end_tasks
-from stepkeep.engine.messages import AsyncMailbox, Mailbox
-from stepkeep.engine.migrations import AsyncMigrations, Migrations
-from stepkeep.engine.outside import AsyncHooks, AsyncNetwork, Hooks, Network
-from stepkeep.engine.pauses import AsyncPauses, Pauses
-from stepkeep.engine.resources import AsyncResources, Resources
+from stepkeep.engine.messages import AsyncMessages
+from stepkeep.engine.policies import AsyncPolicies
+from stepkeep.engine.quarantine import AsyncQuarantine
 from stepkeep.engine.result import Result
+from stepkeep.engine.run_actions import AsyncRunActions
 from stepkeep.engine.run_workers import RunWorkers
-from stepkeep.engine.sending import AsyncOutbox, AsyncSinks, Outbox, Sinks
-from stepkeep.engine.slots import AsyncSlots, Slots
 from stepkeep.engine.starting import LONGEST_WAIT, AsyncStarting
-from stepkeep.engine.triggers import AsyncTriggers, Triggers
-from stepkeep.engine.versions import AsyncVersions, Versions
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import (
     ConnectionLost,
@@ -96,7 +87,7 @@ P = ParamSpec("P")
 
 
 @guarded(free=("open", "close", "stop_workers"))
-class AsyncEngine(AsyncStarting, AsyncDeciding):
+class AsyncEngine(AsyncStarting, AsyncMessages, AsyncRunActions, AsyncPolicies, AsyncQuarantine, AsyncGroups):
     """A database and everything one can do with it, for programs that have an event loop.
 
     Async handlers run on one event loop for the life of the engine: in a thread of its own, or with `loop="mine"` on
@@ -277,28 +268,6 @@ class AsyncEngine(AsyncStarting, AsyncDeciding):
         if self.access.audit_log is not None:
             await self.access.audit_log.close()
 
-    # -- groups ------------------------------------------------------------------------------------------------------
-    tenants = Group(AsyncTenants, "Tenants and their settings.")
-    users = Group(AsyncUsers, "Users and services: their roles, groups and delegations.")
-    keys = Group(AsyncKeys, "API keys.")
-    audit = Group(AsyncAudit, "What was asked for, by whom, and what came of it.")
-    network = Group(AsyncNetwork, "What HTTP steps of the tenant may reach on the internal network.")
-    interventions = Group(
-        AsyncInterventions, "What people do to a run besides deciding: request changes, escalate, freeze, annotate."
-    )
-    slots = Group(AsyncSlots, "Limits on running runs, of the tenant and of workflows.")
-    resources = Group(AsyncResources, "What steps hold while they run, and the sizes of pools.")
-    pauses = Group(AsyncPauses, "Pauses of queues, of workflows and of the whole tenant.")
-    hooks = Group(AsyncHooks, "Inbound webhooks that become messages or starts of runs.")
-    continuations = Group(AsyncContinuations, "New runs that go on with finished ones: retry, rerun from a step, fork.")
-    migrations = Group(AsyncMigrations, "Live runs that go on under another version of their workflow.")
-    jobs = Group(AsyncJobs, "Actions on many runs at once, and backfills.")
-    mailbox = Group(AsyncMailbox, "Messages that are kept for runs that do not exist yet.")
-    sinks = Group(AsyncSinks, "Where events go.")
-    outbox = Group(AsyncOutbox, "Events that are not delivered yet.")
-    triggers = Group(AsyncTriggers, "What starts runs by itself: schedules, events, and the ends of other runs.")
-    versions = Group(AsyncVersions, "Withdraws published versions of workflows, and restores them.")
-
     @property
     def quotas(self) -> QuotaKeeper:
         """The quotas that this process knows. For the service."""
@@ -349,18 +318,18 @@ class EngineOptions(TypedDict, total=False):
     lifespan: Lifespan | None
 
 
-def _with_view(method: Callable[Concatenate[Any, P], Result]) -> Callable[Concatenate[Any, P], Result]:
+def _with_view(method: Callable[Concatenate[Any, P], Result[Output]]) -> Callable[Concatenate[Any, P], Result[Output]]:
     """A method whose result reads its view when it is asked for."""
 
     @wraps(method)
-    def call(self: Engine, /, *arguments: P.args, **named: P.kwargs) -> Result:
+    def call(self: Engine, /, *arguments: P.args, **named: P.kwargs) -> Result[Output]:
         found = method(self, *arguments, **named)
         return found if found.loaded is not None else replace(found, load=partial(self.show, found.run_id))
 
     return call
 
 
-class Engine:
+class Engine(Groups):
     """A database and everything one can do with it, for programs without an event loop.
 
     It connects when it is first used, and stays open until `close`, the end of its `with` block, or the end of the
@@ -457,26 +426,6 @@ class Engine:
             raise StoreUnavailable("the engine was closed while this call was under way")
         return thread
 
-    # -- groups -------------------------------------------------------------------------------------------------------
-    tenants = blocking_group(Tenants, AsyncEngine.tenants)
-    users = blocking_group(Users, AsyncEngine.users)
-    keys = blocking_group(Keys, AsyncEngine.keys)
-    audit = blocking_group(Audit, AsyncEngine.audit)
-    network = blocking_group(Network, AsyncEngine.network)
-    interventions = blocking_group(Interventions, AsyncEngine.interventions)
-    slots = blocking_group(Slots, AsyncEngine.slots)
-    resources = blocking_group(Resources, AsyncEngine.resources)
-    pauses = blocking_group(Pauses, AsyncEngine.pauses)
-    hooks = blocking_group(Hooks, AsyncEngine.hooks)
-    continuations = blocking_group(Continuations, AsyncEngine.continuations)
-    migrations = blocking_group(Migrations, AsyncEngine.migrations)
-    jobs = blocking_group(Jobs, AsyncEngine.jobs)
-    mailbox = blocking_group(Mailbox, AsyncEngine.mailbox)
-    sinks = blocking_group(Sinks, AsyncEngine.sinks)
-    outbox = blocking_group(Outbox, AsyncEngine.outbox)
-    triggers = blocking_group(Triggers, AsyncEngine.triggers)
-    versions = blocking_group(Versions, AsyncEngine.versions)
-
     # -- methods ------------------------------------------------------------------------------------------------------
     publish = blocking(AsyncEngine.publish)
     publish_schema = blocking(AsyncEngine.publish_schema)
@@ -535,6 +484,7 @@ class Engine:
     metrics = blocking(AsyncEngine.metrics)
     definitions = blocking(AsyncEngine.definitions)
     compare_versions = blocking(AsyncEngine.compare_versions)
+    unserved = blocking(AsyncEngine.unserved)
     compare_runs = blocking(AsyncEngine.compare_runs)
     workers = blocking(AsyncEngine.workers)
     runs = blocking(AsyncEngine.runs)

@@ -1,33 +1,48 @@
-"""Interventions in a run, as the engine offers them: `engine.interventions`.
-
-Each method checks its arguments and calls one operation. It decides nothing.
-"""
+"""What people do to a run besides deciding: `engine.interventions`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
-from stepkeep.definition import arguments
+from msgspec import Meta
+
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.operations import interventions, people, validate
-from stepkeep.operations.access import guarded
-from stepkeep.operations.interventions import Asking
+from stepkeep.engine.run_actions import Delegator, Gate, Required
+from stepkeep.operations import interventions
+from stepkeep.operations.access import DECIDE, OPERATE
+from stepkeep.operations.answers import says
+from stepkeep.operations.cases import MOST_PEOPLE
+from stepkeep.operations.interventions import Asking, NoteKept
+from stepkeep.operations.operation import Actor, Name, RunId, group, operation
+from stepkeep.operations.people import Decided, RunChange, told
+
+Approvers = Annotated[
+    Sequence[Name], Meta(max_length=MOST_PEOPLE, description="Who may decide it, besides those whom it names.")
+]
 
 
-@guarded("interventions.")
+@group("interventions", "Runs")
 class AsyncInterventions(AsyncGroup):
     """What people do to a run besides deciding: request changes, escalate a gate, freeze it, add a note.
 
     >>> waiting = engine.run(order, {"amount": 5})
-    >>> engine.interventions.annotate(waiting.run_id, "the bank has a holiday", by="bea")["by"]
+    >>> engine.interventions.annotate(waiting.run_id, "the bank has a holiday", by="bea").by
     'bea'
     """
 
+    @operation(
+        DECIDE,
+        "POST /runs/{run_id}/request-changes",
+        "request_changes",
+        "Request changes at an open gate",
+        names={"for_": "for"},
+        example={"step": "sign", "comment": "name the supplier"},
+    )
     async def request_changes(
-        self, run_id: str, step: str | None = None, *, comment: str, for_: str | None = None, by: str | None = None
-    ) -> dict[str, Any]:
+        self, run_id: RunId, step: Gate = None, *, comment: Required, for_: Delegator = None, by: Actor = None
+    ) -> Decided:
         """Ask for changes at an open gate, and say which; `step` may be left out when exactly one is open.
 
         The gate stays open with its deadline, and every decision so far is void. Only a person who may decide it, and
@@ -35,16 +50,23 @@ class AsyncInterventions(AsyncGroup):
 
         >>> waiting = engine.run(order, {"amount": 5})
         >>> said = engine.interventions.request_changes(waiting.run_id, comment="name the supplier", by="bea")
-        >>> said["decision"], said["needs"]["approved"]
+        >>> said.decision, said.needs.approved
         ('changes_requested', 1)
         """
-        found = validate.run_id(run_id)
         who = self._who(by)
-        return people.record_of(await interventions.request_changes(self._transactor, found, step, comment, for_, who))
+        return told(Decided, await interventions.request_changes(self._transactor, run_id, step, comment, for_, who))
 
+    @operation(
+        DECIDE,
+        "POST /runs/{run_id}/escalate",
+        "escalate_gate",
+        "Open the next level of a gate",
+        names={"for_": "for"},
+        example={"step": "sign", "reason": "bea is away"},
+    )
     async def escalate(
-        self, run_id: str, step: str | None = None, *, reason: str, for_: str | None = None, by: str | None = None
-    ) -> dict[str, Any]:
+        self, run_id: RunId, step: Gate = None, *, reason: Required, for_: Delegator = None, by: Actor = None
+    ) -> Decided:
         """Open the next level of a gate before its deadline does. Only a person who may decide it, and has not, may.
 
         >>> waiting = engine.run(order, {"amount": 5})
@@ -55,20 +77,26 @@ class AsyncInterventions(AsyncGroup):
         ...     print(str(problem).partition("has ")[2])
         no level above 0. Decide it, or delegate the decision.
         """
-        found = validate.run_id(run_id)
         who = self._who(by)
-        return people.record_of(await interventions.escalate(self._transactor, found, step, reason, for_, who))
+        return told(Decided, await interventions.escalate(self._transactor, run_id, step, reason, for_, who))
 
+    @operation(
+        OPERATE,
+        "POST /runs/{run_id}/reassign",
+        "reassign_gate",
+        "Name other approvers for a gate that nobody may decide, or fail it",
+        example={"step": "sign", "to": ["dan"], "reason": "finance has left"},
+    )
     async def reassign(
         self,
-        run_id: str,
-        step: str,
+        run_id: RunId,
+        step: Annotated[Name, says("Which gate.")],
         *,
-        to: Sequence[str] = (),
-        fail: bool = False,
-        reason: str,
-        by: str | None = None,
-    ) -> dict[str, Any]:
+        to: Approvers = (),
+        fail: Annotated[bool, says("Fail the gate instead.")] = False,
+        reason: Required,
+        by: Actor = None,
+    ) -> Decided:
         """Name other approvers for a gate that nobody may decide, or fail it (`fail=True`). It is never approved so.
 
         Only a person who did not ask for the run may, with the scope `operate`. Those named must be able to decide it.
@@ -82,35 +110,45 @@ class AsyncInterventions(AsyncGroup):
         ...     print(str(problem).partition(": ")[2])
         an operator only unblocks one that nobody may
         """
-        found, is_failed = validate.run_id(run_id), arguments.flag("fail", fail)
         who = self._who(by)
-        return people.record_of(await interventions.reassign(self._transactor, found, step, to, is_failed, reason, who))
+        return told(Decided, await interventions.reassign(self._transactor, run_id, step, to, fail, reason, who))
 
+    @operation(
+        DECIDE,
+        "POST /runs/{run_id}/notes",
+        "annotate_run",
+        "Keep a note in the journal of a run",
+        agents="changes",
+        example={"note": "the bank has a holiday"},
+    )
     async def annotate(
-        self, run_id: str, note: str, *, step: str | None = None, by: str | None = None
-    ) -> dict[str, Any]:
+        self,
+        run_id: RunId,
+        note: Required,
+        *,
+        step: Annotated[Name | None, says("The step that it is about.")] = None,
+        by: Actor = None,
+    ) -> NoteKept:
         """Keep a note in the journal of a run that has not ended, about a step if one is named. No state changes.
 
         >>> waiting = engine.run(order, {"amount": 5})
-        >>> engine.interventions.annotate(waiting.run_id, "asked for an offer", step="sign-off")["step"]
+        >>> engine.interventions.annotate(waiting.run_id, "asked for an offer", step="sign-off").step
         'sign-off'
         """
-        found = validate.run_id(run_id)
-        return people.record_of(await interventions.annotate(self._transactor, found, note, step, self._who(by)))
+        return told(NoteKept, await interventions.annotate(self._transactor, run_id, note, step, self._who(by)))
 
-    async def freeze(self, run_id: str, *, reason: str, by: str | None = None) -> dict[str, Any]:
+    @operation(OPERATE, "POST /runs/{run_id}/freeze", "freeze_run", "Freeze a run", example={"reason": "an audit"})
+    async def freeze(self, run_id: RunId, *, reason: Required, by: Actor = None) -> RunChange:
         """Pause a run under the name of a freeze, with a reason. `engine.resume` ends it.
 
         >>> waiting = engine.run(order, {"amount": 5})
-        >>> engine.interventions.freeze(waiting.run_id, reason="an audit", by="bea")["state"] == "paused"
-        True
+        >>> print(engine.interventions.freeze(waiting.run_id, reason="an audit", by="bea").state)
+        paused
         """
-        found = validate.run_id(run_id)
-        return people.record_of(await interventions.freeze(self._transactor, found, reason, self._who(by)))
+        return told(RunChange, await interventions.freeze(self._transactor, run_id, reason, self._who(by)))
 
     def _who(self, by: str | None) -> Asking:
-        acting = self._acting(by)
-        return {"tenant": self._tenant, **acting}
+        return {"tenant": self._tenant, **self._acting(by)}
 
 
 class Interventions(Blocking[AsyncInterventions]):

@@ -1,13 +1,12 @@
-"""Jobs as the engine offers them: `engine.jobs`. Each method checks its arguments and calls one operation.
-
-It decides nothing.
-"""
+"""Actions on many runs at once: `engine.jobs`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict
+
+from msgspec import Meta
 
 from stepkeep.definition import arguments
 from stepkeep.engine.arguments import optional_key
@@ -17,10 +16,32 @@ from stepkeep.engine.reading import AsyncReading
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import jobs, validate
-from stepkeep.operations.access import Scope, guarded
+from stepkeep.operations.access import OPERATE, READ, Scope
+from stepkeep.operations.answers import says
+from stepkeep.operations.jobs import JobList, JobRuns, JobView
+from stepkeep.operations.operation import RUN_ID, Actor, Cursor, IdempotencyKey, Limit, Time, Words, group, operation
+from stepkeep.operations.typed import InPython
 from stepkeep.store.job_rows import JobAction
 
-FILTERS = ("state", "workflow", "business_key", "correlation_id", "labels", "since", "until", "error", "text")
+Text = Annotated[str, Meta(max_length=255)]
+JobId = Annotated[str, Meta(max_length=255, description="The id of a job.", examples=[RUN_ID])]
+
+
+class Where(TypedDict, total=False):
+    """Which runs: the filters of `GET /runs`."""
+
+    state: Annotated[list[Annotated[str, Meta(max_length=40)]], Meta(max_length=20)] | None
+    workflow: Text | None
+    business_key: Text | None
+    correlation_id: Text | None
+    labels: dict[str, str] | None
+    since: Time | None
+    until: Time | None
+    error: Text | None
+    text: Text | None
+
+
+Runs = Annotated[list[Text], Meta(max_length=10_000)]
 PAGE = 1000
 STATES: dict[JobAction, tuple[RunState, ...]] = {
     JobAction.CANCEL: tuple(state for state in RunState if state not in RUN_TERMINAL),
@@ -37,13 +58,13 @@ NEEDS = {
 }
 
 
-@guarded("jobs.")
+@group("jobs", "Jobs")
 class AsyncJobs(AsyncGroup):
     """Jobs that cancel, pause or resume many runs or run them again, carried out by workers; and backfills of triggers.
 
     >>> for name in ("Ada", "Bea"):
     ...     _ = engine.start(hello, {"name": name}, labels={"batch": "7"})
-    >>> engine.jobs.start("cancel", where={"labels": {"batch": "7"}}, dry_run=True)["runs"]
+    >>> engine.jobs.start("cancel", where={"labels": {"batch": "7"}}, dry_run=True).runs
     2
     """
 
@@ -51,55 +72,63 @@ class AsyncJobs(AsyncGroup):
         super().__init__(engine)
         self._find = engine.runs
 
+    @operation(
+        READ,
+        "POST /runs/bulk",
+        "start_job",
+        "Cancel many runs, or run them again",
+        status=201,
+        done="Created",
+        creates="/jobs/{job}",
+        example={"action": "cancel", "where": {"workflow": "hello"}, "dry_run": True},
+    )
     async def start(
         self,
-        action: str,
+        action: Literal["cancel", "rerun", "pause", "resume"],
         *,
-        where: Mapping[str, Any] | None = None,
-        runs: Iterable[str] | None = None,
-        compensate: bool = False,
-        reason: str = "",
-        dry_run: bool = False,
-        idempotency_key: str | None = None,
-        by: str | None = None,
-    ) -> dict[str, Any]:
+        where: Annotated[Mapping[str, Any] | None, InPython(Where | None), says("Which runs; or else `runs`.")] = None,
+        runs: Annotated[Iterable[str] | None, InPython(Runs | None), says("The ids of the runs.")] = None,
+        compensate: Annotated[bool, says("With cancel: undo first what the runs did.")] = False,
+        reason: Annotated[Words, says("With cancel, pause and resume.")] = "",
+        dry_run: Annotated[bool, says("Write nothing, and say which runs they are.")] = False,
+        idempotency_key: IdempotencyKey = None,
+        by: Actor = None,
+    ) -> JobView:
         """Cancel, pause or resume the runs that `where` finds, or run them again (`action` is `cancel`, `pause`,
         `resume` or `rerun`).
 
         `where` has the filters of `engine.runs`; `runs` names runs instead. Without a state, `cancel` is about runs
         that have not ended, `rerun` about those that did not succeed, `pause` about those that are queued, running or
-        blocked, and `resume` about paused ones. A dry run only says which runs they are.
+        blocked, and `resume` about paused ones. A job is for at most 100,000 runs, which are chosen now; workers act on
+        them in small batches. `rerun` needs the scope start, everything else the scope operate. A dry run only says
+        which runs they are.
 
         >>> run = engine.start(hello, {"name": "Ada"}, business_key="order-9").run_id
         >>> job = engine.jobs.start("cancel", where={"business_key": "order-9"}, reason="sent twice")
-        >>> job["state"], job["runs"]
-        ('running', 1)
+        >>> print(job.state, job.runs)
+        running 1
         """
-        what = JobAction(arguments.choice("the action of a job", action, [str(one) for one in STATES]))
+        what = JobAction(action)
         self.access.require(NEEDS[what], operation=f"jobs.start {what}")
         filters, named = self._wanted(where, runs)
-        said = {
-            "compensate": arguments.flag("jobs.start: compensate", compensate),
-            "reason": validate.words("the reason", reason),
-        }
+        said = {"compensate": compensate, "reason": validate.words("the reason", reason)}
         if what is JobAction.RERUN and any(said.values()):
             raise InvalidInput("compensate and reason go with cancel: a rerun has neither.")
         if what in (JobAction.PAUSE, JobAction.RESUME) and said.pop("compensate"):
             raise InvalidInput(f"compensate goes with cancel: a job that is to {what} undoes nothing.")
-        options = {"where": _shown(filters), **({} if what is JobAction.RERUN else said)}
+        options: dict[str, Any] = {"where": _shown(filters), **({} if what is JobAction.RERUN else said)}
         key = optional_key("the idempotency key", idempotency_key)
         acting = self._acting(by)
         digest = jobs.digest_of(what, {**options, "runs": named})
-        is_dry = arguments.flag("jobs.start: dry_run", dry_run)
-        if key is not None and not is_dry:
+        if key is not None and not dry_run:
             scope = self.access.key_scope
             there = await jobs.known_job(self._transactor, key, scope, digest, tenant=self._tenant)
             if there is not None:
                 return there
         found = named if named is not None else await self._found(what, filters)
-        if is_dry:
+        if dry_run:
             first = found[: jobs.SHOWN_FIRST]
-            return {"action": what.value, "dry_run": True, **options, "runs": len(found), "first": first}
+            return JobView(action=action, dry_run=True, **options, runs=len(found), first=first)
         return await jobs.add_job(
             self._transactor,
             what,
@@ -116,8 +145,8 @@ class AsyncJobs(AsyncGroup):
         self, where: Mapping[str, Any] | None, runs: Iterable[str] | None
     ) -> tuple[dict[str, Any], list[str] | None]:
         filters = arguments.mapping("where", {} if where is None else where)
-        if unknown := sorted(set(filters) - set(FILTERS)):
-            raise InvalidInput(f"where has no {unknown[0]!a}. It has: {', '.join(FILTERS)}.")
+        if unknown := sorted(set(filters) - set(Where.__annotations__)):
+            raise InvalidInput(f"where has no {unknown[0]!a}. It has: {', '.join(Where.__annotations__)}.")
         filters = {name: value for name, value in filters.items() if value is not None and not _is_empty(value)}
         if (runs is None) is (not filters):
             raise InvalidInput("say which runs: by where, or by their ids (runs), and not by both. All is no choice.")
@@ -143,41 +172,51 @@ class AsyncJobs(AsyncGroup):
             if before is None:
                 return sorted(found)
 
-    async def list(self, *, before: str | None = None, limit: int = 50) -> dict[str, Any]:
+    @operation(READ, "GET /jobs", "list_jobs", "List jobs", pages="jobs", names={"before": "cursor"}, agents="reads")
+    async def list(self, *, before: Cursor = None, limit: Limit = 50) -> JobList:
         """Jobs and backfills of the tenant, newest first; `next` is the `before` of the next page.
 
-        >>> engine.jobs.list(limit=10)["next"] is None
+        >>> engine.jobs.list(limit=10).next is None
         True
         """
-        most = arguments.whole("jobs.list: limit", limit, 1, jobs.MOST_LISTED)
-        return await jobs.list_jobs(self._transactor, tenant=self._tenant, before=before, limit=most)
+        return await jobs.list_jobs(self._transactor, tenant=self._tenant, before=before, limit=limit)
 
-    async def show(self, job_id: str) -> dict[str, Any]:
+    @operation(READ, "GET /jobs/{job_id}", "get_job", "Show a job", agents="reads")
+    async def show(self, job_id: JobId) -> JobView:
         """A job: how many of its runs are done, were as asked for before, were refused, or wait.
 
         >>> job = engine.jobs.start("rerun", where={"workflow": "no-such-workflow"})
-        >>> engine.jobs.show(job["job"])["state"]
-        'done'
+        >>> print(engine.jobs.show(job.job).state)
+        done
         """
         return await jobs.show_job(self._transactor, job_id, tenant=self._tenant)
 
-    async def runs(self, job_id: str, *, after: str | None = None, limit: int = 100) -> dict[str, Any]:
+    @operation(
+        READ,
+        "GET /jobs/{job_id}/runs",
+        "list_job_runs",
+        "What became of each run of a job",
+        pages="runs",
+        page_size=100,
+        names={"after": "cursor"},
+    )
+    async def runs(self, job_id: JobId, *, after: Cursor = None, limit: Limit = 100) -> JobRuns:
         """The runs of a job with what became of each; `next` is the `after` of the next page.
 
         >>> job = engine.jobs.start("rerun", where={"workflow": "no-such-workflow"})
-        >>> engine.jobs.runs(job["job"])["runs"]
+        >>> engine.jobs.runs(job.job).runs
         []
         """
-        most = arguments.whole("jobs.runs: limit", limit, 1, jobs.MOST_LISTED)
-        return await jobs.list_job_runs(self._transactor, job_id, tenant=self._tenant, after=after, limit=most)
+        return await jobs.list_job_runs(self._transactor, job_id, tenant=self._tenant, after=after, limit=limit)
 
-    async def stop(self, job_id: str, *, by: str | None = None) -> dict[str, Any]:
-        """End a job early. What it has done stays.
+    @operation(OPERATE, "POST /jobs/{job_id}/stop", "stop_job", "End a job early", repeatable=False)
+    async def stop(self, job_id: JobId, *, by: Actor = None) -> JobView:
+        """End a job early. What it has done stays. A backfill is ended at its trigger.
 
         >>> run = engine.start(hello, {"name": "Ada"}, business_key="order-10").run_id
         >>> job = engine.jobs.start("cancel", runs=[run])
-        >>> engine.jobs.stop(job["job"])["state"]
-        'stopped'
+        >>> print(engine.jobs.stop(job.job).state)
+        stopped
         """
         self._acting(by)
         return await jobs.stop_job(self._transactor, job_id, tenant=self._tenant)

@@ -9,9 +9,12 @@ import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, overload
+
+from msgspec import Meta
 
 from stepkeep.definition import arguments
+from stepkeep.dialects.registry import names as dialects
 from stepkeep.edges.safe_text import type_name
 from stepkeep.engine.arguments import (
     duration,
@@ -36,21 +39,59 @@ from stepkeep.operations import (
     validate,
     views,
 )
-from stepkeep.operations.access import Scope
+from stepkeep.operations.access import READ, Scope
+from stepkeep.operations.answers import says
+from stepkeep.operations.approvals import ApprovalList
+from stepkeep.operations.diagnosis import ExplanationView
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
+from stepkeep.operations.operation import Actor, Limit, Name, Row, RunId, Time, Words, group, operation
+from stepkeep.operations.run_answers import PastView, RunDifferences, RunList, RunView, StepView
 from stepkeep.operations.run_differences import compare_runs
 from stepkeep.operations.search import Terms, search_runs
-from stepkeep.operations.statistics import read_statistics
-from stepkeep.operations.status import list_workers, read_status
+from stepkeep.operations.statistics import StatisticsView, read_statistics
+from stepkeep.operations.status import StatusView, WorkerList, list_workers, read_status
+from stepkeep.operations.typed import InPython
 from stepkeep.store.records import RunFilter
 
 if TYPE_CHECKING:
     from stepkeep.conformance.certificate import Certificate
+    from stepkeep.evidence.heads import HeadsSigned
 
 MOST_AT_ONCE = 10_000
 
+Bounded = Annotated[str, Meta(max_length=255)]
+As = Annotated[
+    str | None,
+    InPython(Annotated[str, Meta(pattern=f"^({'|'.join(dialects())})$")] | None),
+    says(f"In the words of a dialect: {', '.join(dialects())}."),
+]
+At = Annotated[int | datetime | None, InPython(str | None)]
+Window = Annotated[str, InPython(Annotated[str, Meta(max_length=100)]), says("How far back it looks.")]
+Asked = Annotated[str | None, InPython(Bounded | None)]
+States = Annotated[
+    RunState | Sequence[RunState], InPython(list[RunState]), says("Only in these states; may be repeated.")
+]
+Labels = Annotated[
+    dict[str, str] | None,
+    InPython(Annotated[list[str], Meta(max_length=64)] | None),
+    says("`NAME=TEXT`; may be repeated."),
+]
+Since = Annotated[datetime | None, InPython(Time | None), says("Started at or after this time.")]
+Until = Annotated[datetime | None, InPython(Time | None), says("Started at or before this time.")]
+ErrorPart = Annotated[str | None, InPython(Bounded | None), says("A part of the error.")]
+AnyPart = Annotated[str | None, InPython(Bounded | None), says("A part of ids, keys, labels or input.")]
+RunCursor = Annotated[
+    str | None,
+    InPython(Annotated[str, Meta(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")] | None),
+    says("`next` of the page before."),
+]
+Cursor = Annotated[str | None, InPython(Bounded | None), says("`next` of the page before.")]
+Earlier = Annotated[Bounded | None, says("The earlier one; by default the run that the other one repeats.")]
+StepName = Annotated[Name | None, says("One step.")]
 
+
+@group("", "System")
 class AsyncReading(AsyncBase):
     """What can be read of runs, and of the system."""
 
@@ -58,29 +99,60 @@ class AsyncReading(AsyncBase):
         """The current state of a run.
 
         >>> started = engine.start(order, {"amount": 10})
-        >>> print(engine.work_on(started.run_id).waiting_for[0]["step"])
+        >>> print(engine.work_on(started.run_id).waiting_for[0].step)
         sign-off
         >>> print(engine.result(started.run_id).state)
         blocked
         """
         view = await self.show(run_id)
-        run = view["run"]
-        return Result(run_id=run_id, state=run["state"], output=run["output"], error=run["error"], loaded=view)
+        run = view.run
+        return Result(run_id=run_id, state=run.state, output=run.output, error=run.error, loaded=view)
 
+    @overload
+    async def show(self, run_id: RunId) -> RunView: ...
+    @overload
+    async def show(self, run_id: RunId, *, step: str) -> StepView: ...
+    @overload
+    async def show(self, run_id: RunId, *, at: int | datetime) -> PastView: ...
+    @overload
+    async def show(self, run_id: RunId, *, as_: str | None) -> dict[str, Any]: ...
+    @operation(  # type: ignore[misc]
+        READ,
+        "GET /runs/{run_id}",
+        "get_run",
+        "Show a run",
+        tag="Runs",
+        done="The run and its steps",
+        names={"as_": "as"},
+        here=("step", "at"),
+        words="as_",
+        answer=RunView,
+        elsewhere=[
+            Row(
+                READ,
+                "GET /runs/{run_id}/steps/{step:path}",
+                "get_step",
+                "Show a step",
+                tag="Steps",
+                here=("as_", "at"),
+                answer=StepView,
+            )
+        ],
+    )
     async def show(
-        self, run_id: str, *, as_: str | None = None, step: str | None = None, at: int | datetime | None = None
-    ) -> dict[str, Any]:
+        self, run_id: RunId, *, as_: As = None, step: StepName = None, at: At = None
+    ) -> RunView | StepView | PastView | dict[str, Any]:
         """Everything about a run, in canonical names or in the shape of a dialect.
 
         With `step`, that step alone, with the evidence of its attempts: traceback, inputs given, log lines. With `at`,
         the run as it stood after that entry of its journal, or at that time, told from the journal alone.
 
         >>> done = engine.run(hello, {"name": "Ada"})
-        >>> for step in engine.show(done.run_id)["steps"]:
-        ...     print(step["name"], step["state"])
-        greet succeeded
-        >>> engine.show(done.run_id, at=1)["run"]["state"]
-        'queued'
+        >>> for step in engine.show(done.run_id).steps:
+        ...     print(step.name, step.state, step.attempts[-1].error)
+        greet succeeded None
+        >>> print(engine.show(done.run_id, at=1).run.state)
+        queued
         """
         run_id = validate.run_id(run_id)
         if at is not None:
@@ -94,7 +166,7 @@ class AsyncReading(AsyncBase):
             return await projected.describe_run_as(self.transactor, run_id, as_, tenant=self.tenant)
         return await views.describe_run(self.transactor, run_id, tenant=self.tenant)
 
-    async def _show_past(self, run_id: str, at: int | datetime, *, alone: bool) -> dict[str, Any]:
+    async def _show_past(self, run_id: str, at: int | datetime, *, alone: bool) -> PastView:
         from stepkeep.evidence.past import show_past
 
         if not alone:
@@ -104,15 +176,34 @@ class AsyncReading(AsyncBase):
         seq = arguments.whole("show: at, the number of an entry", at, 1, 2**31)
         return await show_past(self.transactor, run_id, tenant=self.tenant, seq=seq)
 
-    async def explain(self, what: str, step: str | None = None) -> dict[str, Any]:
+    @operation(
+        READ,
+        "GET /explain",
+        "explain",
+        "Why does a queue, a worker or a run not move?",
+        agents="reads",
+        elsewhere=[
+            Row(
+                READ,
+                "GET /runs/{run_id}/explain",
+                "explain_run",
+                "Why does a run not move?",
+                tag="Records",
+                names={"what": "run_id"},
+            )
+        ],
+    )
+    async def explain(
+        self, what: Annotated[Words, says("A run, a queue or a worker.")], step: StepName = None
+    ) -> ExplanationView:
         """Why a run (or one of its steps), a queue or a worker does not move, and the command that moves it.
 
         `causes` is the chain, most urgent first: each has a `code`, a `sentence`, `since`, `until` and a `command`.
         `stuck` is True only where no transition is enabled at all.
 
         >>> started = engine.start(hello, {"name": "Ada"}, start_now=False)
-        >>> engine.explain(started.run_id)["causes"][0]["code"]
-        'not_started'
+        >>> print(engine.explain(started.run_id).causes[0].code)
+        not_started
         """
         step = None if step is None else validate.key("the name of a step", step)
         what = validate.words("what to explain", what)
@@ -120,15 +211,25 @@ class AsyncReading(AsyncBase):
             await diagnosis.explain(self.transactor, what, step, tenant=self.tenant, access=self.access)
         )
 
+    @operation(
+        READ,
+        "GET /approvals",
+        "list_approvals",
+        "List open gates",
+        tag="Approvals",
+        names={"after": "cursor"},
+        pages="approvals",
+        agents="reads",
+    )
     async def approvals(
         self,
         *,
-        mine: bool = False,
-        late: bool = False,
-        after: str | None = None,
-        limit: int = 50,
-        by: str | None = None,
-    ) -> dict[str, Any]:
+        mine: Annotated[bool, says("Only those that the caller may decide.")] = False,
+        late: Annotated[bool, says("Only those that were not decided in time.")] = False,
+        after: Cursor = None,
+        limit: Limit = 50,
+        by: Actor = None,
+    ) -> ApprovalList:
         """A page of open gates, oldest run first: what is asked, by whom, what is shown, who has decided, until when.
 
         `may_decide` says whether this person (`by`, the actor by default) may approve; `refusal` says why not. With
@@ -136,7 +237,7 @@ class AsyncReading(AsyncBase):
         passed, or they were escalated. `after` is the `next` of the page before.
 
         >>> waiting = engine.run(order, {"amount": 30})
-        >>> [(one["step"], one["may_decide"]) for one in engine.approvals(by="bea")["approvals"]]
+        >>> [(one.step, one.may_decide) for one in engine.approvals(by="bea").approvals]
         [('sign-off', True)]
         >>> engine.reject(waiting.run_id, by="bea")["decision"]
         'rejected'
@@ -144,30 +245,32 @@ class AsyncReading(AsyncBase):
         acting = self.access.acting(optional_key("by", by))
         asking = approvals.Asking(
             caller=Caller(self.tenant, acting["actor"], acting["key"]),
-            mine=arguments.flag("approvals: mine", mine),
-            late=arguments.flag("approvals: late", late),
+            mine=mine,
+            late=late,
             barred=self.access.lacks(Scope.DECIDE, operation="approve"),
         )
         return await approvals.list_approvals(self.transactor, asking, after=after, limit=limit)
 
-    async def status(self, *, window: str = "1h") -> dict[str, Any]:
+    @operation(READ, "GET /status", "get_status", "The whole system in numbers", agents="reads")
+    async def status(self, *, window: Window = "1h") -> StatusView:
         """The whole system in numbers: runs by state, queues, failures by category, workers, late timers.
 
         Runs are counted by state up to 200,000; of more, the parts are estimated from a sample (`is_estimate`). A
         total without `is_complete` is a lower bound. `window` says how far back failures and recent runs are counted.
         `problems` lists in sentences what needs attention.
 
-        >>> engine.status()["status"]["stuck_runs"]
+        >>> engine.status().status.stuck_runs
         []
         """
         return await read_status(self.transactor, tenant=self.tenant, window=duration("status: window", window))
 
-    async def statistics(self, *, window: str = "24h") -> dict[str, Any]:
+    @operation(READ, "GET /statistics", "get_statistics", "How the newest runs went", agents="reads")
+    async def statistics(self, *, window: Window = "24h") -> StatisticsView:
         """How the newest runs went: how many over time, how long they took, failures, slow steps, the backlog's age.
 
         Of more than 5,000 runs within `window`, a sample is looked at, and its numbers are scaled (`is_estimate`).
 
-        >>> engine.statistics(window="1h")["statistics"]["runs"]["is_complete"]
+        >>> engine.statistics(window="1h").statistics.runs.is_complete
         True
         """
         taken = duration("statistics: window", window)
@@ -186,51 +289,102 @@ class AsyncReading(AsyncBase):
         body, _ = await self._exposition.text()
         return body.decode()
 
-    async def compare_runs(self, first: str, second: str) -> dict[str, Any]:
+    @operation(
+        READ,
+        "GET /runs/{run_id}/compare",
+        "compare_runs",
+        "Compare two runs",
+        tag="Records",
+        names={"first": "other", "second": "run_id"},
+    )
+    async def compare_runs(self, first: Earlier, second: RunId) -> RunDifferences:
         """What differs between two runs: states, errors, outputs, attempts and costs, step by step.
 
         >>> one, other = (engine.run(hello, {"name": name}).run_id for name in ("Ada", "Bea"))
-        >>> [difference["field"] for difference in engine.compare_runs(one, other)["run"]]
+        >>> [difference.field for difference in engine.compare_runs(one, other).run]
         ['input', 'output']
         """
-        one, other = validate.run_id(first), validate.run_id(second)
+        other = validate.run_id(second)
+        one = (await self.show(other)).run.rerun_of or other if first is None else validate.run_id(first)
         return await compare_runs(self.transactor, one, other, tenant=self.tenant)
 
-    async def workers(self, *, live_only: bool = True) -> dict[str, Any]:
+    @operation(
+        READ,
+        "GET /workers",
+        "list_workers",
+        "List workers",
+        names={"live_only": "live"},
+        pages="workers",
+        page_key="id",
+        agents="reads",
+    )
+    async def workers(
+        self, *, live_only: Annotated[bool, says("Only those that are not shut down.")] = True
+    ) -> WorkerList:
         """What each worker serves and how much it holds.
 
-        >>> engine.workers()
-        {'workers': []}
+        >>> engine.workers().workers
+        []
         """
-        return await list_workers(
-            self.transactor, tenant=self.tenant, live_only=arguments.flag("workers: live_only", live_only)
-        )
+        return await list_workers(self.transactor, tenant=self.tenant, live_only=live_only)
 
+    @overload
     async def runs(
         self,
         *,
-        state: RunState | Sequence[RunState] = (),
-        workflow: str | None = None,
-        business_key: str | None = None,
-        correlation_id: str | None = None,
-        labels: dict[str, str] | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        error: str | None = None,
-        text: str | None = None,
-        before: str | None = None,
-        limit: int = 50,
-        as_: str | None = None,
-    ) -> dict[str, Any]:
+        state: RunState | Sequence[RunState] = ...,
+        workflow: str | None = ...,
+        business_key: str | None = ...,
+        correlation_id: str | None = ...,
+        labels: dict[str, str] | None = ...,
+        since: datetime | None = ...,
+        until: datetime | None = ...,
+        error: str | None = ...,
+        text: str | None = ...,
+        before: str | None = ...,
+        limit: int = ...,
+    ) -> RunList: ...
+    @overload
+    async def runs(self, *, as_: str | None, **which: Any) -> dict[str, Any]: ...
+    @operation(  # type: ignore[misc]
+        READ,
+        "GET /runs",
+        "list_runs",
+        "List and search runs",
+        tag="Runs",
+        done="A page of runs",
+        names={"before": "cursor", "labels": "label", "as_": "as"},
+        pages="runs",
+        kept=("total", "is_complete"),
+        words="as_",
+        answer=RunList,
+        agents="reads",
+    )
+    async def runs(
+        self,
+        *,
+        state: States = (),
+        workflow: Asked = None,
+        business_key: Asked = None,
+        correlation_id: Asked = None,
+        labels: Labels = None,
+        since: Since = None,
+        until: Until = None,
+        error: ErrorPart = None,
+        text: AnyPart = None,
+        before: RunCursor = None,
+        limit: Limit = 50,
+        as_: As = None,
+    ) -> RunList | dict[str, Any]:
         """A page of runs, newest first; `before` is the id of the last run of the page before.
 
         `since` and `until` bound the start, `error` and `text` are found anywhere in the error, or in ids, keys, labels
         and input. `total` counts those that match from `before` on; where `is_complete` is False, there may be more.
         Labels and texts are looked for in a bounded number of runs. If there are more, the answer has `looked_at`, and
-        the same call with `before=answer["next"]` goes on, until `next` is None.
+        the same call with `before=answer.next` goes on, until `next` is None.
 
         >>> done = engine.run(hello, {"name": "Ada"}, correlation_id="customer-7")
-        >>> [run["id"] == done.run_id for run in engine.runs(correlation_id="customer-7")["runs"]]
+        >>> [run.id == done.run_id for run in engine.runs(correlation_id="customer-7").runs]
         [True]
         """
         which = RunFilter(
@@ -243,7 +397,7 @@ class AsyncReading(AsyncBase):
             limit=limit,
         )
         terms = Terms(
-            labels=validate.labels({} if labels is None else labels),
+            labels=validate.labels(_labels(labels)),
             since=moment("runs: since", since),
             until=moment("runs: until", until),
             error=None if error is None else validate.words("the error to look for", error),
@@ -303,7 +457,7 @@ class AsyncReading(AsyncBase):
         kept = await self.store.read_signed_heads(self.tenant, found.whole.record.run.id)
         return zipped(made, [*signatures, *(pack_line(one) for one in kept)])
 
-    async def sign_heads(self, signing_key: str | Path, *, limit: int = 10_000) -> dict[str, Any]:
+    async def sign_heads(self, signing_key: str | Path, *, limit: int = 10_000) -> HeadsSigned:
         """Sign the end of the journal of each finished run that the key has not signed; a pack has these signatures.
 
         It is called on a timer, soon after runs end, where only operators have the key. No run waits for it.
@@ -311,7 +465,7 @@ class AsyncReading(AsyncBase):
         >>> from stepkeep.evidence.signing import new_key, write_key
         >>> write_key(Path("heads.key"), new_key())
         >>> done = engine.run(hello, {"name": "Ada"})
-        >>> engine.sign_heads("heads.key")["is_complete"]
+        >>> engine.sign_heads("heads.key").is_complete
         True
         """
         from stepkeep.evidence.heads import sign_heads
@@ -369,3 +523,15 @@ class AsyncReading(AsyncBase):
             batch=size,
             told=told or (lambda pruned: None),
         )
+
+
+def _labels(given: Any) -> Any:
+    """Labels by name; a request has them as `NAME=TEXT`."""
+    if given is None:
+        return {}
+    if type(given) is not list or any(type(one) is not str for one in given):
+        return given
+    found = [one.partition("=") for one in given]
+    if any(not name or not is_there for name, is_there, _ in found):
+        raise InvalidInput("a label to search for has the form NAME=TEXT.")
+    return {name: text for name, _, text in found}

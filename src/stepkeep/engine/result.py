@@ -7,19 +7,21 @@ A value. It reads nothing but the view of a finished run, by the function that a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Generic, Self
 
 import msgspec
 
+from stepkeep.definition.registry import Output
 from stepkeep.edges.safe_text import html_table, inert_line
 from stepkeep.kernel.errors import InvalidInput, RunNotSucceeded
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.operations.run_answers import RunView, Waiting
 
 MOST_SHOWN = 300
 """How many characters the repr of a result has at most."""
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(msgspec.Struct, Generic[Output], frozen=True, kw_only=True):
     """The state of a run: `state`, its `output` once it has succeeded, its `error`, and everything else in `view`.
 
     `wait` does not read the view of a finished run, and `run` and `work_on` not that of one that succeeded, unless
@@ -31,19 +33,19 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the run."""
     state: RunState
     """Its state. `finished` says whether it is the last one."""
-    output: Any = None
-    """Its output; None unless it has succeeded."""
+    output: Output = None  # type: ignore[assignment]
+    """Its output, of the type that the flow returns; None unless it has succeeded."""
     error: str | None = None
     """Why it did not succeed; None otherwise."""
     lacking: tuple[str, ...] = ()
     """Which steps of a run that `run` or `work_on` left unfinished need a capability that they were not given."""
-    loaded: dict[str, Any] | None = None
+    loaded: RunView | None = None
     """The view, if it was read with the result. Use `view`."""
-    load: Callable[[], dict[str, Any]] | None = None
+    load: Callable[[], RunView] | None = None
     """What reads the view. Use `view`."""
 
     @property
-    def view(self) -> dict[str, Any]:
+    def view(self) -> RunView:
         """Everything about the run, as `show` returns it."""
         if self.loaded is not None:
             return self.loaded
@@ -64,14 +66,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in RUN_TERMINAL
 
     @property
-    def waiting_for(self) -> list[dict[str, Any]]:
+    def waiting_for(self) -> list[Waiting]:
         """What the run waits for: one entry per open gate, awaited message and manual step."""
-        return [] if self.finished else list(self.view["run"]["waiting_for"])
+        return [] if self.finished else self.view.run.waiting_for
 
     @property
     def warnings(self) -> list[str]:
         """Where a run did less than its state says: steps that were skipped after a failure, or with another step."""
-        return list(self.view["run"]["warnings"])
+        return self.view.run.warnings
 
     def raise_for_state(self) -> Self:
         """Raise RunNotSucceeded unless the run has succeeded; returns the result itself.
@@ -112,16 +114,16 @@ def settled_states(*, until_blocked: bool) -> frozenset[RunState]:
     return RUN_TERMINAL | ({RunState.BLOCKED, RunState.PAUSED, RunState.IDLE} if until_blocked else set())
 
 
-def _wait_text(wait: dict[str, Any]) -> str:
+def _wait_text(wait: Waiting) -> str:
     """One wait in words, for people: `sign-off waits for approval by finance`."""
-    whose = f" by {wait['of']}" if wait.get("of") else ""
-    until = f" until {wait['until']}" if wait.get("until") else ""
+    whose = f" by {wait.of}" if wait.of else ""
+    until = f" until {wait.until}" if wait.until else ""
     what = {
         "approval": f"approval{whose}",
-        "event": f"the message {wait.get('event')}",
+        "event": f"the message {wait.event or None}",
         "completion": "completion by hand",
         "decision": "a decision: retry, skip or fail",
         "sleep": "a moment",
         "children": "its child runs",
-    }.get(wait["for"], wait["for"])
-    return f"{wait['step']} waits for {what}{until}"
+    }.get(wait.for_, wait.for_)
+    return f"{wait.step} waits for {what}{until}"

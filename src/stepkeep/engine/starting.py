@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from stepkeep.definition import arguments
 from stepkeep.definition.bounds import START_DELAY
 from stepkeep.definition.missing_outputs import may_skip
+from stepkeep.definition.registry import Output
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.engine.arguments import (
     encode_labels,
@@ -37,11 +38,14 @@ from stepkeep.operations import (
     retention,
     validate,
 )
+from stepkeep.operations.access import START
+from stepkeep.operations.answers import says
+from stepkeep.operations.operation import Actor, IdempotencyKey, RunId, group, operation
 from stepkeep.operations.own_run import OwnRun, lacking_of, leased_elsewhere
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.results import RunResult
 from stepkeep.operations.run_webhooks import require_released
-from stepkeep.operations.start import Started, StartedHere, StartRequest, start_idle
+from stepkeep.operations.start import IdleStarted, Started, StartedHere, StartRequest, start_idle
 from stepkeep.operations.successors import successor_of
 from stepkeep.store.callers import callers_transaction
 
@@ -53,6 +57,10 @@ log = logging.getLogger("stepkeep.engine")
 LONGEST_WAIT = 10 * 365 * 86_400
 
 
+OtherInput = Annotated[Any, says("Another input; that of the old run by default.")]
+
+
+@group("", "Runs")
 class AsyncStarting(AsyncDefinitions, AsyncReading):
     """Starting runs, working on them here, and waiting for them."""
 
@@ -94,7 +102,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         >>> (first.created, again.created, first.run_id == again.run_id)
         (True, False, True)
         >>> later = engine.start(hello, {"name": "Ada"}, delay="2h")
-        >>> print(engine.show(later.run_id)["run"]["state"])
+        >>> print(engine.show(later.run_id).run.state)
         idle
         """
         await require_released(self.store, self.access, webhook_secret)
@@ -175,18 +183,19 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
     async def _in_callers_transaction(self, connection: Any, request: StartRequest) -> Started:
         return await self._starter.start_in(await callers_transaction(self.store, connection), request)
 
-    async def start_idle(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
+    @operation(START, "POST /runs/{run_id}/start", "start_run", "Start an idle run")
+    async def start_idle(self, run_id: RunId, *, by: Actor = None) -> IdleStarted:
         """Start a run that was created idle.
 
         >>> idle = engine.start(hello, {"name": "Ada"}, start_now=False)
-        >>> print(engine.start_idle(idle.run_id)["state"])
+        >>> print(engine.start_idle(idle.run_id).state)
         queued
         """
         return await start_idle(self.transactor, validate.run_id(run_id), tenant=self.tenant, **self._acting(by))
 
     async def run(
         self,
-        workflow: Runnable,
+        workflow: Runnable[Output],
         input: Any = None,  # noqa: A002 - the word users know
         *,
         idempotency_key: str | None = None,
@@ -198,7 +207,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         by: str | None = None,
         check: bool = False,
         capabilities: Iterable[str] = (),
-    ) -> Result:
+    ) -> Result[Output]:
         """Start a run and work on it here until it ends, or until only people or messages can change it.
 
         With an `idempotency_key`, a program that was killed goes on with the same run when it is started again: steps
@@ -398,15 +407,24 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         """
         await self.worker(**options).serve(signals=arguments.flag("serve: signals", signals))
 
+    @operation(
+        START,
+        "POST /runs/{run_id}/rerun",
+        "rerun_run",
+        "Run a finished run again",
+        status=201,
+        done="Created",
+        creates="/runs/{run_id}",
+    )
     async def rerun(
         self,
-        run_id: str,
+        run_id: RunId,
         *,
-        input: Any = None,  # noqa: A002 - the word users know
-        idempotency_key: str | None = None,
-        by: str | None = None,
+        input: OtherInput = None,  # noqa: A002 - the word users know
+        idempotency_key: IdempotencyKey = None,
+        by: Actor = None,
     ) -> Started:
-        """A new run of the same definition and input (or another input) that names the old one.
+        """A new run of the same definition and input, or of another input, that names the old one (`rerun_of`).
 
         >>> done = engine.run(hello, {"name": "Ada"})
         >>> engine.work_on(engine.rerun(done.run_id, input={"name": "Bo"}).run_id).output

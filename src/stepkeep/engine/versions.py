@@ -9,9 +9,10 @@ from msgspec import Meta
 from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.operations import withdrawn
-from stepkeep.operations.access import OPERATE
-from stepkeep.operations.operation import Actor, group, operation
+from stepkeep.operations import validate, withdrawn
+from stepkeep.operations.access import OPERATE, READ
+from stepkeep.operations.operation import Actor, Row, group, operation
+from stepkeep.operations.publish import DefinitionView, show_published
 from stepkeep.operations.withdrawn import MAX_REASON, Restored, Withdrawn
 
 WorkflowName = Annotated[str, Meta(max_length=255, description="The name of a workflow.", examples=["hello"])]
@@ -21,12 +22,40 @@ Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON)]
 
 @group("versions", "Workflows")
 class AsyncVersions(AsyncGroup):
-    """Withdraws published versions, and restores them.
+    """Shows published versions, withdraws them, and restores them.
 
     >>> _ = engine.publish(hello)
     >>> engine.versions.withdraw("hello", 1, reason="it greets the wrong person").state
     'withdrawn'
     """
+
+    @operation(
+        READ,
+        "GET /workflows/{name:path}",
+        "get_workflow",
+        "Show the highest version of a workflow",
+        names={"workflow": "name"},
+        here=("version",),
+        elsewhere=[
+            Row(
+                READ,
+                "GET /workflows/{name:path}/versions/{version}",
+                "get_workflow_version",
+                "Show a version of a workflow",
+                names={"workflow": "name"},
+            )
+        ],
+    )
+    async def show(self, workflow: WorkflowName, version: Version | None = None) -> DefinitionView:
+        """A published version with its definition, every default made explicit; by default the highest one.
+
+        >>> _ = engine.publish(hello)
+        >>> found = engine.versions.show("hello")
+        >>> found.definition.version, found.document["steps"][0]["name"]
+        (1, 'greet')
+        """
+        name = validate.key("the name of a workflow", workflow)
+        return await show_published(self._transactor, name, version, tenant=self._tenant)
 
     @operation(
         OPERATE,
@@ -76,5 +105,6 @@ class AsyncVersions(AsyncGroup):
 
 
 class Versions(Blocking[AsyncVersions]):
+    show = blocking(AsyncVersions.show)
     withdraw = blocking(AsyncVersions.withdraw)
     restore = blocking(AsyncVersions.restore)

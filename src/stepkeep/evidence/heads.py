@@ -15,6 +15,7 @@ from typing import Any
 from stepkeep.evidence.signing import SigningKey
 from stepkeep.evidence.verifier import head_message
 from stepkeep.kernel.errors import StepkeepError
+from stepkeep.operations.answers import Answer
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.records import FIRST_ID, SignedHead, UnsignedHead
 
@@ -29,19 +30,27 @@ may be late, and a start takes a while to commit."""
 log = logging.getLogger(__name__)
 
 
+class HeadsSigned(Answer, kw_only=True):
+    """How many ends of journals were signed with which key, and whether these were all."""
+
+    signed: int
+    key_id: str
+    is_complete: bool
+
+
 async def sign_heads(
     transactor: Transactor, key: SigningKey, *, tenant: str, limit: int, after: str = FIRST_ID
-) -> dict[str, Any]:
+) -> HeadsSigned:
     """Sign the heads of at most `limit` finished runs of a tenant after an id that this key has not signed."""
     store, signed = transactor.store, 0
     while signed < limit:
         found = await store.find_unsigned(tenant, key.id, after, min(BATCH, limit - signed))
         if not found:
-            return {"signed": signed, "key_id": key.id, "is_complete": True}
+            return HeadsSigned(signed=signed, key_id=key.id, is_complete=True)
         now = await store.now()
         await store.add_signed_heads([signed_head(key, tenant, one, now) for one in found])
         after, signed = found[-1].run_id, signed + len(found)
-    return {"signed": signed, "key_id": key.id, "is_complete": False}
+    return HeadsSigned(signed=signed, key_id=key.id, is_complete=False)
 
 
 class HeadSweeper:
@@ -62,10 +71,10 @@ class HeadSweeper:
         oldest = await store.find_oldest_live(self._tenant)
         made_by = await store.now() - store.clock_offset - self._margin_us
         done = await sign_heads(self._transactor, self._key, tenant=self._tenant, limit=limit, after=self.after)
-        if done["is_complete"]:
+        if done.is_complete:
             signed = first_id_at(made_by)
             self.after = max(self.after, signed if oldest is None else min(signed, _id_before(oldest)))
-        return int(done["signed"])
+        return done.signed
 
     async def follow(self, interval: float = SWEEP_SECONDS) -> AsyncIterator[int]:
         """Sweep again and again, and tell each sweep that signed something. An outage is waited out."""

@@ -14,10 +14,12 @@ from stepkeep.conformance.digests import Payloads, sha256_of
 from stepkeep.conformance.moment import PastRun, PastStep, follow_to
 from stepkeep.evidence.collect import Collected, collect
 from stepkeep.kernel.errors import NoSuchName
+from stepkeep.kernel.states import RunState
 from stepkeep.operations.instants import instant
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, lines_of
 from stepkeep.operations.plans import plan_for
+from stepkeep.operations.run_answers import JudgeFinding, PastEntry, PastRunDetail, PastStepDetail, PastView
 from stepkeep.operations.transact import Transactor
 
 UNKNOWN = "the stored value does not have the digest that the journal has"
@@ -25,7 +27,7 @@ UNKNOWN = "the stored value does not have the digest that the journal has"
 
 async def show_past(
     transactor: Transactor, run_id: str, *, tenant: str, seq: int | None = None, at: int | None = None
-) -> dict[str, Any]:
+) -> PastView:
     """The run after entry `seq`, or after the last entry that is not later than `at`."""
     found = await collect(transactor, run_id, tenant=tenant)
     run = found.whole.record.run
@@ -40,39 +42,33 @@ async def show_past(
     return await _view(transactor, found, past)
 
 
-async def _view(transactor: Transactor, found: Collected, past: PastRun) -> dict[str, Any]:
+async def _view(transactor: Transactor, found: Collected, past: PastRun) -> PastView:
     record, stored = found.whole.record, await found.payloads()
-    return {
-        "at": {
-            "seq": past.seq,
-            "time": instant(past.at),
-            "event": past.event,
-            "actor": past.actor,
-            "last_seq": record.run.seq,
-        },
-        "run": {
-            "id": record.run.id,
-            "workflow": found.stored.name,
-            "version": found.stored.version,
-            "state": past.state,
-            "since": instant(past.since),
-            "category": past.category,
-            "error": past.error,
+    return PastView(
+        at=PastEntry(seq=past.seq, time=instant(past.at), event=past.event, actor=past.actor, last_seq=record.run.seq),
+        run=PastRunDetail(
+            id=record.run.id,
+            workflow=found.stored.name,
+            version=found.stored.version,
+            state=RunState(past.state),
+            since=instant(past.since),
+            category=past.category,
+            error=past.error,
             **_value("input", stored.input, past.input, transactor),
-        },
-        "steps": [_step(step, stored, transactor) for step in past.steps],
-        "findings": [msgspec.to_builtins(one) for one in past.findings],
-    }
+        ),
+        steps=[_step(step, stored, transactor) for step in past.steps],
+        findings=[JudgeFinding(**msgspec.to_builtins(one)) for one in past.findings],
+    )
 
 
-def _step(step: PastStep, stored: Payloads, transactor: Transactor) -> dict[str, Any]:
+def _step(step: PastStep, stored: Payloads, transactor: Transactor) -> PastStepDetail:
     plain: dict[str, Any] = msgspec.to_builtins(step)
-    shown = plain | {"since": instant(step.since), "due_at": instant(step.due_at), "output": None}
-    if (output := step.output) is None:
-        return shown
-    is_own = output.fence is None
-    kept = stored.steps.get(step.no) if is_own else stored.attempts.get((step.no, output.fence or 0))
-    return shown | _value("output", kept, output.digest, transactor)
+    plain |= {"since": instant(step.since), "due_at": instant(step.due_at), "output": None}
+    if (output := step.output) is not None:
+        is_own = output.fence is None
+        kept = stored.steps.get(step.no) if is_own else stored.attempts.get((step.no, output.fence or 0))
+        plain |= _value("output", kept, output.digest, transactor)
+    return PastStepDetail(**plain)
 
 
 def _value(name: str, kept: bytes | None, digest: str | None, transactor: Transactor) -> dict[str, Any]:

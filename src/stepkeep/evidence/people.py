@@ -15,7 +15,7 @@ from stepkeep.evidence.verifier import Register, sha256
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.errors import Contended
 from stepkeep.operations.audit import told_of_chain, verify_chain
-from stepkeep.operations.people_journal import entry_view
+from stepkeep.operations.people_journal import History, PeopleChain, entry_view
 from stepkeep.operations.transact import again_if_contended
 from stepkeep.store.principals import SealedPeopleEntry
 from stepkeep.store.protocol import Store
@@ -71,20 +71,21 @@ async def read_record(store: Store, tenant: str, names: Collection[str] = ()) ->
     return await again_if_contended(once)
 
 
-async def history(store: Store, tenant: str, subject: str | None, *, after: int, limit: int) -> dict[str, Any]:
+async def history(store: Store, tenant: str, subject: str | None, *, after: int, limit: int) -> History:
     """Entries of the journal of people, whether the whole chain holds, and where the rows differ from it."""
     record = await read_record(store, tenant)
     found = [one for one in record.journal if one.seq > after and subject in (None, one.subject)]
-    is_intact = record.broken_at is None
-    return {
-        "history": [entry_view(one) for one in found[:limit]],
-        "chain": {
-            "entries": len(record.journal) if is_intact else record.broken_at,
-            "is_intact": is_intact,
-            "broken_at": record.broken_at,
-            "differences": [said for _, said in record.findings] if is_intact else [],
-        },
-    }
+    broken_at = record.broken_at
+    return History(
+        history=[entry_view(one) for one in found[:limit]],
+        chain=PeopleChain(
+            entries=len(record.journal) if broken_at is None else broken_at,
+            is_intact=broken_at is None,
+            broken_at=broken_at,
+            differences=[said for _, said in record.findings] if broken_at is None else [],
+        ),
+        next=str(found[limit - 1].seq) if len(found) > limit else None,
+    )
 
 
 async def differences(store: Store, tenant: str) -> list[str]:
@@ -95,7 +96,7 @@ async def differences(store: Store, tenant: str) -> list[str]:
     for one in tenants:
         found += [f"tenant {one}: {said}" for _, said in (await read_record(store, one)).findings]
         chain = await verify_chain(store, one)
-        found += [] if chain["is_intact"] else [f"tenant {one}: audit log: {told_of_chain(chain)}"]
+        found += [] if chain.is_intact else [f"tenant {one}: audit log: {told_of_chain(chain)}"]
     return found
 
 

@@ -1177,6 +1177,10 @@ EXCEEDED = {"stop": "deny", "hold": "hold", "warn": "allow"}
 CANNOT_EVALUATE = "cannot_evaluate"
 GOES_ON = frozenset({"dependencies_met", "gate_opened", "wait_opened", "retry_due", "children_started"})
 DENIED = frozenset({"denied", "denied_tolerated"})
+SIGNALS = frozenset(
+    {"completion_succeeded", "completion_failed", "completion_failed_tolerated", "completion_cancelled"}
+)
+"""Completions by people, which policies are asked about, too."""
 
 
 Value = Callable[[], Any]
@@ -1277,6 +1281,12 @@ class Policies:
         hops = [hop for hop in entry.get("hops", ()) if hop["no"] == number and hop.get("by", 0) == place]
         triggers = {hop["trigger"] for hop in hops}
         is_work = known is not None and known.get("executor") is not None
+        if triggers & SIGNALS:
+            is_free = record.get("effect") == "allow" or str(record.get("rule")).startswith("budget:")
+            if not is_free and not (record.get("effect") == "hold" and record.get("permitted")):
+                told = f"{said} is {record.get('effect')}, and a completion was accepted"
+                self.checks.wrong("verdict_ignored", told)
+            return
         wanted = {"deny": DENIED, "hold": frozenset({"held"})}.get(str(record.get("effect")), GOES_ON | {"held"})
         if record.get("effect") == "hold" and record.get("permitted"):
             wanted = GOES_ON

@@ -25,8 +25,10 @@ from stepkeep.edges.safe_text import exception_message, inert, inert_line
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.arguments import looks_like_a_file
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
-from stepkeep.kernel.states import RunState
-from stepkeep.operations.operation import Operation, routed
+from stepkeep.operations.operation import Operation, refusal, routed
+from stepkeep.operations.people import Decided, MessageSent
+from stepkeep.operations.run_answers import RunView
+from stepkeep.operations.typed import Wrong
 
 log = logging.getLogger("stepkeep.mcp")
 
@@ -38,7 +40,6 @@ MOST_CHARACTERS = 40_000
 """How much JSON one answer has."""
 LONGEST_TEXT = 4_000
 LONGEST_WAIT = 50
-MOST_LISTED = 50
 DEEPEST = 12
 MOST_ITEMS = 200
 
@@ -64,10 +65,6 @@ class Tools:
     def __init__(self, face: Face) -> None:
         self._face = face
 
-    async def list_workflows(self) -> dict[str, Any]:
-        """Published workflows with their versions."""
-        return await self._face.definitions()
-
     async def start_run(
         self,
         workflow: Name,
@@ -84,17 +81,7 @@ class Tools:
         )
         return {"run_id": started.run_id, "created": started.created}
 
-    async def list_runs(
-        self,
-        state: RunState | None = None,
-        workflow: Name | None = None,
-        text: Name | None = None,
-        limit: Annotated[int, Field(ge=1, le=MOST_LISTED)] = 20,
-    ) -> dict[str, Any]:
-        """Runs, newest first, by state, workflow or a part of their ids, keys, labels or input."""
-        return await self._face.runs(state=() if state is None else state, workflow=workflow, text=text, limit=limit)
-
-    async def show_run(self, run_id: RunId) -> dict[str, Any]:
+    async def show_run(self, run_id: RunId) -> RunView:
         """Everything about one run and its steps."""
         return await self._face.show(run_id)
 
@@ -107,45 +94,26 @@ class Tools:
         waits = [] if found.finished or found.loaded is None else found.waiting_for
         return {**told, "output": found.output, "error": found.error, "waiting_for": waits}
 
-    async def explain(self, what: Words, step: Name | None = None) -> dict[str, Any]:
-        """Why a run (or one of its steps), a queue or a worker does not move, and what would move it."""
-        return await self._face.explain(what, step)
-
     async def send_message(
         self, run_id: RunId, name: Name, payload: Any = None, message_id: Name | None = None
-    ) -> dict[str, Any]:
+    ) -> MessageSent:
         """Send a message to a run. The same message id again changes nothing."""
         return await self._face.send(run_id, name, payload, message_id=message_id)
 
-    async def cancel_run(self, run_id: RunId, compensate: bool = False, reason: Words = "") -> dict[str, Any]:
-        """Cancel a run; with `compensate`, undo first what it did."""
-        return await self._face.cancel(run_id, compensate=compensate, reason=reason)
-
-    async def list_approvals(
-        self, mine: bool = False, limit: Annotated[int, Field(ge=1, le=MOST_LISTED)] = 20
-    ) -> dict[str, Any]:
-        """Open gates: what is asked, what is shown, and whether the owner of this key may decide, and why not."""
-        return await self._face.approvals(mine=mine, limit=limit)
-
-    async def approve(self, run_id: RunId, step: Name, comment: Words = "") -> dict[str, Any]:
+    async def approve(self, run_id: RunId, step: Name, comment: Words = "") -> Decided:
         """Approve a gate that names this service among those who may decide."""
         return await self._face.approve(run_id, step, comment=comment)
 
-    async def reject(self, run_id: RunId, step: Name, comment: Words = "") -> dict[str, Any]:
+    async def reject(self, run_id: RunId, step: Name, comment: Words = "") -> Decided:
         """Reject a gate that names this service among those who may decide."""
         return await self._face.reject(run_id, step, comment=comment)
 
 
 OFFERED: dict[str, ToolAnnotations] = {
-    "list_workflows": READS,
-    "list_runs": READS,
     "show_run": READS,
     "wait_for_run": READS,
-    "explain": READS,
-    "list_approvals": READS,
     "start_run": CHANGES,
     "send_message": CHANGES,
-    "cancel_run": ENDS,
 }
 APPROVALS: dict[str, ToolAnnotations] = {"approve": CHANGES, "reject": ENDS}
 
@@ -166,19 +134,26 @@ def make_server(face: Face, *, approvals: bool = False) -> MCPServer:
 
 
 def tool_of(face: Face, operation: Operation) -> Callable[..., Awaitable[Any]]:
-    """The tool of an operation whose row offers it to agents. The operation itself reads its arguments."""
-    offered = [one for one in operation.parameters.values() if one.place and one.name != "by"]
+    """The tool of an operation whose row offers it to agents. Arguments are read as those of a request."""
+    offered = [one for one in operation.parameters.values() if one.place and one.name not in ("by", "as_")]
 
     async def call(**given: Any) -> Any:
-        values = {one.name: given[one.wire] for one in offered if given.get(one.wire, NOT_GIVEN) is not NOT_GIVEN}
-        return msgspec.to_builtins(await operation.called_on(face, values))
+        wrong: list[Wrong] = []
+        values = {
+            one.name: one.read(given[one.wire], (one.wire,), wrong)
+            for one in offered
+            if given.get(one.wire, NOT_GIVEN) is not NOT_GIVEN
+        }
+        if wrong:
+            raise refusal(wrong)
+        return await operation.called_on(face, values)
 
     parameters = [
         inspect.Parameter(
             one.wire,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if one.is_required else NOT_GIVEN,
-            annotation=Annotated[Any, WithJsonSchema(msgspec.json.schema(one.annotation))],
+            annotation=Annotated[Any, WithJsonSchema(schema_for(one.annotation))],
         )
         for one in offered
     ]
@@ -189,13 +164,28 @@ def tool_of(face: Face, operation: Operation) -> Callable[..., Awaitable[Any]]:
     return call
 
 
+def schema_for(annotation: Any) -> dict[str, Any]:
+    """The JSON Schema of an argument, without references."""
+    [schema], parts = msgspec.json.schema_components([annotation], ref_template="{name}")
+
+    def whole(one: Any) -> Any:
+        if isinstance(one, list):
+            return [whole(inner) for inner in one]
+        if not isinstance(one, dict):
+            return one
+        return whole(parts[one["$ref"]]) if "$ref" in one else {name: whole(inner) for name, inner in one.items()}
+
+    found: dict[str, Any] = whole(schema)
+    return found
+
+
 async def require_service(face: Face) -> None:
     """Refuse approvals by a key whose owner is a person: an agent must not decide in a person's name."""
     if isinstance(face, AsyncClient):
         owner = (await face.service.ask("GET", "/session"))["principal"]
     else:
         owner = face.access.owner
-    kind = None if owner is None else (await face.users.show(owner))["user"]["kind"]
+    kind = None if owner is None else (await face.users.show(owner)).user.kind
     if kind != "service":
         raise NotAllowed(
             f"approvals by agents need the key of a service, and {owner} is none. Register one: "
@@ -211,7 +201,7 @@ def told(method: Callable[P, Awaitable[Any]]) -> Callable[P, Awaitable[str]]:
     @wraps(method)
     async def call(*arguments: P.args, **named: P.kwargs) -> str:
         try:
-            return bounded(await method(*arguments, **named))
+            return bounded(msgspec.to_builtins(await method(*arguments, **named)))
         except StepkeepError as problem:
             code = getattr(problem, "code", type(problem).__name__)
             raise ToolError(inert_line(f"{code}: {exception_message(problem)}", LONGEST_TEXT)) from None

@@ -231,9 +231,10 @@ def is_service_url(url: object) -> bool:
     return isinstance(url, str) and url.startswith(("http://", "https://"))
 
 
-def decode(body: bytes) -> Any:
+def decode(body: bytes, kind: Any = Any) -> Any:
+    """The value of an answer."""
     try:
-        return msgspec.json.decode(body)
+        return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, RecursionError):
         raise errors.StoreUnavailable("the answer of the service is no JSON: is it Stepkeep?") from None
 

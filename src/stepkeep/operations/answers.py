@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
+from functools import cache
 from html import escape
-from typing import Any, dataclass_transform
+from typing import Annotated, Any, dataclass_transform
 
 import msgspec
-from msgspec import UNSET, Meta
+from msgspec import UNSET, Meta, UnsetType
 
 MOST_SHOWN, LONGEST_SHOWN = 3, 60
 """How many items of a list, and how many characters of a text, the short form of an answer has."""
@@ -18,18 +20,16 @@ def says(text: str) -> Meta:
     return Meta(description=text)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-class AnswerType(msgspec.StructMeta):
-    """Makes answers frozen, with fields by name alone: a field that may be absent can stand anywhere."""
-
-    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
-        return super().__new__(mcs, name, bases, namespace, **{"frozen": True, "kw_only": True, **options})
+Moment = Annotated[str, Meta(description="UTC, with milliseconds.", examples=["2026-01-01T00:00:00.000Z"])]
+Next = Annotated[str | UnsetType | None, says("The `cursor` of the next page; null at the end.")]
 
 
-class Answer(msgspec.Struct, metaclass=AnswerType):
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Answer(msgspec.Struct, frozen=True):
     """What an operation answers. A field that is UNSET is absent in JSON.
 
-    Fields can also be read as keys of a mapping (`answer["state"]`), as before; this ends with 1.0.
+    Its classes say `kw_only=True`, so that a field that may be absent can stand anywhere.
+    Fields can also be read as keys of a mapping (`answer["state"]`), by their names in JSON; this ends with 1.0.
     """
 
     def as_json(self) -> dict[str, Any]:
@@ -44,14 +44,14 @@ class Answer(msgspec.Struct, metaclass=AnswerType):
         return found
 
     def get(self, name: str, default: Any = None) -> Any:
-        found = getattr(self, name, UNSET) if name in self.__struct_fields__ else UNSET
+        found = getattr(self, _fields(type(self)).get(name, ""), UNSET)
         return default if found is UNSET else found
 
     def __contains__(self, name: object) -> bool:
-        return name in self.__struct_fields__ and getattr(self, str(name)) is not UNSET
+        return isinstance(name, str) and self.get(name, UNSET) is not UNSET
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self.__struct_fields__ if getattr(self, name) is not UNSET)
+        return (name for name, field in _fields(type(self)).items() if getattr(self, field) is not UNSET)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -60,7 +60,10 @@ class Answer(msgspec.Struct, metaclass=AnswerType):
         return [*self]
 
     def items(self) -> Any:
-        return [(name, getattr(self, name)) for name in self]
+        return [(name, self[name]) for name in self]
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, dict):
@@ -74,12 +77,19 @@ class Answer(msgspec.Struct, metaclass=AnswerType):
 
     def __repr__(self) -> str:
         """The fields that say something, in short."""
-        told = (f"{name}={_short(one)}" for name, one in self.items() if one not in (None, [], {}))
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        told = (f"{name}={_short(one)}" for name, one in fields if one not in (None, [], {}, UNSET))
         return f"{type(self).__name__}({', '.join(told)})"
 
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(repr(one))}</td></tr>" for name, one in self.items())
         return f"<table>{rows}</table>"
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """The fields of an answer by their names in JSON, which may be words of Python: `from` is `from_`."""
+    return dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
 
 
 def _short(value: Any) -> str:
@@ -92,4 +102,4 @@ def _short(value: Any) -> str:
         return f"[{len(value)} values]"
     if isinstance(value, str) and len(value) > LONGEST_SHOWN:
         return repr(value[:LONGEST_SHOWN] + "…")
-    return repr(value)
+    return repr(value.value if isinstance(value, Enum) else value)

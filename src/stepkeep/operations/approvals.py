@@ -9,22 +9,26 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Collection
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType, field
 
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.changes import changes_record
+from stepkeep.kernel.definition import Approval
 from stepkeep.kernel.errors import DefinitionChanged, InvalidInput, NotAllowed, Unreadable
 from stepkeep.kernel.gates import gate_terms, holding_rule
-from stepkeep.kernel.rows import Gate
+from stepkeep.kernel.rows import Changes, Gate, Opening
 from stepkeep.kernel.states import StepState
 from stepkeep.kernel.votes import standing_of
 from stepkeep.operations import validate
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.cases import Case, opening_in
-from stepkeep.operations.instants import dated, instant
-from stepkeep.operations.open_gates import asked_people
+from stepkeep.operations.instants import instant
+from stepkeep.operations.open_gates import ballots
 from stepkeep.operations.plans import plan_for
+from stepkeep.operations.run_answers import Ballot, Counted, Needs
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.records import FIRST_GATE
 
@@ -32,11 +36,69 @@ PAGE = 100
 MOST_READ = 1_000
 """Gates that one call looks at; a call that stops there says so and where to go on."""
 
-MOST_LISTED = 1_000
 AT_ONCE = 25
 """Gates whose runs are read together."""
 
 decode_json = msgspec.json.decode
+
+
+class RequestedChanges(Answer, kw_only=True):
+    """A request for changes at a gate."""
+
+    decision: str
+    by: str
+    at: str | None
+    comment: str
+    for_: str | UnsetType = field(name="for", default=UNSET)
+
+
+class Refusal(Answer, kw_only=True):
+    """Why a person may not decide."""
+
+    rule: str
+    message: str
+
+
+class OpenGate(Answer, kw_only=True):
+    """An open gate: what is asked, by whom, what is shown (`facts` in JSON), who has decided, until when."""
+
+    run_id: str
+    step: str
+    workflow: str
+    asked_by: list[str]
+    opened_at: str | None
+    until: str | None
+    late: Annotated[bool, says("Whether it was not decided in time.")]
+    level: int
+    prompt: str
+    shown: Annotated[dict[str, Any], says("The facts that are shown to those who decide.")] = field(name="facts")
+    shown_digest: Annotated[str, says("The digest of all that is shown.")]
+    not_: Annotated[list[str], says("Who may not decide.")] = field(name="not")
+    quorum: int
+    counted: Counted
+    needs: Needs
+    votes: list[Ballot]
+    changes: RequestedChanges | None
+    rule: Annotated[str | None, says("The rule that holds the step, if there is one.")]
+    may_decide: Annotated[bool, says("Whether the caller may approve.")]
+    refusal: Annotated[Refusal | None, says("Why the caller may not decide.")]
+    command: str | None
+
+
+class UnreadableGate(Answer, kw_only=True):
+    """An open gate of a run that cannot be read."""
+
+    run_id: str
+    message: str
+
+
+class ApprovalList(Answer, kw_only=True):
+    """A page of open gates, oldest run first."""
+
+    approvals: list[OpenGate]
+    is_complete: Annotated[bool, says("False where there are more.")]
+    next: Annotated[str | None, says("The cursor of the next page; null on the last one.")]
+    unreadable: list[UnreadableGate] | UnsetType = UNSET
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,17 +112,15 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
 
 async def list_approvals(
     transactor: Transactor, asking: Asking, *, after: str | None = None, limit: int = 50
-) -> dict[str, Any]:
-    """`{"approvals": [...], "is_complete": bool, "next": cursor or None}`, oldest run first."""
-    if type(limit) is not int or not 1 <= limit <= MOST_LISTED:
-        raise InvalidInput(f"approvals: limit is a whole number from 1 to {MOST_LISTED}.")
+) -> ApprovalList:
+    """A page of open gates, oldest run first."""
     store, caller = transactor.store, asking.caller
     place = FIRST_GATE if after is None else read_cursor(after)
     now = await store.now()
     authorities = await store.people.read_authorities([caller])
     aside = {one.run_id: one.reason for one in await store.list_quarantined(caller.tenant)}
-    found: list[dict[str, Any]] = []
-    unreadable: list[dict[str, Any]] = []
+    found: list[OpenGate] = []
+    unreadable: list[UnreadableGate] = []
     cases: dict[str, Case | Exception | None] = {}
     read, is_complete = 0, False
     while not is_complete and len(found) < limit and read < MOST_READ:
@@ -76,19 +136,19 @@ async def list_approvals(
             try:
                 told = _view(asking, gate, cases.get(gate.run_id), authorities, aside, now)
             except (Unreadable, DefinitionChanged) as problem:
-                unreadable.append({"run_id": gate.run_id, "message": str(problem)})
+                unreadable.append(UnreadableGate(run_id=gate.run_id, message=str(problem)))
                 continue
-            if told is not None and (told["may_decide"] or not asking.mine):
+            if told is not None and (told.may_decide or not asking.mine):
                 found.append(told)
             if len(found) == limit:
                 is_complete = is_complete and at == len(gates) - 1
                 break
-    said: dict[str, Any] = {
-        "approvals": found,
-        "is_complete": is_complete,
-        "next": None if is_complete else f"{place[0]}/{place[1]}",
-    }
-    return said | ({"unreadable": unreadable} if unreadable else {})
+    return ApprovalList(
+        approvals=found,
+        is_complete=is_complete,
+        next=None if is_complete else f"{place[0]}/{place[1]}",
+        unreadable=unreadable or UNSET,
+    )
 
 
 def read_cursor(text: str) -> tuple[str, int]:
@@ -134,7 +194,7 @@ def _view(
     authorities: dict[Caller, Authority],
     aside: dict[str, str],
     now: int,
-) -> dict[str, Any] | None:
+) -> OpenGate | None:
     """One open gate as this person sees it; None if it has closed since the page was read."""
     if isinstance(case, Exception):
         raise case
@@ -153,25 +213,41 @@ def _view(
     if reason is not None:
         refusal = NotAllowed(f"run {gate.run_id} is quarantined: {reason}", "quarantined", asking.caller.person)
     shown = decode_json(gate.shown)
-    return {
-        "run_id": gate.run_id,
-        "step": planned.name,
-        "workflow": case.record.details.workflow,
-        "asked_by": sorted(case.involved.requesters),
-        "opened_at": instant(gate.opened_at),
-        "until": instant(gate.due_at),
-        "late": is_late(gate, now),
-        "level": gate.level,
-        "prompt": terms.prompt,
-        "facts": (shown.get("facts") or {}) if "gate" in shown else {},
-        "shown_digest": gate.shown_digest,
-        "not": list(terms.excluded),
-        "quorum": terms.quorum,
-        **standing_of(terms, opening),
-        "votes": asked_people(terms, step).get("votes", []),
-        "changes": None if opening.changes is None else dated(changes_record(opening.changes)),
-        "rule": holding_rule(step),
-        "may_decide": refusal is None,
-        "refusal": None if refusal is None else {"rule": refusal.rule, "message": str(refusal)},
-        "command": None if refusal is not None else shlex.join(["stepkeep", "approve", gate.run_id, planned.name]),
-    }
+    return OpenGate(
+        run_id=gate.run_id,
+        step=planned.name,
+        workflow=case.record.details.workflow,
+        asked_by=sorted(case.involved.requesters),
+        opened_at=instant(gate.opened_at),
+        until=instant(gate.due_at),
+        late=is_late(gate, now),
+        level=gate.level,
+        prompt=terms.prompt,
+        shown=(shown.get("facts") or {}) if "gate" in shown else {},
+        shown_digest=gate.shown_digest,
+        not_=list(terms.excluded),
+        quorum=terms.quorum,
+        **_standing(terms, opening),
+        votes=ballots(opening),
+        changes=None if opening.changes is None else _changes(opening.changes),
+        rule=holding_rule(step),
+        may_decide=refusal is None,
+        refusal=None if refusal is None else Refusal(rule=refusal.rule, message=str(refusal)),
+        command=None if refusal is not None else shlex.join(["stepkeep", "approve", gate.run_id, planned.name]),
+    )
+
+
+def _standing(terms: Approval, opening: Opening) -> dict[str, Any]:
+    found = standing_of(terms, opening)
+    return {"counted": Counted(**found["counted"]), "needs": Needs(**found["needs"])}
+
+
+def _changes(changes: Changes) -> RequestedChanges:
+    told = changes_record(changes)
+    return RequestedChanges(
+        decision=told["decision"],
+        by=told["by"],
+        at=instant(told["at"]),
+        comment=told["comment"],
+        for_=told.get("for", UNSET),
+    )

@@ -1,7 +1,8 @@
 """Runs work of user-given size in a thread, so that the event loop answers other callers meanwhile.
 
 A tenant has one such piece of work under way at a time, and waits for its own only: its queue holds up no other tenant.
-In a service it also rests after each piece, because a thread that computes takes turns with the event loop.
+In a service that serves other tenants, too, it rests after each piece: a thread that computes takes turns with the
+event loop.
 It bounds nothing; the work itself must be bounded. The service and the operations call it.
 """
 
@@ -21,7 +22,7 @@ T = TypeVar("T")
 _threads = ThreadPoolExecutor(4, "stepkeep-aside")
 _turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
 """By event loop and tenant."""
-_rests = 0.0
+_rests: Callable[[str], float] = lambda tenant: 0.0  # noqa: E731 - the default of `rest_between`
 
 RESTING: ContextVar[Callable[[], AbstractAsyncContextManager[None]]] = ContextVar("resting", default=nullcontext)
 """Surrounds a wait for such work or for a group commit: a request of the service gives up its turn meanwhile."""
@@ -37,13 +38,13 @@ async def aside(tenant: str, work: Callable[P, T], *args: P.args, **kwargs: P.kw
         try:
             return await loop.run_in_executor(_threads, lambda: context.run(work, *args, **kwargs))
         finally:
-            if _rests:
-                loop.call_later((loop.time() - began) * _rests, turn.release)
+            if rest := (loop.time() - began) * _rests(tenant):
+                loop.call_later(rest, turn.release)
             else:
                 turn.release()
 
 
-def rest_between(times: float) -> None:
+def rest_between(times: Callable[[str], float]) -> None:
     """From now on, a tenant's next piece of work begins so many times later as the last one took."""
     global _rests
     _rests = times

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
+
+from stepkeep.operations.answers import Answer
 
 NAMED = 5
 """People who are named in a sentence; the others are counted."""
 
 
-class Barred(msgspec.Struct, frozen=True, kw_only=True):
+class Barred(Answer, kw_only=True):
     """A person who may not act on a step: the rule, and the reason in a few words."""
 
     person: str
     rule: str
     reason: str
+
+
+class People(Answer, kw_only=True):
+    """The people of a waiting step: whom it takes, in words, how many decisions are missing, who may act, who may not.
+    `more` counts those that were not looked at."""
+
+    of: str
+    needs: int
+    may: list[str]
+    may_not: list[Barred]
+    more: int
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,16 +47,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     reader_asked: bool = False
 
     @property
+    def people(self) -> People:
+        """The same for those who read an explanation."""
+        return People(of=self.of, needs=self.needs, may=[*self.may], may_not=[*self.may_not], more=self.more)
+
+    @property
     def takes_nobody(self) -> bool:
         """Whether no registered person may act, although the step names people."""
         return bool(self.of) and not self.may and not self.more
-
-
-def people_view(asked: Asked) -> dict[str, Any]:
-    """The same as JSON."""
-    found: dict[str, Any] = msgspec.to_builtins(asked)
-    del found["reader"], found["reader_asked"]
-    return found | {"may": list(asked.may), "may_not": list(found["may_not"])}
 
 
 def in_words(asked: Asked | None, act: str) -> str:

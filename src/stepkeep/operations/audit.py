@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from uuid_utils import uuid7
 
 from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
+from stepkeep.operations.answers import Answer, Moment, Next, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import again_if_contended
 from stepkeep.store.audit_rows import LAST_ID, LAST_TIME, AuditFilter, AuditRow, Outcome, link
@@ -56,6 +57,40 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 REQUEST: ContextVar[Asked | None] = ContextVar("stepkeep_request", default=None)
+
+
+class AuditEntry(Answer, kw_only=True):
+    """An operation that was asked for, or a change of people (`source`)."""
+
+    id: str
+    at: Moment
+    actor: str
+    key: str | None
+    vouched_by: str | None
+    operation: str
+    target: str
+    outcome: Outcome
+    code: str | None
+    request_id: str | None
+    address: str | None
+    source: Literal["audit", "people"]
+
+
+class AuditChain(Answer, kw_only=True):
+    """Whether the newest entries of the audit log are whole."""
+
+    checked: int
+    is_intact: bool
+    broken_at: Annotated[int | None, says("The first entry that is missing or was changed.")]
+    beside: Annotated[int, says("Entries outside of the chain that are not older than it.")]
+
+
+class AuditPage(Answer, kw_only=True):
+    """Entries, newest first."""
+
+    audit: list[AuditEntry]
+    next: Next
+    chain: AuditChain
 
 
 class AuditLog:
@@ -208,15 +243,11 @@ def target_of(arguments: Sequence[Any], named: Mapping[str, Any], result: Any = 
     return ""
 
 
-async def verify_chain(store: Store, tenant: str, newest: int | None = None) -> dict[str, Any]:
-    """Whether the chain over the audit log of a tenant holds: all that is kept of it, or its newest entries.
-
-    `broken_at` is the first entry that is missing or was changed. `beside` counts entries outside of the chain that
-    are not older than it.
-    """
+async def verify_chain(store: Store, tenant: str, newest: int | None = None) -> AuditChain:
+    """Whether the chain over the audit log of a tenant holds: all that is kept of it, or its newest entries."""
     head = await store.audit.read_head(tenant)
     if head is None:
-        return {"checked": 0, "is_intact": True, "broken_at": None, "beside": 0}
+        return AuditChain(checked=0, is_intact=True, broken_at=None, beside=0)
     seq, seal, since = head.forgotten, head.anchor, None
     if newest is not None and head.seq - seq > newest:
         begin = await store.audit.read_chain(tenant, head.seq - newest - 1, 1)
@@ -236,19 +267,17 @@ async def verify_chain(store: Store, tenant: str, newest: int | None = None) -> 
         broken_at = seq
     beside = await store.audit.count_unchained(tenant, LAST_TIME if since is None else since, PAGE)
     is_intact = broken_at is None and not beside
-    return {"checked": seq - begun, "is_intact": is_intact, "broken_at": broken_at, "beside": beside}
+    return AuditChain(checked=seq - begun, is_intact=is_intact, broken_at=broken_at, beside=beside)
 
 
-def told_of_chain(chain: Mapping[str, Any]) -> str:
+def told_of_chain(chain: AuditChain) -> str:
     """What is wrong with a chain, in words."""
-    beside = f"{chain['beside']} entries are outside of its chain" if chain["beside"] else ""
-    broken = f"entry {chain['broken_at']} is missing or was changed" if chain["broken_at"] is not None else ""
+    beside = f"{chain.beside} entries are outside of its chain" if chain.beside else ""
+    broken = f"entry {chain.broken_at} is missing or was changed" if chain.broken_at is not None else ""
     return " and ".join(filter(None, (broken, beside)))
 
 
-async def read_audit(
-    store: Store, wanted: AuditFilter, cursor: str | None, *, until: int | None = None
-) -> dict[str, Any]:
+async def read_audit(store: Store, wanted: AuditFilter, cursor: str | None, *, until: int | None = None) -> AuditPage:
     """A page of entries, newest first, those of the journal of people among them; `next` continues after it."""
     before, name = _read_cursor(cursor)
     if until is not None and until < before:
@@ -259,69 +288,69 @@ async def read_audit(
     found.sort(key=lambda one: one[:2], reverse=True)
     shown = found[: wanted.limit]
     more = len(found) > wanted.limit
-    return {
-        "audit": [view for _, _, view in shown],
-        "next": f"{shown[-1][0]}:{shown[-1][1]}" if more else None,
-        "chain": await verify_chain(store, wanted.tenant, CHECKED),
-    }
+    return AuditPage(
+        audit=[view for _, _, view in shown],
+        next=f"{shown[-1][0]}:{shown[-1][1]}" if more else None,
+        chain=await verify_chain(store, wanted.tenant, CHECKED),
+    )
 
 
-async def _of_people(store: Store, wanted: AuditFilter) -> list[tuple[int, str, dict[str, Any]]]:
+async def _of_people(store: Store, wanted: AuditFilter) -> list[tuple[int, str, AuditEntry]]:
     """Changes of people as entries. They are few, so that they are filtered here."""
     # At one moment, entries of people come before those of the log: their ids are higher.
     at, seq = wanted.before, LAST_SEQ if wanted.before_id == LAST_ID else 0
     if wanted.before_id.startswith("p"):
         seq = int(wanted.before_id[1:])
-    found: list[tuple[int, str, dict[str, Any]]] = []
+    found: list[tuple[int, str, AuditEntry]] = []
     while len(found) < wanted.limit:
         page = await store.people.read_journal_before(wanted.tenant, at, seq, wanted.since, PAGE)
         for one in page:
             view = _people_view(one)
             named = ("actor", "target", "operation", "outcome", "key")
-            if all(getattr(wanted, name) in (None, view[name]) for name in named):
-                found.append((one.at, view["id"], view))
+            if all(getattr(wanted, name) in (None, getattr(view, name)) for name in named):
+                found.append((one.at, view.id, view))
         if len(page) < PAGE:
             break
         at, seq = page[-1].at, page[-1].seq
     return found[: wanted.limit]
 
 
-def _view(row: AuditRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "at": instant(row.at),
-        "actor": row.actor,
-        "key": row.key,
-        "vouched_by": row.vouched_by,
-        "operation": row.operation,
-        "target": row.target,
-        "outcome": row.outcome.value,
-        "code": row.code,
-        "request_id": row.request_id,
-        "address": row.address,
-        "source": "audit",
-    }
+def _view(row: AuditRow) -> AuditEntry:
+    return AuditEntry(
+        id=row.id,
+        at=instant(row.at),
+        actor=row.actor,
+        key=row.key,
+        vouched_by=row.vouched_by,
+        operation=row.operation,
+        target=row.target,
+        outcome=row.outcome,
+        code=row.code,
+        request_id=row.request_id,
+        address=row.address,
+        source="audit",
+    )
 
 
-def _people_view(one: SealedPeopleEntry) -> dict[str, Any]:
+def _people_view(one: SealedPeopleEntry) -> AuditEntry:
     try:
         entry = open_people_entry(one)
     except msgspec.MsgspecError:
         entry = PeopleEntry(one.tenant, one.seq, one.at, "(unreadable)", one.subject, "")
-    return {
-        "id": f"p{one.seq:015d}",
-        "at": instant(one.at),
-        "actor": entry.actor,
-        "key": entry.detail.get("key"),
-        "vouched_by": entry.vouched_by,
-        "operation": entry.event,
-        "target": entry.subject,
-        "outcome": Outcome.DONE.value,
-        "code": None,
-        "request_id": entry.detail.get("request"),
-        "address": entry.detail.get("address"),
-        "source": "people",
-    }
+    return AuditEntry(
+        id=f"p{one.seq:015d}",
+        at=instant(one.at),
+        actor=entry.actor,
+        key=entry.detail.get("key"),
+        vouched_by=entry.vouched_by,
+        operation=entry.event,
+        target=entry.subject,
+        outcome=Outcome.DONE,
+        code=None,
+        request_id=entry.detail.get("request"),
+        address=entry.detail.get("address"),
+        source="people",
+    )
 
 
 def _read_cursor(cursor: str | None) -> tuple[int, str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.asked import Asked
 
 SECOND = 1_000_000
@@ -62,11 +63,11 @@ FAULTS = frozenset(list(Why)[: list(Why).index(Why.NOT_STARTED)])
 ATTENTION = {why: place for place, why in enumerate(Why)}
 
 
-class PausedBy(msgspec.Struct, frozen=True):
-    """Which pause holds something back: that of the run, of a queue by its name, or of the tenant."""
+class PausedBy(Answer, kw_only=True):
+    """The pause that holds something back, and that has to end first."""
 
     scope: Literal["run", "queue", "tenant"]
-    queue: str | None = None
+    queue: Annotated[str | None, says("Of a queue: its name; the default queue is empty.")] = None
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,29 +7,27 @@ calls it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from stepkeep.kernel.definition import Agent, Executor, Handler
+from stepkeep.operations.run_answers import CodeOf
 from stepkeep.operations.services import read_service
 from stepkeep.operations.transact import Transactor
 
 
-async def read_codes(
-    transactor: Transactor, tenant: str, workers: Collection[int]
-) -> dict[tuple[int, str], dict[str, Any]]:
+async def read_codes(transactor: Transactor, tenant: str, workers: Collection[int]) -> dict[tuple[int, str], CodeOf]:
     """The code of each handler of these workers, by the number of the worker and the name of the handler."""
     if not workers:
         return {}
-    found: dict[tuple[int, str], dict[str, Any]] = {}
+    found: dict[tuple[int, str], CodeOf] = {}
     for report in await transactor.store.read_worker_reports(tenant, workers):
         service = read_service(report.body)
         for name, code in ({} if service is None else service.code).items():
-            found[report.worker, name] = {
-                "handler": name,
-                "digest": code.digest or None,
-                "module": code.module or None,
-                "version": code.version or None,
-            }
+            found[report.worker, name] = CodeOf(
+                handler=name,
+                digest=code.digest or None,
+                module=code.module or None,
+                version=code.version or None,
+            )
     return found
 
 

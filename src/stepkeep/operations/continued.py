@@ -15,6 +15,7 @@ from stepkeep.kernel.journal import SealedEntry, open_entry
 from stepkeep.kernel.rows import Note, Run
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.causes import listed
+from stepkeep.operations.run_answers import Adopted, Continues
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.records import RunRecord
 
@@ -44,10 +45,10 @@ async def _continued_by(transactor: Transactor, run: Run) -> list[str]:
     return await transactor.store.find_reruns(run.tenant, run.id)
 
 
-def continues_of(earlier: str, entries: Sequence[SealedEntry]) -> dict[str, Any]:
+def continues_of(earlier: str, entries: Sequence[SealedEntry]) -> Continues:
     """As the first entry of the journal says it; one that says nothing is of a run that repeats everything."""
     said = _told(entries[0].body) if entries else _Told()
-    return {"run": earlier, "as": said.how, "from": said.start, "adopted": [one.step for one in said.adopted]}
+    return Continues(run=earlier, as_=said.how, from_=said.start, adopted=[one.step for one in said.adopted])
 
 
 class _Taken(msgspec.Struct):
@@ -70,11 +71,11 @@ def _told(body: bytes) -> _Told:
         return _Told()  # a damaged or altered journal, which is for `certify` to tell
 
 
-def adopted_view(note: Note | None, *, has_undo: bool) -> dict[str, Any] | None:
+def adopted_view(note: Note | None, *, has_undo: bool) -> Adopted | None:
     """Where the result of an adopted step comes from; `undo`: a rollback of this run undoes it."""
     if note is None or (adopted := note.adopted) is None:
         return None
-    return {"run": adopted.run, "step": adopted.step, "undo": adopted.owned and has_undo}
+    return Adopted(run=adopted.run, step=adopted.step, undo=adopted.owned and has_undo)
 
 
 def course_lines(told: Mapping[str, Any]) -> list[str]:

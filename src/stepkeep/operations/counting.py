@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -36,15 +36,6 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     is_complete: bool = True
     is_estimate: bool = False
-
-    def view(self, name: str) -> dict[str, Any]:
-        """As JSON, with the parts under this name."""
-        return {
-            "total": self.total,
-            "is_complete": self.is_complete,
-            "is_estimate": self.is_estimate,
-            name: dict(self.parts),
-        }
 
 
 class RunNumbers(msgspec.Struct, frozen=True, kw_only=True):

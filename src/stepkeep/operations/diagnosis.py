@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
-from msgspec import to_builtins
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from stepkeep.edges.safe_text import inert_line
@@ -23,9 +23,10 @@ from stepkeep.kernel.rows import Step, Worker
 from stepkeep.kernel.states import StepState
 from stepkeep.operations import counting, validate
 from stepkeep.operations.access import OPERATIONS, Access
-from stepkeep.operations.asked import people_view
+from stepkeep.operations.answers import Answer, says
+from stepkeep.operations.asked import People
 from stepkeep.operations.cases import Case, asked_of, read_case
-from stepkeep.operations.causes import Cause, Explanation, Why
+from stepkeep.operations.causes import Cause, Explanation, PausedBy, Why
 from stepkeep.operations.continued import course
 from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.instants import instant
@@ -35,12 +36,43 @@ from stepkeep.operations.plans import plan_for
 from stepkeep.operations.progress import progress_words, read_progress
 from stepkeep.operations.resource_claims import read_pools
 from stepkeep.operations.resources import waits_for
+from stepkeep.operations.run_answers import Continues
 from stepkeep.operations.services import Known, Service, Wanted, known_workers, read_service
 from stepkeep.operations.slots import read_wait
 from stepkeep.operations.staffing import explain_queue, explain_worker, judge
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import Backlog
+
+
+class CauseView(Answer, kw_only=True):
+    """Why something does not move, and the command that moves it."""
+
+    code: str
+    subject: str
+    sentence: str
+    since: str | None
+    until: str | None
+    command: Annotated[str | None, says("Null where nothing is to be done, or where the caller may not do it.")]
+    people: Annotated[People | UnsetType, says("Of a wait for people: who may act, who may not.")] = UNSET
+    pause: Annotated[PausedBy | UnsetType, says("Of the code `paused`: what is paused.")] = UNSET
+
+
+class ExplanationView(Answer, kw_only=True):
+    """A chain of causes, most urgent first."""
+
+    subject: str
+    state: str
+    stuck: bool
+    causes: list[CauseView]
+    continues: Annotated[Continues | UnsetType | None, says("Of a run: the one it repeats or continues.")] = UNSET
+    continued_by: Annotated[list[str] | UnsetType, says("Of a run: those that repeat or continue it.")] = UNSET
+
+    @property
+    def why(self) -> str:
+        """The causes in sentences; empty where nothing holds it back."""
+        return " ".join(one.sentence for one in self.causes)
+
 
 WAITS_FOR_PEOPLE = frozenset({StepState.AWAITING_APPROVAL, StepState.AWAITING_COMPLETION})
 
@@ -85,6 +117,12 @@ UNSERVED = frozenset(
         Why.ONLY_RUN,
     }
 )
+
+
+class UnservedSteps(Answer, kw_only=True):
+    """What of a workflow would wait, because no live worker could take it."""
+
+    unserved: Annotated[list[str], says("One sentence for each such step; one for all if no worker is alive.")]
 
 
 async def unserved_steps(transactor: Transactor, plan: Plan, *, tenant: str) -> list[str]:
@@ -241,24 +279,26 @@ async def _backlog(store: Store, specs: dict[int, QueueSpec]) -> list[Backlog]:
     return await store.read_backlog(sorted(specs), counting.MOST)
 
 
-def view(explained: Explanation) -> dict[str, Any]:
-    """An explanation as JSON. A command is a line for a shell."""
-    return {
-        "subject": explained.subject,
-        "state": explained.state,
-        "stuck": explained.is_stuck,
-        "causes": [
-            {
-                "code": cause.code.value,
-                "subject": cause.subject,
-                "sentence": cause.sentence,
-                "since": instant(cause.since),
-                "until": instant(cause.until),
-                "command": shlex.join(["stepkeep", *cause.command]) if cause.command else None,
-                **({} if cause.asked is None else {"people": people_view(cause.asked)}),
-                **({} if cause.pause is None else {"pause": to_builtins(cause.pause)}),
-            }
+def view(explained: Explanation) -> ExplanationView:
+    """An explanation for those who read it. A command is a line for a shell."""
+    course: Mapping[str, Any] = explained.course or {}
+    return ExplanationView(
+        subject=explained.subject,
+        state=explained.state,
+        stuck=explained.is_stuck,
+        causes=[
+            CauseView(
+                code=cause.code,
+                subject=cause.subject,
+                sentence=cause.sentence,
+                since=instant(cause.since),
+                until=instant(cause.until),
+                command=shlex.join(["stepkeep", *cause.command]) if cause.command else None,
+                people=UNSET if cause.asked is None else cause.asked.people,
+                pause=UNSET if cause.pause is None else cause.pause,
+            )
             for cause in explained.causes
         ],
-        **(explained.course or {}),
-    }
+        continues=course.get("continues", UNSET),
+        continued_by=course.get("continued_by", UNSET),
+    )

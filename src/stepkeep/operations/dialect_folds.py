@@ -20,10 +20,10 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.declared_hooks import Selection
 from stepkeep.operations.log import RunLog, lines_of
-from stepkeep.operations.plans import written_definition
+from stepkeep.operations.projected import canonical_of
 from stepkeep.operations.run_events import event_of
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.views import read_snapshot, view_of
+from stepkeep.operations.views import read_snapshot
 from stepkeep.sinks.event import OutgoingEvent, Source
 from stepkeep.sinks.pattern import matches
 from stepkeep.store.deliveries import WHOLE, Takes
@@ -160,10 +160,7 @@ async def _whole(
 ) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
     run, name = record.run, plan.definition.dialect
     whole = await read_snapshot(transactor, run.id, tenant=run.tenant, with_messages=True)
-    canonical = await view_of(transactor, whole, plan)
-    canonical["definition"] = written_definition(plan, whole.steps)
-    canonical["journal"] = lines_of(whole, plan)[1:-1]
-    return canonical, lines_of(whole, plan, name)[1:-1]
+    return await canonical_of(transactor, whole, plan), lines_of(whole, plan, name)[1:-1]
 
 
 async def dialect_events(transactor: Transactor, record: RunRecord, plan: Plan) -> list[OutgoingEvent]:

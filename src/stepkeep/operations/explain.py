@@ -115,7 +115,9 @@ def _paused(scene: Scene) -> Cause:
     said = f"{subject} is paused{whose}{why}. Nothing of it is claimed until it is resumed."
     since = None if pause is None else pause.at
     resume = ("resume", scene.run.id)
-    return Cause(code=Why.PAUSED, subject=subject, sentence=said, since=since, command=resume, pause=PausedBy("run"))
+    return Cause(
+        code=Why.PAUSED, subject=subject, sentence=said, since=since, command=resume, pause=PausedBy(scope="run")
+    )
 
 
 def is_stuck(run: Run, steps: Iterable[Step]) -> bool:
@@ -420,7 +422,7 @@ def _unswept(scene: Scene, planned: PlannedStep, step: Step, what: str) -> Cause
 def _held_back(scene: Scene, step: Step) -> Cause:
     name = scene.plan.of(step).name
     said = f"{name} is ready, and is not claimed while run {scene.run.id} is paused."
-    resume, pause = ("resume", scene.run.id), PausedBy("run")
+    resume, pause = ("resume", scene.run.id), PausedBy(scope="run")
     return Cause(code=Why.PAUSED, subject=name, sentence=said, command=resume, pause=pause)
 
 

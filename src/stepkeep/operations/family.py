@@ -9,12 +9,14 @@ from typing import Any
 
 from msgspec import UNSET
 from msgspec.json import decode
+from msgspec.structs import replace
 
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.definition import Flow
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Child, ChildMode, ChildState, Run
 from stepkeep.operations.plans import plan_for
+from stepkeep.operations.run_answers import ChildRun, Parent, Successor
 from stepkeep.operations.transact import Transactor
 
 MOST_SHOWN = 200
@@ -40,7 +42,7 @@ async def family(transactor: Transactor, run: Run, plan: Plan, cost: dict[str, f
     if link is not None and not is_child(run.id):
         shown["continued_from"] = link.run_id
     elif link is not None:
-        shown["parent"] = {"run_id": link.run_id, "no": link.no, "activation": link.activation, "mode": link.mode}
+        shown["parent"] = Parent(run_id=link.run_id, no=link.no, activation=link.activation, mode=link.mode)
     if has_children(plan):
         tree = _Tree(transactor)
         shown["children"] = await tree.below(run, plan)
@@ -62,23 +64,22 @@ class _Tree:
         self.successors: dict[str, Child] = {}
         """The runs as which flows have continued, by the run of the flow. They are no children."""
 
-    async def below(self, run: Run, plan: Plan) -> list[dict[str, Any]]:
+    async def below(self, run: Run, plan: Plan) -> list[ChildRun]:
         links = await self._transactor.store.children.read_all(run.tenant, run.id)
         self.successors |= {link.run_id: link for link in links if not is_child(link.child_id)}
         return [await self._described(child, plan) for child in links if is_child(child.child_id)]
 
-    async def _described(self, child: Child, plan: Plan) -> dict[str, Any]:
-        shown: dict[str, Any] = {
-            "step": plan.at(child.no).name,
-            "run_id": child.child_id,
-            "workflow": child.workflow,
-            "version": child.version,
-            "detached": child.mode is ChildMode.DETACHED,
-            "state": child.state if child.outcome is None else child.outcome,
-            "error": child.error,
-        }
-        if child.undoes is not None:
-            shown["undoes"] = child.undoes
+    async def _described(self, child: Child, plan: Plan) -> ChildRun:
+        shown = ChildRun(
+            step=plan.at(child.no).name,
+            run_id=child.child_id,
+            workflow=child.workflow,
+            version=child.version,
+            detached=child.mode is ChildMode.DETACHED,
+            state=child.state if child.outcome is None else child.outcome,
+            error=child.error,
+            undoes=UNSET if child.undoes is None else child.undoes,
+        )
         if child.state not in (ChildState.STARTED, ChildState.ENDED):
             return shown
         if len(self.costs) >= MOST_SHOWN:
@@ -86,20 +87,20 @@ class _Tree:
             return shown
         record = await self._transactor.store.read_run(child.tenant, child.child_id)
         if record is None:
-            return shown | {"is_deleted": True}
+            return replace(shown, is_deleted=True)
         attempts = await self._transactor.store.read_attempts(child.tenant, child.child_id)
         cost = _sum([decode(one.cost) for one in attempts if one.cost is not None])
         self.costs.append(cost)
         below = await plan_for(self._transactor, record.run)
-        shown |= {"state": record.run.state, "error": record.run.error, "cost": cost}
-        return shown | {"children": await self.below(record.run, below) if has_children(below) else []}
+        children = await self.below(record.run, below) if has_children(below) else []
+        return replace(shown, state=record.run.state, error=record.run.error, cost=cost, children=children)
 
 
-async def _successor(transactor: Transactor, link: Child) -> dict[str, Any]:
+async def _successor(transactor: Transactor, link: Child) -> Successor:
     record = await transactor.store.read_run(link.tenant, link.child_id)
     if record is None:
-        return {"run_id": link.child_id, "state": link.state, "error": link.error}
-    return {"run_id": link.child_id, "state": record.run.state, "error": record.run.error}
+        return Successor(run_id=link.child_id, state=link.state, error=link.error)
+    return Successor(run_id=link.child_id, state=record.run.state, error=record.run.error)
 
 
 def _sum(costs: list[dict[str, float]]) -> dict[str, float]:

@@ -8,7 +8,7 @@ command line and the service call it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from stepkeep.kernel.adoption import (
 )
 from stepkeep.kernel.child_runs import is_child
 from stepkeep.kernel.decision import requesters_of
+from stepkeep.kernel.definition import Effect
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.payloads import read_reference
@@ -38,6 +39,7 @@ from stepkeep.kernel.versions import obstacles
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
 from stepkeep.operations.adopting import refuse_second_owner
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.live_policies import compiled
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.publish import find_plan
@@ -137,7 +139,39 @@ async def request_for(
     )
 
 
-async def preview(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant: str, actor: str) -> dict[str, Any]:
+class StepFate(Answer, kw_only=True):
+    """What would become of a step."""
+
+    step: str
+    adopted: bool
+    reason: Why
+    says: str
+    was: Annotated[StepState | None, says("Its state in the earlier run; null where that has no such step.")]
+    effect: Effect
+    undo: bool
+    may_repeat: Annotated[bool, says("Its effect happened, or may have happened, and it would run again.")]
+
+
+class ContinuationPreview(Answer, rename={"as_": "as", "from_": "from"}, kw_only=True):
+    """What a new run would adopt and run again."""
+
+    run_id: str
+    as_: GoingOn
+    from_: str | None
+    version: int
+    adopted: list[str]
+    runs_again: list[str]
+    reopens: Annotated[list[str], says("Steps that people decided about, and are asked about anew.")]
+    may_repeat: list[str]
+    owns_undo: Annotated[list[str], says("Adopted steps that the new run would undo in a rollback.")]
+    continued_by: Annotated[list[str], says("Runs that repeat or continue this one already, newest first.")]
+    child_of: Annotated[str | None, says("The parent of the run, which does not wait for the new run.")]
+    steps: list[StepFate]
+
+
+async def preview(
+    transactor: Transactor, run_id: str, wanted: Wanted, *, tenant: str, actor: str
+) -> ContinuationPreview:
     """What would run again, what would be adopted, and which effects may happen twice. It writes nothing."""
     found = await prepare(transactor, run_id, wanted, tenant=tenant, actor=actor)
     if wanted.how is GoingOn.RETRY:
@@ -147,21 +181,20 @@ async def preview(transactor: Transactor, run_id: str, wanted: Wanted, *, tenant
     old = await plan_for(transactor, found.whole.record.run)
     rows = {step.no: step for step in found.whole.steps}
     steps = [_told(choice, old, rows, found.plan) for choice in found.choices]
-    adopted = [step["step"] for step in steps if step["adopted"]]
-    return {
-        "run_id": run_id,
-        "as": str(wanted.how),
-        "from": wanted.start,
-        "version": found.plan.definition.version,
-        "adopted": adopted,
-        "runs_again": [step["step"] for step in steps if not step["adopted"]],
-        "reopens": [step["step"] for step in steps if step["reason"] in ASKS_ANEW and step["was"] == "succeeded"],
-        "may_repeat": [step["step"] for step in steps if step["may_repeat"]],
-        "owns_undo": [step["step"] for step in steps if step["adopted"] and step["undo"] and _is_retry(wanted)],
-        "continued_by": await transactor.store.find_reruns(tenant, run_id),
-        "child_of": await _parent_of(transactor, tenant, run_id),
-        "steps": steps,
-    }
+    return ContinuationPreview(
+        run_id=run_id,
+        as_=wanted.how,
+        from_=wanted.start,
+        version=found.plan.definition.version,
+        adopted=[one.step for one in steps if one.adopted],
+        runs_again=[one.step for one in steps if not one.adopted],
+        reopens=[one.step for one in steps if one.reason in ASKS_ANEW and one.was is StepState.SUCCEEDED],
+        may_repeat=[one.step for one in steps if one.may_repeat],
+        owns_undo=[one.step for one in steps if one.adopted and one.undo and wanted.how is GoingOn.RETRY],
+        continued_by=await transactor.store.find_reruns(tenant, run_id),
+        child_of=await _parent_of(transactor, tenant, run_id),
+        steps=steps,
+    )
 
 
 async def _parent_of(transactor: Transactor, tenant: str, run_id: str) -> str | None:
@@ -170,25 +203,19 @@ async def _parent_of(transactor: Transactor, tenant: str, run_id: str) -> str | 
     return None if link is None else link.run_id
 
 
-def _is_retry(wanted: Wanted) -> bool:
-    return wanted.how is GoingOn.RETRY
-
-
-def _told(choice: Choice, old: Plan, rows: Mapping[int, Step], new: Plan) -> dict[str, Any]:
+def _told(choice: Choice, old: Plan, rows: Mapping[int, Step], new: Plan) -> StepFate:
     definition = new.steps[new.numbers[choice.name]].definition
     no = old.number(choice.name)
-    row = None if no is None else rows[no]
-    says = SAYS[choice.why] + (f" ({choice.of})" if choice.of else "")
-    return {
-        "step": choice.name,
-        "adopted": choice.adopted,
-        "reason": choice.why.value,
-        "says": says,
-        "was": None if row is None else row.state.value,
-        "effect": definition.effect.value,
-        "undo": definition.undo is not None,
-        "may_repeat": choice.may_repeat,
-    }
+    return StepFate(
+        step=choice.name,
+        adopted=choice.adopted,
+        reason=choice.why,
+        says=SAYS[choice.why] + (f" ({choice.of})" if choice.of else ""),
+        was=None if no is None else rows[no].state,
+        effect=definition.effect,
+        undo=definition.undo is not None,
+        may_repeat=choice.may_repeat,
+    )
 
 
 def _check_start(plan: Plan, start: str) -> None:

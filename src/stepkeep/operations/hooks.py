@@ -7,24 +7,83 @@ in, and never stored.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from stepkeep.definition.hooks import Decision, Hook, read_hook, receive
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.network.signatures import Headers, read_key
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.aside import aside
 from stepkeep.operations.instants import instant
 from stepkeep.operations.settings import SettingKind, change_setting, list_kind, read_setting
 from stepkeep.store.protocol import Store
 
 ReadSecret = Callable[[str], Awaitable[str]]
+Result = Literal["sent", "started", "ignored", "refused", "would send", "would start"]
 
 
-async def save_hook(store: Store, tenant: str, document: Mapping[str, Any], *, acting: Acting) -> dict[str, Any]:
+class HookView(Answer, kw_only=True):
+    """An endpoint. It has `message` or `start`, as they were written."""
+
+    hook: str
+    scheme: Literal["standard", "github"]
+    secrets: Annotated[list[str], says("Names, newest first: all of them verify.")]
+    message: dict[str, Any] | UnsetType = UNSET
+    start: dict[str, Any] | UnsetType = UNSET
+    when: str | UnsetType = UNSET
+    saved_at: str | UnsetType = UNSET
+    saved_by: str | UnsetType = UNSET
+
+
+class SavedHook(Answer, kw_only=True):
+    """A hook that was saved."""
+
+    hook: HookView
+
+
+class HookList(Answer, kw_only=True):
+    """Hooks by name."""
+
+    hooks: list[HookView]
+    next: str | UnsetType | None = UNSET
+
+
+class RemovedHook(Answer, kw_only=True):
+    """A hook that was removed."""
+
+    removed: str
+
+
+class Delivered(Answer, kw_only=True):
+    """What became of a delivery, or would: why it was refused, the message, or the run."""
+
+    result: Result
+    hook: str
+    id: Annotated[str | UnsetType, says("The same for the same delivery.")] = UNSET
+    code: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    workflow: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+    payload: Any = UNSET
+    start: str | UnsetType | None = UNSET
+    input: Any = UNSET
+    business_key: str | UnsetType | None = UNSET
+    run_id: str | UnsetType | None = UNSET
+    created: bool | UnsetType = UNSET
+    consumed_by: int | UnsetType | None = UNSET
+    kept_until: str | UnsetType | None = UNSET
+    started: bool | UnsetType = UNSET
+    repeated: bool | UnsetType = UNSET
+    dropped: bool | UnsetType = UNSET
+
+
+async def save_hook(store: Store, tenant: str, document: Mapping[str, Any], *, acting: Acting) -> SavedHook:
     """Save an endpoint; one of the same name is replaced, on record."""
     if not isinstance(document, Mapping):
         raise InvalidInput(
@@ -34,10 +93,10 @@ async def save_hook(store: Store, tenant: str, document: Mapping[str, Any], *, a
     content = msgspec.to_builtins(hook)
     actor = validate.key("the actor", acting["actor"])
     await change_setting(store, tenant, SettingKind.HOOK, hook.hook, lambda _: content, actor=actor)
-    return {"hook": content}
+    return SavedHook(hook=msgspec.convert(content, HookView))
 
 
-async def remove_hook(store: Store, tenant: str, name: str, *, acting: Acting) -> dict[str, Any]:
+async def remove_hook(store: Store, tenant: str, name: str, *, acting: Acting) -> RemovedHook:
     """Remove an endpoint; raises NotFound."""
     known = validate.key("the name of a hook", name)
 
@@ -47,18 +106,16 @@ async def remove_hook(store: Store, tenant: str, name: str, *, acting: Acting) -
 
     actor = validate.key("the actor", acting["actor"])
     await change_setting(store, tenant, SettingKind.HOOK, known, remove, actor=actor)
-    return {"removed": known}
+    return RemovedHook(removed=known)
 
 
-async def list_hooks(store: Store, tenant: str) -> dict[str, Any]:
-    """`{"hooks": [...]}`, by name."""
-    found = await list_kind(store, tenant, SettingKind.HOOK)
-    return {
-        "hooks": [
-            {**msgspec.json.decode(one.document), "saved_at": instant(one.saved_at), "saved_by": one.saved_by}
-            for one in found
-        ]
-    }
+async def list_hooks(store: Store, tenant: str) -> HookList:
+    """The endpoints, by name."""
+    found = [
+        HookView(**msgspec.json.decode(one.document), saved_at=instant(one.saved_at), saved_by=one.saved_by)
+        for one in await list_kind(store, tenant, SettingKind.HOOK)
+    ]
+    return HookList(hooks=found)
 
 
 async def decide_delivery(

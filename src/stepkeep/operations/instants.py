@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, overload
 
 
+@overload
+def instant(micros: int) -> str: ...
+@overload
+def instant(micros: int | None) -> str | None: ...
 def instant(micros: int | None) -> str | None:
     """A time of the database clock as UTC text with milliseconds."""
     if micros is None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.events import Annotated, ChangesRequested, EscalationRequested, GateReassigned, PauseRequested
+from stepkeep.kernel.states import RunState
 from stepkeep.operations import validate
+from stepkeep.operations.answers import Answer
 from stepkeep.operations.cases import MOST_PEOPLE, people_asked, read_case
 from stepkeep.operations.people import asked_by, delegator, step_number, submit
 from stepkeep.operations.transact import Transactor
@@ -26,6 +29,17 @@ class Asking(TypedDict):
     actor: str
     vouched_by: str | None
     key: str | None
+
+
+class NoteKept(Answer, kw_only=True):
+    """A note in the journal of a run, and how the run stands."""
+
+    step: str | UnsetType = UNSET
+    note: str
+    by: str
+    at: str
+    state: RunState
+    repeated: bool
 
 
 async def request_changes(

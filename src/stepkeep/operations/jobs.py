@@ -12,9 +12,10 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
@@ -22,6 +23,7 @@ from stepkeep.edges.safe_text import exception_message, inert_line
 from stepkeep.kernel.errors import Conflict, InvalidInput, KeyReused, NotFound, StepkeepError, StoreError
 from stepkeep.operations import people, validate
 from stepkeep.operations.access import Acting
+from stepkeep.operations.answers import Answer, Moment, Next, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.migrating import migrate
 from stepkeep.operations.pausing import pause_run, read_pause, resume_run
@@ -37,7 +39,6 @@ from stepkeep.store.triggers import Backfill
 
 MOST_RUNS = 100_000
 """How many runs one job has."""
-MOST_LISTED = 1000
 SHOWN_FIRST = 10
 BATCH = 25
 BATCHES = 4
@@ -47,6 +48,62 @@ LEASE_US = 30 * 1_000_000
 MAX_DETAIL = 500
 
 log = logging.getLogger(__name__)
+
+
+class JobView(Answer, kw_only=True):
+    """A job. Of a backfill, `trigger` and its range are there too, and of a dry run `first`, the first runs."""
+
+    job: str | UnsetType = UNSET
+    action: Literal["cancel", "rerun", "pause", "resume", "migrate", "backfill"]
+    dry_run: bool | UnsetType = UNSET
+    backfill: str | UnsetType = UNSET
+    trigger: str | UnsetType = UNSET
+    state: JobState | UnsetType = UNSET
+    where: dict[str, Any] | UnsetType = UNSET
+    compensate: bool | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    workflow: str | UnsetType = UNSET
+    to: int | UnsetType = UNSET
+    of: int | UnsetType | None = UNSET
+    since: str | UnsetType | None = UNSET
+    until: str | UnsetType | None = UNSET
+    reached: str | UnsetType | None = UNSET
+    at_once: int | UnsetType = UNSET
+    started: int | UnsetType = UNSET
+    fired_before: int | UnsetType = UNSET
+    runs: int | UnsetType = UNSET
+    first: list[str] | UnsetType = UNSET
+    waiting: int | UnsetType = UNSET
+    done: int | UnsetType = UNSET
+    unchanged: int | UnsetType = UNSET
+    refused: int | UnsetType = UNSET
+    created_at: Moment | UnsetType | None = UNSET
+    created_by: str | UnsetType = UNSET
+    ended_at: Moment | UnsetType | None = UNSET
+    created: Annotated[bool, says("False if the idempotency key had made it before.")] | UnsetType = UNSET
+
+
+class JobList(Answer, kw_only=True):
+    """Jobs and backfills, newest first."""
+
+    jobs: list[JobView]
+    next: Next
+
+
+class JobRunView(Answer, kw_only=True):
+    """What became of a run."""
+
+    run_id: str
+    result: RunOutcome
+    detail: str | None
+    new_run_id: Annotated[str | None, says("The run that a rerun has made.")]
+
+
+class JobRuns(Answer, kw_only=True):
+    """The runs of a job, by id."""
+
+    runs: list[JobRunView]
+    next: Next
 
 
 # -- what people ask for -----------------------------------------------------------------------------------------------
@@ -61,7 +118,7 @@ async def add_job(
     idempotency_key: str | None,
     scope: str = ANY_CALLER,
     digest: bytes,
-) -> dict[str, Any]:
+) -> JobView:
     """Add a job for these runs; the one that is there for the same key and request is returned as it is."""
     now = await transactor.store.now()
     job = Job(
@@ -82,7 +139,7 @@ async def add_job(
         scope=scope,
     )
     if await again_if_contended(lambda: transactor.store.jobs.add(job, runs)):
-        return {**await _view(transactor, job), "created": True}
+        return replace(await _view(transactor, job), created=True)
     there = None
     if idempotency_key is not None:
         there = await known_job(transactor, idempotency_key, scope, digest, tenant=tenant)
@@ -93,7 +150,7 @@ async def add_job(
 
 async def known_job(
     transactor: Transactor, idempotency_key: str, scope: str, digest: bytes, *, tenant: str
-) -> dict[str, Any] | None:
+) -> JobView | None:
     """The job that has this idempotency key; raises KeyReused if it was asked for in other words."""
     found = await transactor.store.jobs.find_by_key(tenant, idempotency_key, scope)
     if found is None:
@@ -103,7 +160,7 @@ async def known_job(
             f"the idempotency key was used for job {found.id} with other runs or options. Choose another one.",
             {"job": found.id},
         )
-    return {**await _view(transactor, found), "created": False}
+    return replace(await _view(transactor, found), created=False)
 
 
 def digest_of(action: str, request: Mapping[str, Any]) -> bytes:
@@ -111,21 +168,19 @@ def digest_of(action: str, request: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(msgspec.json.encode([action, request], order="sorted")).digest()
 
 
-async def list_jobs(
-    transactor: Transactor, *, tenant: str, before: str | None = None, limit: int = 50
-) -> dict[str, Any]:
+async def list_jobs(transactor: Transactor, *, tenant: str, before: str | None = None, limit: int = 50) -> JobList:
     """Jobs and backfills, newest first; `next` is the `before` of the next page."""
     start = LAST_JOB if before is None else validate.key("`before`", before)
     jobs = await transactor.store.jobs.list_all(tenant, start, limit)
     backfills = await transactor.store.triggers.list_all_backfills(tenant, start, limit)
     counts = await transactor.store.jobs.count_runs(tenant, [job.id for job in jobs]) if jobs else {}
     seen = [view(job, counts[job.id]) for job in jobs] + [backfill_view(one) for one in backfills]
-    listed = sorted(seen, key=lambda one: str(one["job"]), reverse=True)[:limit]
+    listed = sorted(seen, key=lambda one: str(one.job), reverse=True)[:limit]
     more = len(seen) > limit or max(len(jobs), len(backfills)) == limit
-    return {"jobs": listed, "next": listed[-1]["job"] if listed and more else None}
+    return JobList(jobs=listed, next=listed[-1].job if listed and more else None)
 
 
-async def show_job(transactor: Transactor, job_id: str, *, tenant: str) -> dict[str, Any]:
+async def show_job(transactor: Transactor, job_id: str, *, tenant: str) -> JobView:
     """A job, or a backfill."""
     wanted = validate.key("the id of the job", job_id)
     job = await transactor.store.jobs.read(tenant, wanted)
@@ -139,7 +194,7 @@ async def show_job(transactor: Transactor, job_id: str, *, tenant: str) -> dict[
 
 async def list_job_runs(
     transactor: Transactor, job_id: str, *, tenant: str, after: str | None = None, limit: int = 100
-) -> dict[str, Any]:
+) -> JobRuns:
     """The runs of a job with what became of them; `next` is the `after` of the next page."""
     wanted = validate.key("the id of the job", job_id)
     if await transactor.store.jobs.read(tenant, wanted) is None:
@@ -147,10 +202,9 @@ async def list_job_runs(
     start = FIRST_ID if after is None else named_run("`after`", after)
     found = await transactor.store.jobs.list_runs(tenant, wanted, start, limit)
     rows = [
-        {"run_id": one.run_id, "result": one.state.value, "detail": one.detail, "new_run_id": one.new_run_id}
-        for one in found
+        JobRunView(run_id=one.run_id, result=one.state, detail=one.detail, new_run_id=one.new_run_id) for one in found
     ]
-    return {"runs": rows, "next": found[-1].run_id if len(found) == limit else None}
+    return JobRuns(runs=rows, next=found[-1].run_id if len(found) == limit else None)
 
 
 def named_run(what: str, given: object) -> str:
@@ -161,7 +215,7 @@ def named_run(what: str, given: object) -> str:
         raise InvalidInput(f"{what} is no id of a run: {validate.key(what, given)!a}") from None
 
 
-async def stop_job(transactor: Transactor, job_id: str, *, tenant: str) -> dict[str, Any]:
+async def stop_job(transactor: Transactor, job_id: str, *, tenant: str) -> JobView:
     """End a job early. What it has done stays."""
     wanted = validate.key("the id of the job", job_id)
     stopped = await again_if_contended(lambda: transactor.store.jobs.stop(tenant, wanted))
@@ -173,29 +227,29 @@ async def stop_job(transactor: Transactor, job_id: str, *, tenant: str) -> dict[
     return await _view(transactor, job)
 
 
-async def _view(transactor: Transactor, job: Job) -> dict[str, Any]:
+async def _view(transactor: Transactor, job: Job) -> JobView:
     return view(job, (await transactor.store.jobs.count_runs(job.tenant, [job.id]))[job.id])
 
 
-def view(job: Job, counts: Mapping[RunOutcome, int]) -> dict[str, Any]:
+def view(job: Job, counts: Mapping[RunOutcome, int]) -> JobView:
     """A job as callers see it."""
-    return {
-        "job": job.id,
-        "action": job.action.value,
-        "state": job.state.value,
+    done: dict[str, Any] = {outcome.value: counts.get(outcome, 0) for outcome in RunOutcome}
+    return JobView(
+        job=job.id,
+        action=job.action.value,
+        state=job.state,
         **msgspec.json.decode(job.options),
-        "runs": sum(counts.values()),
-        **{outcome.value: counts.get(outcome, 0) for outcome in RunOutcome},
-        "created_at": instant(job.created_at),
-        "created_by": job.created_by,
-        "ended_at": instant(job.ended_at),
-    }
+        runs=sum(counts.values()),
+        **done,
+        created_at=instant(job.created_at),
+        created_by=job.created_by,
+        ended_at=instant(job.ended_at),
+    )
 
 
-def backfill_view(one: Backfill) -> dict[str, Any]:
+def backfill_view(one: Backfill) -> JobView:
     """A backfill in the list of jobs."""
-    shown = views.backfill_view(one)
-    return {"job": one.id, "action": "backfill", **shown, "done": one.started}
+    return JobView(job=one.id, action="backfill", done=one.started, **views.backfill_view(one))
 
 
 def _unknown(job_id: str) -> NotFound:

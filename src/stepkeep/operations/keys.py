@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 from msgspec.structs import replace
 
 from stepkeep.definition import arguments
@@ -21,6 +21,7 @@ from stepkeep.kernel.authority import ANY_WORK, WorkLimits, hand_out, is_adminis
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.access import SCOPES, Access, Acting, Scope, key_text, secret_hash
+from stepkeep.operations.answers import Answer, Moment, Next
 from stepkeep.operations.instants import instant
 from stepkeep.operations.people_journal import Change, MakeAt, record
 from stepkeep.operations.principals import is_live, registered, revoked
@@ -28,6 +29,49 @@ from stepkeep.operations.quotas import NONE as NO_QUOTAS
 from stepkeep.operations.quotas import Quotas
 from stepkeep.store.principals import NO_SECRET, ApiKey, key_used
 from stepkeep.store.protocol import Store
+
+
+class Key(Answer, kw_only=True):
+    """A key without its secret. `replaces`: the key that it was rotated from; `of_session`: made by a sign-in."""
+
+    id: str
+    owner: str
+    state: Literal["live", "expired", "revoked"]
+    scopes: list[str]
+    created_at: Moment
+    created_by: str
+    expires_at: Moment | None
+    revoked_at: Moment | None
+    revoked_by: str | None
+    replaces: str | None
+    of_session: bool
+    max_concurrent_runs: int | None
+    max_requests_per_min: int | None
+    queues: list[str] | None
+    handlers: list[str] | None
+
+
+class MadeKey(Answer, kw_only=True):
+    """A key with its secret, which is shown once, and the key that it replaces."""
+
+    key: Key
+    secret: str
+    replaced: Key | UnsetType = UNSET
+
+
+class RevokedKey(Answer, kw_only=True):
+    """A key that was ended, the ids of those that replaced it and ended with it, and how many sessions did."""
+
+    key: Key
+    successors: list[str]
+    sessions: int
+
+
+class KeyList(Answer, kw_only=True):
+    """Keys without their secrets, newest first."""
+
+    keys: list[Key]  # type: ignore[assignment]  # the method of mappings ends with 1.0
+    next: Next = UNSET
 
 
 async def create_key(
@@ -42,14 +86,14 @@ async def create_key(
     limits: WorkLimits = ANY_WORK,
     access: Access | None = None,
     acting: Acting,
-) -> dict[str, Any]:
+) -> MadeKey:
     """Make a key for a principal. `secret` of the answer is the whole key; it is shown once and kept nowhere."""
     if expires_at is not None and expires_in is not None:
         raise InvalidInput("a key expires at a time or after a duration, not both.")
     secret = secrets.token_urlsafe(32)
     ends = expires_at, expires_in
     row, now = await _create(store, tenant, owner, secret, scopes, ends, quotas, limits, access, acting)
-    return _answer(row, secret, now)
+    return MadeKey(key=_view(row, now), secret=key_text(row.id, secret))
 
 
 async def create_session_key(
@@ -102,7 +146,7 @@ async def _create(
 
 async def rotate_key(
     store: Store, tenant: str, access: Access, key_id: str, *, overlap: int, acting: Acting
-) -> dict[str, Any]:
+) -> MadeKey:
     """Replace a key by a new one with the same owner and scopes; the old one ends after `overlap`.
 
     The new one ends when the old one would have; one that an administrator makes has the same lifetime anew."""
@@ -132,10 +176,11 @@ async def rotate_key(
         return made
 
     change, now = await record(store, tenant, acting, decide)
-    return {**_answer(change.keys[0], secret, now), "replaced": key_view(change.keys[1], now)}
+    new, old = (_view(one, now) for one in change.keys)
+    return MadeKey(key=new, secret=key_text(name, secret), replaced=old)
 
 
-async def revoke_key(store: Store, tenant: str, access: Access, key_id: str, *, acting: Acting) -> dict[str, Any]:
+async def revoke_key(store: Store, tenant: str, access: Access, key_id: str, *, acting: Acting) -> RevokedKey:
     """End a key now, with the keys that replaced it and the sessions of all of them. Decisions refuse them from this
     moment on."""
     wanted = validate.key("the id of the key", key_id)
@@ -167,11 +212,11 @@ async def revoke_key(store: Store, tenant: str, access: Access, key_id: str, *, 
         return made
 
     change, now = await record(store, tenant, acting, decide)
-    return {
-        "key": key_view(await _find(store, tenant, wanted), now),
-        "successors": [one.id for one in change.keys if one.id != wanted],
-        "sessions": sum(one.expires_at > now for one in change.sessions),
-    }
+    return RevokedKey(
+        key=_view(await _find(store, tenant, wanted), now),
+        successors=[one.id for one in change.keys if one.id != wanted],
+        sessions=sum(one.expires_at > now for one in change.sessions),
+    )
 
 
 def _line(first: ApiKey, keys: Iterable[ApiKey]) -> list[ApiKey]:
@@ -185,32 +230,31 @@ def _line(first: ApiKey, keys: Iterable[ApiKey]) -> list[ApiKey]:
     return line
 
 
-async def list_keys(store: Store, tenant: str, owner: str | None = None) -> dict[str, Any]:
+async def list_keys(store: Store, tenant: str, owner: str | None = None) -> KeyList:
     """Keys without their secrets, newest first."""
     now = await store.now()
     found = await store.people.list_keys(tenant)
-    return {"keys": [key_view(one, now) for one in found if owner in (None, one.owner)]}
+    return KeyList(keys=[_view(one, now) for one in found if owner in (None, one.owner)])
 
 
-def key_view(row: ApiKey, now: int) -> dict[str, Any]:
-    state = "revoked" if row.revoked_at is not None else "live" if is_live(row, now) else "expired"
-    return {
-        "id": row.id,
-        "owner": row.owner,
-        "state": state,
-        "scopes": list(row.scopes),
-        "created_at": instant(row.created_at),
-        "created_by": row.created_by,
-        "expires_at": instant(row.expires_at),
-        "revoked_at": instant(row.revoked_at),
-        "revoked_by": row.revoked_by,
-        "replaces": row.replaces,
-        "of_session": row.secret_hash == NO_SECRET,
-        "max_concurrent_runs": row.max_concurrent_runs,
-        "max_requests_per_min": row.max_requests_per_min,
-        "queues": None if row.queues is None else list(row.queues),
-        "handlers": None if row.handlers is None else list(row.handlers),
-    }
+def _view(row: ApiKey, now: int) -> Key:
+    return Key(
+        id=row.id,
+        owner=row.owner,
+        state="revoked" if row.revoked_at is not None else "live" if is_live(row, now) else "expired",
+        scopes=list(row.scopes),
+        created_at=instant(row.created_at),
+        created_by=row.created_by,
+        expires_at=instant(row.expires_at),
+        revoked_at=instant(row.revoked_at),
+        revoked_by=row.revoked_by,
+        replaces=row.replaces,
+        of_session=row.secret_hash == NO_SECRET,
+        max_concurrent_runs=row.max_concurrent_runs,
+        max_requests_per_min=row.max_requests_per_min,
+        queues=None if row.queues is None else list(row.queues),
+        handlers=None if row.handlers is None else list(row.handlers),
+    )
 
 
 def read_limits(queues: Iterable[str] | None, handlers: Iterable[str] | None) -> WorkLimits:
@@ -279,10 +323,6 @@ def _told(row: ApiKey) -> dict[str, Any]:
     columns = structs.asdict(row).items()
     told = {name: value for name, value in columns if value is not None and name not in TOLD_OTHERWISE}
     return told | {"secret": hashlib.sha256(row.secret_hash.encode()).hexdigest()}
-
-
-def _answer(row: ApiKey, secret: str, now: int) -> dict[str, Any]:
-    return {"key": key_view(row, now), "secret": key_text(row.id, secret)}
 
 
 async def _find(store: Store, tenant: str, key_id: str) -> ApiKey:

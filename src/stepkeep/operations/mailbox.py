@@ -5,36 +5,61 @@ It delivers nothing: `by_key.py` and `start.py` do. The engine calls it, and wor
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from stepkeep.kernel.errors import InvalidInput, NotFound, PayloadSealed
+from stepkeep.kernel.errors import NotFound, PayloadSealed
 from stepkeep.operations import validate
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import FIRST_MESSAGE
 
-MOST_LISTED = 10_000
 FORGET_AT_ONCE = 1000
 FORGET_ROUNDS = 1000
 """A sweep forgets at most this many times `FORGET_AT_ONCE` messages."""
 
 
-async def list_mailbox(transactor: Transactor, *, tenant: str, key: str | None, limit: int) -> dict[str, Any]:
+class KeptMessage(Answer, kw_only=True):
+    """A message that is kept for the next run with its business key."""
+
+    key: str
+    id: str
+    name: str
+    payload: Annotated[Any, says("null also where it is encrypted, and this process has no key for it.")]
+    sender: str
+    arrived_at: str
+    expires_at: str
+    expired: bool
+
+
+class MessageList(Answer, kw_only=True):
+    """Messages that wait for a run."""
+
+    messages: list[KeptMessage]
+    more: Annotated[bool, says("Whether there are others.")]
+
+
+class DroppedMessages(Answer, kw_only=True):
+    """The ids of the messages that were dropped."""
+
+    key: str
+    dropped: list[str]
+
+
+async def list_mailbox(transactor: Transactor, *, tenant: str, key: str | None, limit: int) -> MessageList:
     """The messages that are kept (for one business key), in order. `more` tells that there are others."""
-    if not 0 < limit <= MOST_LISTED:
-        raise InvalidInput(f"the limit must be from 1 to {MOST_LISTED}")
     wanted = None if key is None else validate.key("the business key", key)
     now = await transactor.store.now()
     found = await transactor.store.list_mailbox(tenant, wanted, FIRST_MESSAGE, limit + 1)
     listed = [_record(transactor, one, now) for one in found[:limit]]
-    return {"messages": listed, "more": len(found) > limit}
+    return MessageList(messages=listed, more=len(found) > limit)
 
 
-async def drop(store: Store, key: str, message_id: str | None, *, tenant: str) -> dict[str, Any]:
+async def drop(store: Store, key: str, message_id: str | None, *, tenant: str) -> DroppedMessages:
     """Drop what is kept for a business key, or one message of it. A duplicate of it is not kept again."""
     wanted = validate.key("the business key", key)
     one = None if message_id is None else validate.key("the message id", message_id)
@@ -42,7 +67,7 @@ async def drop(store: Store, key: str, message_id: str | None, *, tenant: str) -
     if not dropped:
         what = "no message is" if one is None else f"the message {one!r} is not"
         raise NotFound(f"{what} kept for the business key {wanted!r}. `stepkeep mailbox list` shows what is.")
-    return {"key": wanted, "dropped": dropped}
+    return DroppedMessages(key=wanted, dropped=dropped)
 
 
 async def forget(store: Store) -> int:
@@ -56,17 +81,17 @@ async def forget(store: Store) -> int:
     return forgotten
 
 
-def _record(transactor: Transactor, one: MailboxMessage, now: int) -> dict[str, Any]:
-    return {
-        "key": one.key,
-        "id": one.id,
-        "name": one.name,
-        "payload": _payload(transactor, one),
-        "sender": one.sender,
-        "arrived_at": instant(one.arrived_at),
-        "expires_at": instant(one.expires_at),
-        "expired": not one.is_kept(now),
-    }
+def _record(transactor: Transactor, one: MailboxMessage, now: int) -> KeptMessage:
+    return KeptMessage(
+        key=one.key,
+        id=one.id,
+        name=one.name,
+        payload=_payload(transactor, one),
+        sender=one.sender,
+        arrived_at=instant(one.arrived_at),
+        expires_at=instant(one.expires_at),
+        expired=not one.is_kept(now),
+    )
 
 
 def _payload(transactor: Transactor, one: MailboxMessage) -> Any:

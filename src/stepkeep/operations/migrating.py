@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.adoption import GoingOn
@@ -27,6 +26,7 @@ from stepkeep.kernel.migration import deadlines, late, refusals, reopens
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.continued import continues_of
 from stepkeep.operations.going_on import Prepared, Wanted, prepare, request_for
@@ -48,13 +48,75 @@ TRIES = 5
 """How often a run is read again that moved while its migration was decided."""
 
 
-class Migrated(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was migrated, and the run that goes on in its place. `created` is False if it was migrated before."""
+class Migrated(Answer, kw_only=True):
+    """The run that goes on in the place of another one."""
 
     run_id: str
     new_run_id: str
     version: int
-    created: bool
+    created: Annotated[bool, says("False if the run was migrated before.")]
+
+
+class MigrationPreview(Answer, rename={"from_": "from"}, kw_only=True):
+    """What a migration would do with a run."""
+
+    run_id: str
+    state: RunState
+    from_: int
+    to: int
+    allowed: bool
+    reasons: Annotated[list[str], says("Why the run stays with its version.")]
+    adopted: list[str]
+    runs: list[str]
+    reopens: Annotated[list[str], says("Gates that were decided and open anew: the steps behind them differ.")]
+    added: list[str]
+    removed: list[str]
+
+
+class RunsToMigrate(Answer, kw_only=True):
+    """How many live runs of a version are in a state, and whether they could be migrated."""
+
+    state: RunState
+    version: int
+    allowed: bool
+    runs: int
+
+
+class WhyNotMigrated(Answer, kw_only=True):
+    """A reason, and how many runs stay for it."""
+
+    reason: str
+    runs: int
+
+
+class GateReopened(Answer, kw_only=True):
+    """A gate that opens anew, and in how many runs."""
+
+    step: str
+    runs: int
+
+
+class RunNotMigrated(Answer, kw_only=True):
+    """A run that would stay with its version, and why."""
+
+    run_id: str
+    state: RunState
+    reasons: list[str]
+
+
+class MigrationsPreview(Answer, kw_only=True):
+    """Which live runs a migration concerns."""
+
+    workflow: str
+    to: int
+    examined: int
+    is_complete: bool
+    could_migrate: int
+    must_stay: int
+    states: list[RunsToMigrate]
+    reasons: list[WhyNotMigrated]
+    reopens: list[GateReopened]
+    staying: list[RunNotMigrated]
 
 
 async def migrate(
@@ -102,66 +164,67 @@ def _cause(to: int, new_id: str, reason: str) -> str:
     return f"{said}: {reason}" if reason else said
 
 
-async def preview(transactor: Transactor, run_id: str, to: int, *, tenant: str, actor: str) -> dict[str, Any]:
+async def preview(transactor: Transactor, run_id: str, to: int, *, tenant: str, actor: str) -> MigrationPreview:
     """What a migration would do with a run: what is adopted, what runs, and every reason against it. Writes nothing."""
     found = await _examine(transactor, run_id, to, tenant, actor)
     reasons = await _reasons(transactor, found)
     old = {planned.name for planned in found.old.steps}
     new = [choice.name for choice in found.choices]
-    return {
-        "run_id": run_id,
-        "state": found.whole.record.run.state.value,
-        "from": found.old.definition.version,
-        "to": to,
-        "allowed": not reasons,
-        "reasons": reasons,
-        "adopted": [choice.name for choice in found.choices if choice.adopted],
-        "runs": [choice.name for choice in found.choices if not choice.adopted],
-        "reopens": [choice.name for choice in found.choices if reopens(choice, found.plan)],
-        "added": [name for name in new if name not in old],
-        "removed": sorted(old - set(new)),
-    }
+    return MigrationPreview(
+        run_id=run_id,
+        state=found.whole.record.run.state,
+        from_=found.old.definition.version,
+        to=to,
+        allowed=not reasons,
+        reasons=reasons,
+        adopted=[choice.name for choice in found.choices if choice.adopted],
+        runs=[choice.name for choice in found.choices if not choice.adopted],
+        reopens=[choice.name for choice in found.choices if reopens(choice, found.plan)],
+        added=[name for name in new if name not in old],
+        removed=sorted(old - set(new)),
+    )
 
 
 async def preview_all(
     transactor: Transactor, workflow: str, to: int, *, tenant: str, actor: str, of: int | None = None
-) -> dict[str, Any]:
+) -> MigrationsPreview:
     """Which live runs of a workflow a migration concerns, by state and version, and which would stay."""
     await find_plan(transactor, workflow, to, tenant=tenant)
-    by_state: Counter[tuple[str, int, bool]] = Counter()
+    by_state: Counter[tuple[RunState, int, bool]] = Counter()
     reasons: Counter[str] = Counter()
     reopening: Counter[str] = Counter()
-    staying: list[dict[str, Any]] = []
+    staying: list[RunNotMigrated] = []
     examined = 0
     async for record in _live(transactor, workflow, to, tenant, of):
         examined += 1
         try:
             seen = await preview(transactor, record.run.id, to, tenant=tenant, actor=actor)
+            one = RunNotMigrated(run_id=seen.run_id, state=seen.state, reasons=seen.reasons)
+            reopening.update(seen.reopens if seen.allowed else ())
         except NotFound:
             continue  # it ended and was deleted meanwhile
         except Unreadable as problem:
-            seen = {"state": record.run.state.value, "reasons": [str(problem)], "allowed": False}
-        by_state[seen["state"], record.details.version, seen["allowed"]] += 1
-        reasons.update(seen["reasons"])
-        reopening.update(seen["reopens"] if seen["allowed"] else ())
-        if seen["reasons"] and len(staying) < MOST_EXAMPLES:
-            staying.append({"run_id": record.run.id, "state": seen["state"], "reasons": seen["reasons"]})
+            one = RunNotMigrated(run_id=record.run.id, state=record.run.state, reasons=[str(problem)])
+        by_state[one.state, record.details.version, not one.reasons] += 1
+        reasons.update(one.reasons)
+        if one.reasons and len(staying) < MOST_EXAMPLES:
+            staying.append(one)
     could = sum(count for (_, _, allowed), count in by_state.items() if allowed)
-    return {
-        "workflow": workflow,
-        "to": to,
-        "examined": examined,
-        "is_complete": examined < MOST_RUNS,
-        "could_migrate": could,
-        "must_stay": sum(by_state.values()) - could,
-        "states": [
-            {"state": state, "version": version, "allowed": allowed, "runs": count}
+    return MigrationsPreview(
+        workflow=workflow,
+        to=to,
+        examined=examined,
+        is_complete=examined < MOST_RUNS,
+        could_migrate=could,
+        must_stay=sum(by_state.values()) - could,
+        states=[
+            RunsToMigrate(state=state, version=version, allowed=allowed, runs=count)
             for (state, version, allowed), count in sorted(by_state.items())
         ],
-        "reasons": [{"reason": reason, "runs": count} for reason, count in reasons.most_common(MOST_EXAMPLES)],
-        "reopens": [{"step": step, "runs": count} for step, count in reopening.most_common(MOST_EXAMPLES)],
-        "staying": staying,
-    }
+        reasons=[WhyNotMigrated(reason=reason, runs=count) for reason, count in reasons.most_common(MOST_EXAMPLES)],
+        reopens=[GateReopened(step=step, runs=count) for step, count in reopening.most_common(MOST_EXAMPLES)],
+        staying=staying,
+    )
 
 
 async def live_runs(transactor: Transactor, workflow: str, to: int, *, tenant: str, of: int | None = None) -> list[str]:

@@ -6,20 +6,30 @@ engine calls it, and workers read it before each HTTP step.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, UnsetType
 
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, NotFound
 from stepkeep.network.allowing import AllowList, parse_entry
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
-from stepkeep.operations.settings import SettingKind, change_setting, read_setting, revisions
+from stepkeep.operations.answers import Answer, says
+from stepkeep.operations.settings import Revision, SettingKind, change_setting, read_setting, revisions
 from stepkeep.store.protocol import Store
 
 NAME = "allow"
 MOST_ENTRIES = 1000
 
 
-async def allow_host(store: Store, tenant: str, host: str, *, acting: Acting) -> dict[str, Any]:
+class Allowed(Answer, kw_only=True):
+    """What HTTP steps may reach beside public addresses."""
+
+    allow: Annotated[list[str], says("Hosts, addresses and networks.")]
+    history: Annotated[list[Revision] | UnsetType, says("Every change, newest first.")] = UNSET
+
+
+async def allow_host(store: Store, tenant: str, host: str, *, acting: Acting) -> Allowed:
     """Add an entry to the allow list of the tenant; one that is there changes nothing."""
     entry = str(parse_entry(host))
 
@@ -34,7 +44,7 @@ async def allow_host(store: Store, tenant: str, host: str, *, acting: Acting) ->
     return await _changed(store, tenant, add, acting)
 
 
-async def disallow_host(store: Store, tenant: str, host: str, *, acting: Acting) -> dict[str, Any]:
+async def disallow_host(store: Store, tenant: str, host: str, *, acting: Acting) -> Allowed:
     """Remove an entry from the allow list of the tenant; raises NotFound."""
     entry = str(parse_entry(host))
 
@@ -47,12 +57,11 @@ async def disallow_host(store: Store, tenant: str, host: str, *, acting: Acting)
     return await _changed(store, tenant, remove, acting)
 
 
-async def list_allowed(store: Store, tenant: str, *, history: bool = False) -> dict[str, Any]:
-    """`{"allow": [...]}`, and with `history` every revision, newest first."""
-    found: dict[str, Any] = {"allow": _entries(await read_setting(store, tenant, SettingKind.NETWORK, NAME))}
-    if history:
-        found["history"] = await revisions(store, tenant, SettingKind.NETWORK, NAME)
-    return found
+async def list_allowed(store: Store, tenant: str, *, history: bool = False) -> Allowed:
+    """The entries, and with `history` every revision, newest first."""
+    entries = _entries(await read_setting(store, tenant, SettingKind.NETWORK, NAME))
+    found = await revisions(store, tenant, SettingKind.NETWORK, NAME) if history else UNSET
+    return Allowed(allow=entries, history=found)
 
 
 async def allow_list(store: Store, tenant: str) -> AllowList:
@@ -60,7 +69,7 @@ async def allow_list(store: Store, tenant: str) -> AllowList:
     return AllowList.of(_entries(await read_setting(store, tenant, SettingKind.NETWORK, NAME)))
 
 
-async def _changed(store: Store, tenant: str, change: Any, acting: Acting) -> dict[str, Any]:
+async def _changed(store: Store, tenant: str, change: Any, acting: Acting) -> Allowed:
     if acting["key"] is not None:
         raise NotAllowed(
             "what may be reached on the internal network is changed by the operator, who opens the database without a "
@@ -69,7 +78,7 @@ async def _changed(store: Store, tenant: str, change: Any, acting: Acting) -> di
             acting["actor"],
         )
     actor = validate.key("the actor", acting["actor"])
-    return {"allow": await change_setting(store, tenant, SettingKind.NETWORK, NAME, change, actor=actor)}
+    return Allowed(allow=await change_setting(store, tenant, SettingKind.NETWORK, NAME, change, actor=actor))
 
 
 def _entries(content: Any) -> list[str]:

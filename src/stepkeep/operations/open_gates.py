@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET
+
 from stepkeep.kernel.definition import Approval
 from stepkeep.kernel.gates import open_levels
-from stepkeep.kernel.rows import Step
+from stepkeep.kernel.rows import Opening, Step
 from stepkeep.kernel.votes import ballot_record
-from stepkeep.operations.instants import dated
+from stepkeep.operations.instants import instant
+from stepkeep.operations.run_answers import Ballot
 
 
 def asked_people(gate: Approval, step: Step) -> dict[str, Any]:
-    """The people and the terms of an open gate; `of` names the people in words. Empty parts are left out."""
+    """The people and the terms of an open gate, fields of `Waiting`. Empty ones are left out."""
     opening = None if step.note is None else step.note.opening
     levels = open_levels(gate, opening)
     roles = list(dict.fromkeys(role for level in levels for role in level.roles))
@@ -27,9 +30,17 @@ def asked_people(gate: Approval, step: Step) -> dict[str, Any]:
         "groups": groups,
         "approvers": approvers,
         "of": " or ".join([*roles, *(f"group {name}" for name in groups), *approvers]),
-        "not": list(gate.excluded),
+        "not_": list(gate.excluded),
         "level": 0 if opening is None else opening.level,
         "quorum": gate.quorum if gate.quorum > 1 else None,
-        "votes": [] if opening is None else [dated(ballot_record(ballot)) for ballot in opening.ballots],
+        "votes": [] if opening is None else ballots(opening),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def ballots(opening: Opening) -> list[Ballot]:
+    """The decisions that an open gate has counted."""
+    return [
+        Ballot(by=one["by"], decision=one["decision"], at=instant(one["at"]), for_=one.get("for", UNSET))
+        for one in map(ballot_record, opening.ballots)
+    ]

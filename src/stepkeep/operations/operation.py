@@ -10,17 +10,18 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property, wraps
 from typing import (
     Annotated,
     Any,
-    ClassVar,
     Concatenate,
     Literal,
     NamedTuple,
     ParamSpec,
     Protocol,
     TypeVar,
+    get_args,
     get_type_hints,
 )
 
@@ -36,8 +37,10 @@ T = TypeVar("T")
 K = TypeVar("K", bound=type)
 NOTHING = inspect.Parameter.empty
 
+MOST_LISTED = 10_000
+"""How many of a list one answer has."""
 MOST_ON_A_PAGE = 200
-"""How many of a list one answer over HTTP has. In Python a list has as many as are asked for."""
+"""How many of a list one answer over HTTP has. A client gathers the pages."""
 MOST_WRONG = 3
 """How many mistakes a message names; the others are in its list."""
 
@@ -45,11 +48,20 @@ MOST_WRONG = 3
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Words = Annotated[str, Meta(max_length=4000)]
 Actor = Annotated[Name | None, says("Another person than the owner of the key; needs the scope vouch.")]
+RUN_ID = "019b7e2c-5a10-7c3e-9d7b-2f6f0a4c81d5"
+"""The run of the examples."""
 RunId = Annotated[
-    str, Meta(max_length=255, description="The id of a run.", examples=["019b7e2c-5a10-7c3e-9d7b-2f6f0a4c81d5"])
+    str, InPython(Annotated[str, Meta(max_length=255, description="The id of a run.", examples=[RUN_ID])])
 ]
-Limit = Annotated[int, Meta(ge=1, le=10_000, description="How many at most.")]
+"""A text that is no id of a run names none: it is not found."""
+IdempotencyKey = Annotated[
+    Annotated[str, Meta(max_length=255)] | None,
+    says("The same key with the same body does it once: 200 instead of 201, and the first answer's run."),
+]
+Limit = Annotated[int, Meta(ge=1, le=MOST_LISTED, description="How many at most.")]
 PageLimit = Annotated[int, Meta(ge=1, le=MOST_ON_A_PAGE, description="How many at most.")]
+Cursor = Annotated[Annotated[str, Meta(max_length=255)] | None, says("`next` of the page before.")]
+Time = Annotated[datetime, Meta(tz=True, description="A time with a zone.")]
 
 
 class Parameter(NamedTuple):
@@ -71,37 +83,50 @@ class Parameter(NamedTuple):
 
     @property
     def is_required(self) -> bool:
-        return self.default is NOTHING and not self.is_rest
+        return self.default is NOTHING
 
 
 class Row(NamedTuple):
     """What is said beside a method.
 
-    `names`: arguments that requests call by another name. `headers`: arguments that are headers. `here`: arguments that
-    need the database itself. `rest`: the field for all further keyword arguments. `pages`: the list of the answer that
-    comes in pages; `page_key`: the field that names its items, if the method reads the whole list. `repeatable`: the
+    `tag`: another part of the document than that of the group. `names`: arguments that requests call by another name.
+    `or_key`: the argument that the header Idempotency-Key stands for where a body has none. `here`: arguments that need
+    the database itself. `rest`: the field for all further keyword arguments. `pages`: the list of the answer that comes
+    in pages of `page_size`. Either the method takes `after` or `cursor` with a `limit`, and answers with `next`; or it
+    reads the whole list, and `page_key` is the field that names an item (or fields, with @ between). `repeatable`: the
     request may be sent again after a lost answer. `ends_access`: what the service knows of keys is read anew. `asks`:
-    what a request names besides its path must exist, or the request is not valid. `agents`: what it does, if agents get
-    it as a tool.
+    what a request names besides its path must exist, or the request is not valid. `creates`: the address of what it
+    creates. Its answer has `created`, which is false where the `idempotency_key` had created it before: the status is
+    200 then. `agents`: what it does, if agents get it as a tool. `by_hand`: the service has a route of its own there.
+    `kept`: fields of the first page that hold for all. `words`: the argument that names a dialect, in whose words the
+    answer is a plain mapping. `answer`: its type, if the annotation has several. `elsewhere`: rows of other addresses.
     """
 
     scopes: frozenset[Scope]
-    route: str
-    id: str
-    summary: str
+    route: str = ""
+    id: str = ""
+    summary: str = ""
     status: int = 200
     done: str = "Done"
+    tag: str | None = None
     example: Mapping[str, Any] | None = None
     names: Mapping[str, str] = {}
-    headers: Mapping[str, str] = {}
+    or_key: str | None = None
     here: Sequence[str] = ()
     rest: str | None = None
     pages: str | None = None
+    page_size: int = 50
     page_key: str | None = None
     repeatable: bool = True
     ends_access: bool = False
     asks: bool = False
+    creates: str | None = None
     agents: Literal["reads", "changes", "ends"] | None = None
+    by_hand: bool = False
+    kept: Sequence[str] = ()
+    words: str | None = None
+    answer: Any = None
+    elsewhere: Sequence[Row] = ()
 
 
 class Operation:
@@ -109,14 +134,22 @@ class Operation:
 
     def __init__(self, group: str, tag: str, method: Callable[..., Any], row: Row) -> None:
         self.name = f"{group}.{method.__name__}" if group else method.__name__
-        self.group, self.tag, self.function, self.row = group, tag, method, row
+        self.group, self.tag, self.function, self.row = group, row.tag or tag, method, row
         self.scopes = row.scopes
+        self.elsewhere = [Operation(group, tag, method, one) for one in row.elsewhere]
         self.method, _, self.path = row.route.partition(" ")
-        self.description = _prose(method.__doc__ or "")
-        self.signature = inspect.signature(method)
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
+
+    @property
+    def description(self) -> str:
+        """The words of the method, without its examples."""
+        return _prose(self.function.__doc__ or "")
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.function)
 
     @cached_property
     def hints(self) -> dict[str, Any]:
@@ -125,7 +158,7 @@ class Operation:
     @property
     def answer(self) -> Any:
         """The type of the answer."""
-        return self.hints["return"]
+        return self.row.answer or self.hints["return"]
 
     @cached_property
     def parameters(self) -> dict[str, Parameter]:
@@ -140,14 +173,17 @@ class Operation:
             place = ""
         elif f"{{{wire}}}" in self.path.replace(":path}", "}"):
             place = "path"
-        elif given.name in row.headers:
-            place, wire = "header", row.headers[given.name]
+        elif given.name == "idempotency_key":
+            place, wire = "header", "Idempotency-Key"
         else:
             place = "query" if self.method in ("GET", "DELETE") else "body"
+        default = given.default
         if given.name == "limit" and row.pages:
-            annotation = PageLimit
+            annotation, default = PageLimit, row.page_size
         read = reader(annotation, from_text=place in ("path", "query", "header"))
-        return Parameter(given.name, wire, place, annotation, read, is_checked, given.default, is_rest)
+        if place == "query" and default is NOTHING and _takes_none(annotation):
+            default = None
+        return Parameter(given.name, wire, place, annotation, read, is_checked, default, is_rest)
 
     @cached_property
     def _checks(self) -> dict[str, Read]:
@@ -176,14 +212,24 @@ class Operation:
             if one.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD or name not in named:
                 break
             positional.append(named.pop(name))
-        for rest in (one.name for one in self.parameters.values() if one.is_rest):
-            named |= named.pop(rest, {})
+        for rest in (one for one in self.parameters.values() if one.is_rest and one.name in named):
+            more = named.pop(rest.name)
+            if taken := sorted(more.keys() & ({"self"} | self.parameters.keys())):
+                said = f"Value error, {taken[0]} is not part of the {rest.wire}: it stands beside it"
+                raise refusal([Wrong((rest.wire,), said)])
+            named |= more
         return positional, named
 
-    async def called_on(self, engine: Any, values: dict[str, Any]) -> Any:
-        """The answer to a call with these values, on an engine or a client."""
+    async def called_on(self, engine: Any, values: dict[str, Any], *, is_read: bool = False) -> Any:
+        """The answer to a call with these values, on an engine or a client. `is_read`: they were read as the row says,
+        for an engine, and are not read again."""
         positional, named = self.arguments(values)
         instance = getattr(engine, self.group) if self.group else engine
+        if is_read:
+            access: Access = instance.access
+            return await access.admitted(
+                self.name, positional, named, lambda: self.function(instance, *positional, **named)
+            )
         return await getattr(instance, self.function.__name__)(*positional, **named)
 
 
@@ -197,20 +243,16 @@ CATALOGUE: dict[str, Operation] = {}
 """Every operation that has a row, by name."""
 
 
-class _Marked(Protocol):
-    row: ClassVar[Row]
-
-
 def operation(
     scopes: frozenset[Scope],
-    route: str,
-    id: str,  # noqa: A002 - the word of the document
-    summary: str,
+    route: str = "",
+    id: str = "",  # noqa: A002 - the word of the document
+    summary: str = "",
     **more: Any,
 ) -> Callable[
     [Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]], Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 ]:
-    """The row of a method; the fields of `Row`."""
+    """The row of a method; the fields of `Row`. Without a route, it needs the database itself."""
 
     def mark(
         method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
@@ -223,13 +265,15 @@ def operation(
 
 def group(name: str, tag: str) -> Callable[[K], K]:
     """A class of operations: each asks `self.access` first, or is sent to `self.remote`. A public coroutine method
-    without a row is a mistake."""
+    without a row is a mistake, but for a part of the engine itself, which has no name: `guarded` looks after those."""
 
     def gather(kind: K) -> K:
         for method_name, method in list(vars(kind).items()):
             if method_name.startswith("_") or not inspect.iscoroutinefunction(method):
                 continue
             if not hasattr(method, "row"):
+                if not name:
+                    continue
                 raise LookupError(f"{kind.__name__}.{method_name} has no row: say who may call it (@operation).")
             made = Operation(name, tag, method, method.row)
             CATALOGUE[made.name] = made
@@ -246,7 +290,7 @@ def _operating(made: Operation) -> Callable[..., Awaitable[Any]]:
     @wraps(function)
     async def call(self: Any, *arguments: Any, **named: Any) -> Any:
         if self.remote is not None:
-            return await self.remote.perform(made, _given(made, self, arguments, named))
+            return await self.remote.perform(*_addressed(made, self, arguments, named))
 
         async def work() -> Any:
             positional, others = made.checked(self, arguments, named)
@@ -259,13 +303,25 @@ def _operating(made: Operation) -> Callable[..., Awaitable[Any]]:
     return call
 
 
-def _given(made: Operation, of: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that the caller gave, by their names in Python. What a service has no place for is refused."""
+def needs_database(name: str) -> InvalidInput:
+    """The refusal of what a service has no address for."""
+    return InvalidInput(f"`{name}` needs the database itself: open the engine with its URL.")
+
+
+def _addressed(
+    made: Operation, of: object, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[Operation, dict[str, Any]]:
+    """The row whose address has a place for what the caller gave, and the arguments by their names in Python. What a
+    service has no place for is refused."""
+    if not made.path:
+        raise needs_database(made.name)
     given = dict([*made.signature.bind(of, *arguments, **named).arguments.items()][1:])
-    for name in [name for name in given if not made.parameters[name].place]:
-        if given.pop(name) != made.parameters[name].default:
-            raise InvalidInput(f"`{name}` needs the database itself: a service has no place for it.")
-    return given
+    meant = {name: value for name, value in given.items() if value != made.parameters[name].default}
+    fit = (one for one in (made, *made.elsewhere) if all(one.parameters[name].place for name in meant))
+    if (found := next(fit, None)) is None:
+        name = next(name for name in meant if not made.parameters[name].place)
+        raise InvalidInput(f"`{name}` needs the database itself: a service has no place for it.")
+    return found, {name: value for name, value in given.items() if found.parameters[name].place}
 
 
 def refusal(wrong: Sequence[Wrong], place: str = "") -> InvalidInput:
@@ -274,6 +330,11 @@ def refusal(wrong: Sequence[Wrong], place: str = "") -> InvalidInput:
     found = InvalidInput("; ".join(f"{one['at']}: {one['message']}" for one in errors[:MOST_WRONG]))
     found.errors = errors  # type: ignore[attr-defined]
     return found
+
+
+def _takes_none(annotation: Any) -> bool:
+    """Whether an argument may be None: in an address, it is left out then."""
+    return type(None) in get_args(get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation)
 
 
 def _wire_type(annotation: Any) -> tuple[Any, bool]:
@@ -291,6 +352,11 @@ def _prose(doc: str) -> str:
     return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
 
+def addressed() -> Iterator[Operation]:
+    """Every operation that has an address, once for each of them."""
+    return (one for made in CATALOGUE.values() for one in (made, *made.elsewhere) if one.path)
+
+
 def routed() -> Iterator[Operation]:
-    """Every operation that has an address."""
-    return (one for one in CATALOGUE.values() if one.path)
+    """The same without those whose route is written by hand."""
+    return (one for one in addressed() if not one.row.by_hand)

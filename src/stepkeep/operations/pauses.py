@@ -33,7 +33,7 @@ FRESH_SECONDS = 0.75
 """For how long a process goes by the pauses that it has read."""
 
 
-class Paused(Answer):
+class Paused(Answer, kw_only=True):
     """One pause."""
 
     scope: Literal["tenant", "queue", "workflow"]
@@ -44,7 +44,7 @@ class Paused(Answer):
     reason: str
 
 
-class PauseList(Answer):
+class PauseList(Answer, kw_only=True):
     """Everything that is paused."""
 
     pauses: list[Paused]

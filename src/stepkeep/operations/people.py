@@ -7,9 +7,10 @@ It decides nothing itself. The engine and the command line call it.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from uuid_utils import uuid7
 
 from stepkeep.definition.json_schema import misfits
@@ -27,15 +28,88 @@ from stepkeep.kernel.events import (
     TokenReissued,
 )
 from stepkeep.kernel.plan import Plan, PlannedStep
-from stepkeep.kernel.states import Phase
+from stepkeep.kernel.states import Phase, RunState
 from stepkeep.operations import validate
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.aside import aside
 from stepkeep.operations.instants import dated
 from stepkeep.operations.plans import plan_of
+from stepkeep.operations.run_answers import Ballot, Counted, Needs
 from stepkeep.operations.transact import Transactor
 
 MAX_PAYLOAD_BYTES = 262_144
 MAX_EVIDENCE = 100
+
+A = TypeVar("A", bound=Answer)
+Repeated = Annotated[bool, says("Whether it had been so before, and nothing was changed.")]
+
+
+class RunChange(Answer, kw_only=True):
+    """How a run stands after a request."""
+
+    state: RunState
+    repeated: Repeated
+
+
+class Decided(Answer, rename={"for_": "for"}, kw_only=True):
+    """What was decided about a step, by whom and when. `counted` and `needs` say how a gate stands that is open."""
+
+    step: str
+    decision: str
+    by: str
+    at: str
+    comment: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    to: list[str] | UnsetType = UNSET
+    for_: Annotated[str, says("Who delegated the decision.")] | UnsetType = UNSET
+    by_right_of: list[str] | UnsetType = UNSET
+    delegation: str | UnsetType = UNSET
+    key: str | UnsetType = UNSET
+    service: bool | UnsetType = UNSET
+    level: int | UnsetType = UNSET
+    evidence: Annotated[str, says("The digest of what was given as evidence.")] | UnsetType = UNSET
+    votes: list[Ballot] | UnsetType = UNSET
+    counted: Counted | UnsetType = UNSET
+    needs: Needs | UnsetType = UNSET
+    repeated: Repeated
+
+
+class Completed(Answer, rename={"for_": "for"}, kw_only=True):
+    """How a manual step was completed, by whom and when."""
+
+    step: str
+    outcome: ManualOutcome
+    by: str
+    at: str
+    for_: Annotated[str, says("Who delegated it.")] | UnsetType = UNSET
+    notes: str | UnsetType = UNSET
+    evidence: list[str] | UnsetType = UNSET
+    claim: Annotated[dict[str, Any], says("What the signal says about itself.")] | UnsetType = UNSET
+    repeated: Repeated
+
+
+class NewToken(Answer, kw_only=True):
+    """The new completion token. It is shown once."""
+
+    step: str
+    by: str
+    at: str
+    reason: str
+    repeated: Repeated
+    token: str
+
+
+class MessageSent(Answer, kw_only=True):
+    """What became of a message: it went to a run, or is kept until one has its business key."""
+
+    id: str
+    key: Annotated[str, says("The business key that it was sent to.")] | UnsetType = UNSET
+    consumed_by: Annotated[str | None, says("The step that took it.")] | UnsetType = UNSET
+    kept_until: str | UnsetType | None = UNSET
+    started: Annotated[bool, says("Whether it started the run.")] | UnsetType = UNSET
+    repeated: Repeated
+    dropped: Annotated[bool, says("Whether it was dropped or has expired meanwhile.")] | UnsetType = UNSET
+    run_id: str | None
 
 
 async def decide_gate(
@@ -300,5 +374,9 @@ def _bound(what: str, payload: bytes | None) -> None:
         raise InvalidInput(f"{said}. Keep it elsewhere and pass its name.")
 
 
-def record_of(accepted: Accepted) -> dict[str, Any]:
-    return {**dated(accepted.record), "repeated": accepted.repeated}
+def told(kind: type[A], accepted: Accepted, **more: Any) -> A:
+    """What was accepted, as the answer of this kind."""
+    record = {**dated(accepted.record), "repeated": accepted.repeated, **more}
+    if isinstance(claim := record.get("claim"), msgspec.Raw):
+        record["claim"] = msgspec.json.decode(claim)
+    return msgspec.convert(record, kind)

@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from stepkeep.operations.access import Acting
+from stepkeep.operations.answers import Answer, Moment, Next
 from stepkeep.operations.audit import REQUEST
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import again_if_contended
@@ -45,6 +47,36 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     delegations: tuple[DelegationRow, ...] = ()
     keys: tuple[ApiKey, ...] = ()
     sessions: tuple[SessionRow, ...] = ()
+
+
+class HistoryEntry(Answer, kw_only=True):
+    """A change of people. One that cannot be read has no details."""
+
+    seq: int
+    at: Moment
+    event: str
+    subject: str
+    by: str
+    vouched_by: str | UnsetType | None = UNSET
+    detail: dict[str, Any] | UnsetType = UNSET
+    hash: str | UnsetType = UNSET
+
+
+class PeopleChain(Answer, kw_only=True):
+    """Whether the chain over all changes of people holds, and where the rows differ from them."""
+
+    entries: int
+    is_intact: bool
+    broken_at: int | None
+    differences: list[str]
+
+
+class History(Answer, kw_only=True):
+    """The record of changes of people, with its hash chain."""
+
+    history: list[HistoryEntry]
+    chain: PeopleChain
+    next: Next
 
 
 MakeAt = Callable[[int], Change]
@@ -111,21 +143,20 @@ def _sealed(
     )
 
 
-def entry_view(one: SealedPeopleEntry) -> dict[str, Any]:
+def entry_view(one: SealedPeopleEntry) -> HistoryEntry:
     """An entry as answers tell it."""
     try:
         entry = open_people_entry(one)
     except msgspec.MsgspecError:
-        return {"seq": one.seq, "at": instant(one.at), "event": "(unreadable)", "subject": one.subject, "by": ""}
-    return {
-        "seq": entry.seq,
-        "at": instant(entry.at),
-        "event": entry.event,
-        "subject": entry.subject,
-        "by": entry.actor,
-        "vouched_by": entry.vouched_by,
-        "detail": {
-            name: instant(value) if name in TIMES else value for name, value in entry.detail.items() if name != "secret"
-        },
-        "hash": one.hash.hex(),
-    }
+        return HistoryEntry(seq=one.seq, at=instant(one.at), event="(unreadable)", subject=one.subject, by="")
+    told = {name: value for name, value in entry.detail.items() if name != "secret"}
+    return HistoryEntry(
+        seq=entry.seq,
+        at=instant(entry.at),
+        event=entry.event,
+        subject=entry.subject,
+        by=entry.actor,
+        vouched_by=entry.vouched_by,
+        detail={name: instant(value) if name in TIMES else value for name, value in told.items()},
+        hash=one.hash.hex(),
+    )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from stepkeep.definition.compiled_policy import PolicyDocument
 from stepkeep.kernel.definition import digest_of
@@ -18,6 +19,7 @@ from stepkeep.kernel.judging import asked_of, run_facts, step_facts
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
 from stepkeep.operations import validate
+from stepkeep.operations.answers import Answer, Moment, Next
 from stepkeep.operations.instants import instant
 from stepkeep.operations.live_policies import compiled, pinning_since
 from stepkeep.operations.plans import plan_for
@@ -31,10 +33,62 @@ OFF = PolicyDocument(name="off", rules=())
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
+class PolicyRevision(Answer, kw_only=True):
+    """A revision."""
+
+    revision: int
+    policy: str
+    digest: str
+    published_at: Moment
+    published_by: str
+
+
+class PolicyView(PolicyRevision, kw_only=True):
+    """A revision with its rules."""
+
+    document: dict[str, Any]
+
+
+class PolicyList(Answer, kw_only=True):
+    """Revisions, newest first."""
+
+    policies: list[PolicyRevision]
+    next: Next = UNSET
+
+
+class JudgedStep(Answer, kw_only=True):
+    """What rules say of a step."""
+
+    effect: str
+    rule: str | None
+    reason: str
+
+
+class ReplayedVerdict(Answer, kw_only=True):
+    """A verdict on record (`entry` of the journal, `revision` of the policy), and what the rules say `again`."""
+
+    step: str
+    entry: int
+    revision: int | None
+    effect: str
+    rule: str | None
+    reason: str
+    again: JudgedStep
+    ok: bool
+
+
+class Replay(Answer, kw_only=True):
+    """Every verdict of a policy in a run, evaluated again."""
+
+    run: str
+    ok: bool
+    verdicts: list[ReplayedVerdict]
+
+
 # -- revisions ---------------------------------------------------------------------------------------------------------
 async def publish_policy(
     transactor: Transactor, document: PolicyDocument, *, tenant: str, actor: str
-) -> dict[str, Any]:
+) -> PolicyRevision:
     """Publish a policy as the next revision of the tenant. It counts for every step that opens from then on."""
     who, store = validate.key("the actor", actor), transactor.store
 
@@ -46,20 +100,21 @@ async def publish_policy(
 
     stored = await again_if_contended(add)
     transactor.plans.live.forget(tenant)
-    return _view(stored)
+    return PolicyRevision(**_told(stored))
 
 
-async def list_policies(transactor: Transactor, *, tenant: str) -> dict[str, Any]:
-    """`{"policies": [...]}`: the revisions of the tenant, newest first."""
-    return {"policies": [_view(one) for one in await transactor.store.list_policies(tenant)]}
+async def list_policies(transactor: Transactor, *, tenant: str) -> PolicyList:
+    """The revisions of the tenant, newest first."""
+    found = await transactor.store.list_policies(tenant)
+    return PolicyList(policies=[PolicyRevision(**_told(one)) for one in found])
 
 
-async def show_policy(transactor: Transactor, revision: int | None = None, *, tenant: str) -> dict[str, Any]:
+async def show_policy(transactor: Transactor, revision: int | None = None, *, tenant: str) -> PolicyView:
     """One revision with its rules; without a number, the newest."""
     if revision is not None and not (type(revision) is int and 1 <= revision <= INT):
         raise InvalidInput("the revision of a policy is a whole number: 1, 2, 3, …")
     stored = await _stored(transactor, tenant, revision)
-    return {**_view(stored), "document": msgspec.json.decode(stored.document)}
+    return PolicyView(**_told(stored), document=msgspec.json.decode(stored.document))
 
 
 async def _stored(transactor: Transactor, tenant: str, revision: int | None) -> StoredPolicy:
@@ -70,7 +125,7 @@ async def _stored(transactor: Transactor, tenant: str, revision: int | None) -> 
     return stored
 
 
-def _view(stored: StoredPolicy) -> dict[str, Any]:
+def _told(stored: StoredPolicy) -> dict[str, Any]:
     return {
         "revision": stored.revision,
         "policy": stored.name,
@@ -81,14 +136,14 @@ def _view(stored: StoredPolicy) -> dict[str, Any]:
 
 
 # -- replay ------------------------------------------------------------------------------------------------------------
-async def replay_policy(transactor: Transactor, run_id: str, *, tenant: str) -> dict[str, Any]:
+async def replay_policy(transactor: Transactor, run_id: str, *, tenant: str) -> Replay:
     """Evaluate every verdict of a run again, by the facts on record and the revisions that were asked then."""
     found = await transactor.store.read_run(tenant, validate.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
     plan = await plan_for(transactor, found.run)
     revisions: dict[int, Policy | None] = {}
-    verdicts: list[dict[str, Any]] = []
+    verdicts: list[ReplayedVerdict] = []
     after = 0
     while entries := await transactor.store.read_journal(tenant, run_id, after):
         for sealed in entries:
@@ -99,7 +154,7 @@ async def replay_policy(transactor: Transactor, run_id: str, *, tenant: str) -> 
                         revisions[number] = compiled(stored, transactor.plans.live.opened)
                 verdicts += _replayed(plan, run_id, cause, sealed.seq, revisions, found.details.input)
         after = entries[-1].seq
-    return {"run": run_id, "ok": all(one["ok"] for one in verdicts), "verdicts": verdicts}
+    return Replay(run=run_id, ok=all(one.ok for one in verdicts), verdicts=verdicts)
 
 
 def _on_record(cause: Cause) -> Mapping[str, Mapping[str, Any]]:
@@ -113,7 +168,7 @@ def _revisions_in(cause: Cause) -> list[int]:
 
 def _replayed(
     plan: Plan, run_id: str, cause: Cause, seq: int, revisions: Mapping[int, Policy | None], given: bytes
-) -> list[dict[str, Any]]:
+) -> list[ReplayedVerdict]:
     told = []
     for step, record in _on_record(cause).items():
         number = plan.number(step)
@@ -126,8 +181,8 @@ def _replayed(
         facts = {"run": run_facts(plan, run_id), "step": step_facts(plan, planned, 0), **record.get("facts", {})}
         live = revisions.get(record["revision"]) if "revision" in record else None
         verdict = asked_of([*plan.policies, *([] if live is None else [live])], facts, given)
-        again = {"effect": verdict.effect.value, "rule": verdict.rule, "reason": verdict.reason}
+        again = JudgedStep(effect=verdict.effect.value, rule=verdict.rule, reason=verdict.reason)
         said = {"effect": record["effect"], "rule": record.get("rule"), "reason": record.get("reason", "")}
         revision = record.get("revision")
-        told.append({"step": step, "entry": seq, "revision": revision, **said, "again": again, "ok": again == said})
+        told.append(ReplayedVerdict(step=step, entry=seq, revision=revision, **said, again=again, ok=again == said))
     return told

@@ -6,10 +6,10 @@ deleted. The engine's `tenants` and `users` call it; `keys` has the API keys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import islice, product
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from uuid_utils import uuid7
 
@@ -18,7 +18,8 @@ from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Acting, Scope
-from stepkeep.operations.directory import Directory, StoreDirectory
+from stepkeep.operations.answers import Answer, Moment, Next, says
+from stepkeep.operations.directory import StoreDirectory
 from stepkeep.operations.instants import instant
 from stepkeep.operations.people_journal import Change, MakeAt, record
 from stepkeep.store.principals import (
@@ -38,10 +39,129 @@ MOST_READINGS = 64
 """Ways to read one name that `look_alikes` compares; each capital I has two."""
 
 
+class Tenant(Answer, kw_only=True):
+    """Settings of a tenant. `vouching`: whether programs without a key may name persons."""
+
+    name: str
+    vouching: Vouching
+    created_at: Moment
+    created_by: str
+
+
+class TenantView(Answer, kw_only=True):
+    """A tenant."""
+
+    tenant: Tenant
+
+
+class TenantList(Answer, kw_only=True):
+    """Tenants that have settings; with a key, its own alone."""
+
+    tenants: list[Tenant]
+
+
+class User(Answer, kw_only=True):
+    """A user or service."""
+
+    name: str
+    kind: PrincipalKind
+    display: str
+    created_at: Moment
+    created_by: str
+    disabled_at: Moment | None
+    disabled_by: str | None
+
+
+class UserView(Answer, kw_only=True):
+    """A user or service."""
+
+    user: User
+
+
+class DisabledUser(UserView, kw_only=True):
+    """A user or service that was disabled, and the ids of its keys that ended."""
+
+    revoked_keys: list[str]
+
+
+class UserList(Answer, kw_only=True):
+    """A page of users and services by name."""
+
+    users: list[User]
+    is_complete: Annotated[bool | UnsetType, says("Whether no other follows.")] = UNSET  # older services lack it
+    next: Next
+
+
+class Membership(Answer, kw_only=True):
+    """A role or a group of a person, or a role of a group."""
+
+    id: str
+    subject: str
+    subject_kind: SubjectKind
+    role: str | UnsetType = UNSET
+    group: str | UnsetType = UNSET
+    valid_from: Moment | None
+    valid_to: Moment | None
+    granted_at: Moment
+    granted_by: str
+    revoked_at: Moment | None
+    revoked_by: str | None
+
+
+class MembershipView(Answer, kw_only=True):
+    """A role or group of a person."""
+
+    membership: Membership
+
+
+class Delegation(Answer, kw_only=True):
+    """The right of one person to decide on behalf of another."""
+
+    id: str
+    delegator: str
+    delegate: str
+    reason: str
+    valid_from: Moment | None
+    valid_to: Moment | None
+    granted_at: Moment
+    granted_by: str
+    revoked_at: Moment | None
+    revoked_by: str | None
+
+
+class DelegationView(Answer, kw_only=True):
+    """A delegation."""
+
+    delegation: Delegation
+
+
+class DelegationList(Answer, kw_only=True):
+    """Delegations that have not ended."""
+
+    delegations: list[Delegation]
+    next: Next = UNSET
+
+
+class UserDetails(User, kw_only=True):
+    """A user or service with what it has now (`roles`, `groups`, `keys`), and what it was ever given."""
+
+    roles: list[str]
+    groups: list[str]
+    memberships: list[Membership]
+    delegations: list[Delegation]
+    keys: list[str]  # type: ignore[assignment]  # the method of mappings ends with 1.0
+
+
+class UserDetailsView(Answer, kw_only=True):
+    """A user or service with roles, groups, delegations and keys."""
+
+    user: UserDetails
+
+
 # -- tenants -----------------------------------------------------------------------------------------------------------
-async def create_tenant(store: Store, access: Access, name: str, *, vouching: str, acting: Acting) -> dict[str, Any]:
+async def create_tenant(store: Store, access: Access, name: str, *, vouching: str, acting: Acting) -> TenantView:
     """Give a tenant a row of settings. A tenant works without one, too."""
-    chosen, name = _vouching(vouching), validate.key("the tenant", name)
+    chosen, name = Vouching(vouching), validate.key("the tenant", name)
     _require_own(access, name)
 
     async def decide(now: int) -> MakeAt:
@@ -56,12 +176,12 @@ async def create_tenant(store: Store, access: Access, name: str, *, vouching: st
         return made
 
     change, _ = await record(store, name, acting, decide)
-    return {"tenant": tenant_view(change.tenants[0])}
+    return TenantView(tenant=_tenant(change.tenants[0]))
 
 
-async def set_vouching(store: Store, access: Access, name: str, vouching: str, *, acting: Acting) -> dict[str, Any]:
+async def set_vouching(store: Store, access: Access, name: str, vouching: str, *, acting: Acting) -> TenantView:
     """Allow or refuse that programs without a key name persons."""
-    chosen, name = _vouching(vouching), validate.key("the tenant", name)
+    chosen, name = Vouching(vouching), validate.key("the tenant", name)
     _require_own(access, name)
 
     async def decide(now: int) -> MakeAt:
@@ -80,7 +200,7 @@ async def set_vouching(store: Store, access: Access, name: str, vouching: str, *
         return lambda at: Change(event="tenant_changed", subject=name, detail=detail, tenants=(changed,))
 
     change, _ = await record(store, name, acting, decide)
-    return {"tenant": tenant_view(change.tenants[0])}
+    return TenantView(tenant=_tenant(change.tenants[0]))
 
 
 def own_tenant(access: Access, name: str) -> str:
@@ -90,28 +210,16 @@ def own_tenant(access: Access, name: str) -> str:
     return name
 
 
-async def list_tenants(store: Store, access: Access) -> dict[str, Any]:
+async def list_tenants(store: Store, access: Access) -> TenantList:
     """Tenants with settings; with a key, its own alone."""
     found: list[TenantRow] = []
     while page := await store.people.list_tenants(found[-1].name if found else "", PAGE):
         found += page
-    return {"tenants": [tenant_view(row) for row in found if access.key is None or row.name == access.tenant]}
+    return TenantList(tenants=[_tenant(row) for row in found if access.key is None or row.name == access.tenant])
 
 
-def tenant_view(row: TenantRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "vouching": row.vouching.value,
-        "created_at": instant(row.created_at),
-        "created_by": row.created_by,
-    }
-
-
-def _vouching(value: str) -> Vouching:
-    try:
-        return Vouching(validate.key("vouching", value))
-    except ValueError:
-        raise InvalidInput(f"vouching is allowed or refused, not {value!a:.40}.") from None
+def _tenant(row: TenantRow) -> Tenant:
+    return Tenant(name=row.name, vouching=row.vouching, created_at=instant(row.created_at), created_by=row.created_by)
 
 
 def _require_own(access: Access, name: str) -> None:
@@ -137,16 +245,11 @@ def revoked(key: ApiKey, at: int, by: str) -> ApiKey:
 
 
 # -- users -------------------------------------------------------------------------------------------------------------
-async def create_user(
-    store: Store, tenant: str, name: str, *, kind: str, display: str, acting: Acting
-) -> dict[str, Any]:
+async def create_user(store: Store, tenant: str, name: str, *, kind: str, display: str, acting: Acting) -> UserView:
     """Register a user or a service under a name that no other can be mistaken for."""
     name = validate.person("the name", name)
     shown = validate.words("the display name", display, validate.MAX_KEY)
-    try:
-        chosen = PrincipalKind(validate.key("the kind", kind))
-    except ValueError:
-        raise InvalidInput(f"a principal is a user or a service, not {kind!a:.40}.") from None
+    chosen = PrincipalKind(kind)
 
     async def decide(now: int) -> MakeAt:
         others = same_names(await _every_name(store, tenant), [name])
@@ -174,10 +277,10 @@ async def create_user(
         return made
 
     change, _ = await record(store, tenant, acting, decide)
-    return {"user": user_view(change.principals[0])}
+    return UserView(user=_user(change.principals[0]))
 
 
-async def disable_user(store: Store, tenant: str, name: str, *, acting: Acting) -> dict[str, Any]:
+async def disable_user(store: Store, tenant: str, name: str, *, acting: Acting) -> DisabledUser:
     """Let a principal act no more: it is refused in every decision from now on, and its keys are revoked."""
 
     async def decide(now: int) -> MakeAt:
@@ -195,10 +298,10 @@ async def disable_user(store: Store, tenant: str, name: str, *, acting: Acting) 
         )
 
     change, _ = await record(store, tenant, acting, decide)
-    return {"user": user_view(change.principals[0]), "revoked_keys": [one.id for one in change.keys]}
+    return DisabledUser(user=_user(change.principals[0]), revoked_keys=[one.id for one in change.keys])
 
 
-async def enable_user(store: Store, tenant: str, name: str, *, acting: Acting) -> dict[str, Any]:
+async def enable_user(store: Store, tenant: str, name: str, *, acting: Acting) -> UserView:
     """Let a disabled principal act again. Its revoked keys stay revoked."""
 
     async def decide(now: int) -> MakeAt:
@@ -209,48 +312,47 @@ async def enable_user(store: Store, tenant: str, name: str, *, acting: Acting) -
         return lambda at: Change(event="user_enabled", subject=row.name, principals=(enabled,))
 
     change, _ = await record(store, tenant, acting, decide)
-    return {"user": user_view(change.principals[0])}
+    return UserView(user=_user(change.principals[0]))
 
 
-async def list_users(store: Store, tenant: str, *, after: str = "", limit: int = PAGE) -> dict[str, Any]:
+async def list_users(store: Store, tenant: str, *, after: str, limit: int) -> UserList:
     """A page of principals by name."""
     found = await store.people.list_principals(tenant, after, limit + 1)
-    return {
-        "users": [user_view(row) for row in found[:limit]],
-        "is_complete": len(found) <= limit,
-    }
+    is_complete = len(found) <= limit
+    following = None if is_complete else found[limit - 1].name
+    return UserList(users=[_user(row) for row in found[:limit]], is_complete=is_complete, next=following)
 
 
-async def show_user(store: Store, tenant: str, name: str, directory: Directory | None = None) -> dict[str, Any]:
+async def show_user(store: Store, tenant: str, name: str) -> UserDetailsView:
     """A principal with what it has now, what it was ever given, delegations and keys."""
     row = await registered(store, tenant, name)
     now = await store.now()
-    authority = await (directory or StoreDirectory(store)).authority(Caller(tenant, row.name))
+    authority = await StoreDirectory(store).authority(Caller(tenant, row.name))
     held = [one for one in authority.memberships if one.holds(now)]
     given = await store.people.read_memberships(tenant, SubjectKind.PERSON, row.name)
     keys = [one for one in await store.people.list_keys(tenant) if one.owner == row.name]
-    return {
-        "user": {
-            **user_view(row),
-            "roles": sorted({one.name for one in held if one.kind is MembershipKind.ROLE}),
-            "groups": sorted({one.name for one in held if one.kind is MembershipKind.GROUP}),
-            "memberships": [membership_view(one) for one in given],
-            "delegations": [delegation_view(one) for one in await store.people.read_delegations(tenant, row.name)],
-            "keys": [one.id for one in keys if is_live(one, now)],
-        }
-    }
+    return UserDetailsView(
+        user=UserDetails(
+            **dict(_user(row).items()),
+            roles=sorted({one.name for one in held if one.kind is MembershipKind.ROLE}),
+            groups=sorted({one.name for one in held if one.kind is MembershipKind.GROUP}),
+            memberships=[_membership(one) for one in given],
+            delegations=[_delegation(one) for one in await store.people.read_delegations(tenant, row.name)],
+            keys=[one.id for one in keys if is_live(one, now)],
+        )
+    )
 
 
-def user_view(row: Principal) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "kind": row.kind.value,
-        "display": row.display,
-        "created_at": instant(row.created_at),
-        "created_by": row.created_by,
-        "disabled_at": instant(row.disabled_at),
-        "disabled_by": row.disabled_by,
-    }
+def _user(row: Principal) -> User:
+    return User(
+        name=row.name,
+        kind=row.kind,
+        display=row.display,
+        created_at=instant(row.created_at),
+        created_by=row.created_by,
+        disabled_at=instant(row.disabled_at),
+        disabled_by=row.disabled_by,
+    )
 
 
 async def registered(store: Store, tenant: str, name: str) -> Principal:
@@ -299,7 +401,7 @@ async def grant(
     valid_from: int | None,
     valid_to: int | None,
     acting: Acting,
-) -> dict[str, Any]:
+) -> MembershipView:
     """Give a person a role or a group, or a group a role, within dates."""
     holder = SubjectKind.GROUP if to_group else SubjectKind.PERSON
     subject = _title("the group" if to_group else "the name", subject)
@@ -336,12 +438,12 @@ async def grant(
         return made
 
     change, _ = await record(store, tenant, acting, decide)
-    return {"membership": membership_view(change.memberships[0])}
+    return MembershipView(membership=_membership(change.memberships[0]))
 
 
 async def revoke(
     store: Store, tenant: str, subject: str, kind: MembershipKind, name: str, *, from_group: bool, acting: Acting
-) -> dict[str, Any]:
+) -> MembershipView:
     """Take a role or a group away, also one that begins later."""
     holder = SubjectKind.GROUP if from_group else SubjectKind.PERSON
     who = _title("the group" if from_group else "the name", subject)
@@ -363,17 +465,12 @@ async def revoke(
         return made
 
     change, _ = await record(store, tenant, acting, decide)
-    return {"membership": membership_view(change.memberships[0])}
+    return MembershipView(membership=_membership(change.memberships[0]))
 
 
-def membership_view(row: MembershipRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "subject": row.subject,
-        "subject_kind": row.subject_kind.value,
-        row.kind.value: row.name,
-        **_dates_view(row),
-    }
+def _membership(row: MembershipRow) -> Membership:
+    what = {row.kind.value: row.name}
+    return Membership(id=row.id, subject=row.subject, subject_kind=row.subject_kind, **what, **_dates(row))
 
 
 def _given(row: MembershipRow) -> dict[str, Any]:
@@ -394,7 +491,7 @@ async def delegate(
     valid_from: int | None,
     valid_to: int | None,
     acting: Acting,
-) -> dict[str, Any]:
+) -> DelegationView:
     """Let `to` decide on behalf of `delegator`. A person delegates for themselves; others need the scope admin."""
     why = validate.words("the reason", reason)
     if same_names([validate.key("the delegator", delegator)], [validate.key("the delegate", to)]):
@@ -435,12 +532,12 @@ async def delegate(
         return made
 
     change, _ = await record(store, tenant, acting, decide)
-    return {"delegation": delegation_view(change.delegations[0])}
+    return DelegationView(delegation=_delegation(change.delegations[0]))
 
 
 async def undelegate(
     store: Store, tenant: str, access: Access, delegator: str, to: str, *, acting: Acting
-) -> dict[str, Any]:
+) -> DelegationView:
     """End a delegation before its date."""
     source, target = validate.key("the delegator", delegator), validate.key("the delegate", to)
     _require_self(access, source, acting, "users.undelegate")
@@ -462,24 +559,18 @@ async def undelegate(
         return made
 
     change, _ = await record(store, tenant, acting, decide)
-    return {"delegation": delegation_view(change.delegations[0])}
+    return DelegationView(delegation=_delegation(change.delegations[0]))
 
 
-async def list_delegations(store: Store, tenant: str) -> dict[str, Any]:
+async def list_delegations(store: Store, tenant: str) -> DelegationList:
     """The delegations that have not ended."""
     now = await store.now()
-    rows: Sequence[DelegationRow] = await store.people.list_delegations(tenant)
-    return {"delegations": [delegation_view(row) for row in rows if _is_open(row, now)]}
+    rows = await store.people.list_delegations(tenant)
+    return DelegationList(delegations=[_delegation(row) for row in rows if _is_open(row, now)])
 
 
-def delegation_view(row: DelegationRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "delegator": row.delegator,
-        "delegate": row.delegate,
-        "reason": row.reason,
-        **_dates_view(row),
-    }
+def _delegation(row: DelegationRow) -> Delegation:
+    return Delegation(id=row.id, delegator=row.delegator, delegate=row.delegate, reason=row.reason, **_dates(row))
 
 
 def _require_self(access: Access, delegator: str, acting: Acting, operation: str) -> None:
@@ -499,7 +590,7 @@ def _is_open(row: MembershipRow | DelegationRow, now: int) -> bool:
     return row.revoked_at is None and (row.valid_to is None or row.valid_to > now)
 
 
-def _dates_view(row: MembershipRow | DelegationRow) -> dict[str, Any]:
+def _dates(row: MembershipRow | DelegationRow) -> dict[str, Any]:
     return {
         "valid_from": instant(row.valid_from),
         "valid_to": instant(row.valid_to),

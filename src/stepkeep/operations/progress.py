@@ -6,7 +6,7 @@ must still run. `views` and `diagnosis` call it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,37 +14,36 @@ import msgspec
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import StepState
 from stepkeep.operations.instants import instant
+from stepkeep.operations.run_answers import Progress
 from stepkeep.operations.services import read_service
 from stepkeep.operations.transact import Transactor
 
 
-async def read_progress(
-    transactor: Transactor, tenant: str, run_id: str, steps: Iterable[Step]
-) -> dict[int, dict[str, Any]]:
-    """`{"fraction": …, "text": …, "at": …}` by the number of the step. No statement is made if no step runs."""
+async def read_progress(transactor: Transactor, tenant: str, run_id: str, steps: Iterable[Step]) -> dict[int, Progress]:
+    """The progress by the number of the step. No statement is made if no step runs."""
     held = {step.no: step for step in steps if step.state is StepState.RUNNING and step.worker is not None}
     numbers = {step.worker for step in held.values() if step.worker is not None}
     if not numbers:
         return {}
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[int, Progress] = {}
     for report in await transactor.store.read_worker_reports(tenant, numbers):
         service = read_service(report.body)
         for said in () if service is None else service.progress:
             step = held.get(said.no)
             if step is None or (said.run_id, said.fence, report.worker) != (run_id, step.fence, step.worker):
                 continue
-            found[said.no] = {
-                "fraction": said.fraction,
-                "text": msgspec.json.decode(transactor.payloads.seal.visible(bytes(said.text))),
-                "at": instant(report.reported_at - said.ago_us),
-            }
+            found[said.no] = Progress(
+                fraction=said.fraction,
+                text=msgspec.json.decode(transactor.payloads.seal.visible(bytes(said.text))),
+                at=instant(report.reported_at - said.ago_us),
+            )
     return found
 
 
-def progress_words(progress: dict[str, Any] | None) -> str:
+def progress_words(progress: Progress | Mapping[str, Any] | None) -> str:
     """`40 % page 12`; empty if nothing was said.
 
-    >>> progress_words({"fraction": 0.4, "text": "page 12"})
+    >>> progress_words(Progress(fraction=0.4, text="page 12", at=None))
     '40 % page 12'
     """
     if progress is None:

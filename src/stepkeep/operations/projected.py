@@ -9,16 +9,12 @@ from typing import Any
 
 from stepkeep.dialects.registry import dialect as dialect_named
 from stepkeep.kernel.errors import NotFound, Unreadable
+from stepkeep.kernel.plan import Plan
 from stepkeep.operations.log import export_run, lines_of
 from stepkeep.operations.plans import plan_for, written_definition
+from stepkeep.operations.search import Terms, search_runs
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.views import (
-    list_runs,
-    read_snapshot,
-    summarise,
-    unreadable_view,
-    view_of,
-)
+from stepkeep.operations.views import read_snapshot, summarise, unreadable_view, view_of
 from stepkeep.store.records import RunFilter, WholeRun
 
 
@@ -31,33 +27,37 @@ async def describe_whole_as(transactor: Transactor, whole: WholeRun, dialect: st
     """A run that was read in one snapshot, in the shape of this dialect."""
     words = dialect_named(dialect).words
     plan = await plan_for(transactor, whole.record.run)
-    canonical = await view_of(transactor, whole, plan)
-    canonical["definition"] = written_definition(plan, whole.steps)
-    canonical["journal"] = lines_of(whole, plan)[1:-1]
-    return words.run(canonical, lines_of(whole, plan, dialect)[1:-1])
+    return words.run(await canonical_of(transactor, whole, plan), lines_of(whole, plan, dialect)[1:-1])
+
+
+async def canonical_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[str, Any]:
+    """What the words of a dialect are made from: the view, the definition and the journal as plain data."""
+    view = await view_of(transactor, whole, plan)
+    written = written_definition(plan, whole.steps)
+    return {**view.as_json(), "definition": written, "journal": lines_of(whole, plan)[1:-1]}
 
 
 async def list_runs_as(transactor: Transactor, which: RunFilter, dialect: str) -> dict[str, Any]:
-    """`{"runs": [...]}` in the shape of this dialect, newest first; each run is shown from one snapshot.
+    """A page of runs in the shape of this dialect, newest first; each run is shown from one snapshot.
 
     A shown state depends on earlier ones, so each run's journal is read: keep pages small.
     """
     words = dialect_named(dialect).words
     rows = []
-    listed = await list_runs(transactor, which)
-    unreadable = listed.get("unreadable", [])
-    for run in listed["runs"]:
+    listed = await search_runs(transactor, which, Terms())
+    unreadable = listed.unreadable or []
+    for run in listed.runs:
         try:
-            whole = await read_snapshot(transactor, run["id"], tenant=which.tenant)
+            whole = await read_snapshot(transactor, run.id, tenant=which.tenant)
             lines = lines_of(whole, await plan_for(transactor, whole.record.run), dialect)
         except Unreadable as problem:
             unreadable.append(unreadable_view(problem))
         except NotFound:
             continue  # retention deleted it after it was listed
         else:
-            shown = summarise(whole.record) | {"quarantined": run["quarantined"]}
-            rows.append(words.summary(shown, lines[-1]["to_state"] or ""))
-    return {"runs": rows, "unreadable": unreadable} if unreadable else {"runs": rows}
+            shown = summarise(whole.record, run.quarantined)
+            rows.append(words.summary(shown.as_json(), lines[-1]["to_state"] or ""))
+    return {"runs": rows, "next": listed.next, **({"unreadable": unreadable} if unreadable else {})}
 
 
 async def dialect_log(transactor: Transactor, run_id: str, dialect: str, *, tenant: str) -> list[dict[str, Any]]:

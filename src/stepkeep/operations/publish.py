@@ -5,21 +5,23 @@ It changes no run. The engine and `start` call it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of, encode_definition
 from stepkeep.kernel.errors import Conflict, NoSuchName, NotFound
 from stepkeep.kernel.plan import Plan, queue_specs
+from stepkeep.operations.answers import Answer, Moment, Next, says
 from stepkeep.operations.differences import differences
 from stepkeep.operations.former_defaults import is_same_but_for_defaults
 from stepkeep.operations.instants import instant
 from stepkeep.operations.pinned_children import pin_children
 from stepkeep.operations.schemas import resolve_schemas
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.withdrawn import list_withdrawn
+from stepkeep.operations.withdrawn import Withdrawal, list_withdrawn
 from stepkeep.store.change import StoredDefinition
 
 
@@ -27,6 +29,32 @@ class Newest(msgspec.Struct, frozen=True):
     """The plan that a name alone stands for. A start of it names no version, which a later one may differ from."""
 
     plan: Plan
+
+
+class DefinitionSummary(Answer, kw_only=True):
+    """A published version of a workflow."""
+
+    workflow: str
+    version: int
+    dialect: str
+    digest: str
+    published_at: Moment
+    published_by: str
+    withdrawn: Annotated[Withdrawal | None, says("Set while no run of it may start.")]
+
+
+class Definitions(Answer, kw_only=True):
+    """Published workflows by name and version."""
+
+    definitions: list[DefinitionSummary]
+    next: Next = UNSET
+
+
+class DefinitionView(Answer, kw_only=True):
+    """A published version with its definition, every default made explicit."""
+
+    definition: DefinitionSummary
+    document: dict[str, Any]
 
 
 async def publish(transactor: Transactor, definition: Definition, *, tenant: str, actor: str) -> Plan:
@@ -97,22 +125,30 @@ async def find_plan(transactor: Transactor, name: str, version: int | None, *, t
     return transactor.plans.add(stored)
 
 
-async def list_published(transactor: Transactor, name: str | None, *, tenant: str) -> dict[str, Any]:
-    """`{"definitions": [...]}`, by name and version; with a name, only its versions."""
+async def list_published(transactor: Transactor, name: str | None, *, tenant: str) -> Definitions:
+    """Every published version, by name and version; with a name, only its versions."""
     found = await transactor.store.list_definitions(tenant)
     gone = await list_withdrawn(transactor.store, tenant)
-    return {
-        "definitions": [
-            {
-                "workflow": one.name,
-                "version": one.version,
-                "dialect": one.dialect,
-                "digest": one.digest,
-                "published_at": instant(one.published_at),
-                "published_by": one.published_by,
-                "withdrawn": None if (which := gone.get((one.name, one.version))) is None else which.shown(),
-            }
+    return Definitions(
+        definitions=[
+            DefinitionSummary(
+                workflow=one.name,
+                version=one.version,
+                dialect=one.dialect,
+                digest=one.digest,
+                published_at=instant(one.published_at),
+                published_by=one.published_by,
+                withdrawn=gone.get((one.name, one.version)),
+            )
             for one in sorted(found, key=lambda one: (one.name, one.version))
             if name in (None, one.name)
         ]
-    }
+    )
+
+
+async def show_published(transactor: Transactor, name: str, version: int | None, *, tenant: str) -> DefinitionView:
+    """A published version, or the highest one, with its document."""
+    plan = await find_plan(transactor, name, version, tenant=tenant)
+    listed = (await list_published(transactor, name, tenant=tenant)).definitions
+    [found] = [one for one in listed if one.version == plan.definition.version]
+    return DefinitionView(definition=found, document=msgspec.json.decode(plan.document))

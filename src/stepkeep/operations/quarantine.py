@@ -6,16 +6,33 @@ quarantined run stays as it is until it is released. The engine and the command 
 
 from __future__ import annotations
 
-from typing import Any
-
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
+from stepkeep.operations.answers import Answer, Moment
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.store.records import Quarantine
 
 
-async def quarantine(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> dict[str, Any]:
+class QuarantineView(Answer, kw_only=True):
+    """One quarantine."""
+
+    run: str
+    reason: str
+    by: str
+    at: Moment
+    released_by: str | None
+    released_at: Moment | None
+    release_reason: str | None
+
+
+class QuarantineList(Answer, kw_only=True):
+    """Quarantined runs."""
+
+    quarantined: list[QuarantineView]
+
+
+async def quarantine(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> QuarantineView:
     """Quarantine a run: nothing claims, sweeps, changes or deletes it until it is released."""
     run_id, actor, reason = validate.run_id(run_id), validate.key("the actor", actor), _reason(reason)
     store = transactor.store
@@ -27,12 +44,12 @@ async def quarantine(transactor: Transactor, run_id: str, *, tenant: str, actor:
             raise Conflict(
                 f"run {run_id} was quarantined before, by {standing.quarantined_by} at "
                 f"{instant(standing.quarantined_at)}: {standing.reason}",
-                view(standing),
+                view(standing).as_json(),
             )
     raise NotFound(f"there is no run {run_id}")
 
 
-async def release(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> dict[str, Any]:
+async def release(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> QuarantineView:
     """End a quarantine; the run continues where it was."""
     run_id, actor, reason = validate.run_id(run_id), validate.key("the actor", actor), _reason(reason)
     store = transactor.store
@@ -42,24 +59,24 @@ async def release(transactor: Transactor, run_id: str, *, tenant: str, actor: st
     return view(ended)
 
 
-async def quarantined(transactor: Transactor, *, tenant: str, history: bool = False) -> dict[str, Any]:
-    """`{"quarantined": [...]}`: the quarantined runs, or with `history` every quarantine there was."""
+async def quarantined(transactor: Transactor, *, tenant: str, history: bool = False) -> QuarantineList:
+    """The quarantined runs, or with `history` every quarantine there was."""
     store = transactor.store
     found = await store.read_quarantines(tenant) if history else await store.list_quarantined(tenant)
-    return {"quarantined": [view(one) for one in found]}
+    return QuarantineList(quarantined=[view(one) for one in found])
 
 
-def view(one: Quarantine) -> dict[str, Any]:
-    """A quarantine as JSON."""
-    return {
-        "run": one.run_id,
-        "reason": one.reason,
-        "by": one.quarantined_by,
-        "at": instant(one.quarantined_at),
-        "released_by": one.released_by,
-        "released_at": instant(one.released_at),
-        "release_reason": one.release_reason,
-    }
+def view(one: Quarantine) -> QuarantineView:
+    """A quarantine as answers tell it."""
+    return QuarantineView(
+        run=one.run_id,
+        reason=one.reason,
+        by=one.quarantined_by,
+        at=instant(one.quarantined_at),
+        released_by=one.released_by,
+        released_at=instant(one.released_at),
+        release_reason=one.release_reason,
+    )
 
 
 def _reason(reason: object) -> str:

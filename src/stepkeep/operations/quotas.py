@@ -14,11 +14,13 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
 from stepkeep.kernel.errors import ConnectionLost, InvalidInput, QuotaExceeded
+from stepkeep.operations.answers import Answer
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
 from stepkeep.operations.shared_reads import SharedReads
 from stepkeep.store.protocol import Store
@@ -30,6 +32,7 @@ FRESH_SECONDS: Final = 0.5
 """For how long a process goes by the quotas of a tenant that it has read."""
 MOST_QUOTA: Final = 1_000_000_000
 MOST_BYTES: Final = 1 << 50
+Quota = Annotated[int, Meta(ge=1, le=MOST_QUOTA)]
 FRESH_USE_SECONDS: Final = 60.0
 """For how long a process goes by the rows of a tenant that it has counted."""
 LOOK_SECONDS: Final = 1.0
@@ -39,7 +42,7 @@ MINUTE: Final = 60.0
 TENANT: Final = "tenant"
 
 
-class Quotas(msgspec.Struct, frozen=True, kw_only=True):
+class Quotas(Answer, kw_only=True):
     """What a key or a tenant may use at most; None: no limit of its own. Keys have the first two."""
 
     max_concurrent_runs: int | None = None
@@ -53,6 +56,13 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     max_people: int | None = None
     max_notes_per_hour: int | None = None
     max_bytes_per_hour: int | None = None
+
+
+class TenantQuotas(Answer, kw_only=True):
+    """The quotas of a tenant; null where nothing is set, and a default counts if there is one."""
+
+    tenant: str
+    quotas: Quotas
 
 
 NONE: Final = Quotas()
@@ -98,11 +108,11 @@ def read_quota(what: str, given: object) -> int | None:
     return given
 
 
-async def set_tenant_quotas(store: Store, tenant: str, quotas: Quotas, *, actor: str) -> dict[str, Any]:
+async def set_tenant_quotas(store: Store, tenant: str, quotas: Quotas, *, actor: str) -> TenantQuotas:
     """Save the quotas of a tenant, which count for all its keys together."""
     content = {name: value for name, value in msgspec.structs.asdict(quotas).items() if value is not None} or None
     await change_setting(store, tenant, SettingKind.QUOTA, TENANT, lambda before: content, actor=actor)
-    return {"tenant": tenant, "quotas": msgspec.structs.asdict(quotas)}
+    return TenantQuotas(tenant=tenant, quotas=quotas)
 
 
 async def tenant_quotas(store: Store, tenant: str) -> Quotas:

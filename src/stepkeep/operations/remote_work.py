@@ -13,9 +13,10 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from stepkeep.definition.rule_words import given_words, has_word
@@ -29,6 +30,7 @@ from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.kernel.states import WorkerState
 from stepkeep.operations import validate, workers
 from stepkeep.operations.access import Access, guarded
+from stepkeep.operations.answers import says
 from stepkeep.operations.asked_calls import AskedCalls, is_long, read_asked
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.call_queues import NewStep
@@ -62,18 +64,30 @@ _unsafe = re.compile(r"[^a-z0-9_.-]")
 _is_instance = re.compile(r"[0-9a-f]{8,32}").fullmatch
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker claims: from these queues, or from those of these handlers; `run` limits it to one run."""
+LARGEST = 2**53
+MAX_NUMBER = 2**31 - 1
+"""The largest number of a step, a fence or an attempt that a store keeps."""
+Number = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
+Large = Annotated[int, Meta(ge=0, le=LARGEST)]
+Handlers = Annotated[tuple[str, ...], Meta(max_length=10_000)]
 
-    slots: int
-    queues: tuple[int, ...] | None = None
-    handlers: tuple[str, ...] | None = None
-    groups: tuple[str, ...] | None = None
-    blocking: tuple[int, ...] = ()
-    blocking_slots: int = 0
-    lease_us: int | None = None
-    after: int | None = None
-    run: str | None = None
+
+class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a worker claims: from these queues, or from those of these handlers."""
+
+    slots: Annotated[int, Meta(ge=0, le=MOST_AT_ONCE, description="How many at most.")] = 1
+    queues: Annotated[
+        Annotated[tuple[int, ...], Meta(max_length=100_000)] | None, says("By number, of GET /work/queues.")
+    ] = None
+    handlers: Annotated[Handlers | None, says("Or by the names of handlers.")] = None
+    groups: Annotated[
+        Annotated[tuple[str, ...], Meta(max_length=1000)] | None, says("With `handlers`: only these named queues.")
+    ] = None
+    blocking: Annotated[tuple[int, ...], Meta(max_length=100_000, description="Queues with a limit of their own.")] = ()
+    blocking_slots: Large = 0
+    lease_us: Annotated[Annotated[int, Meta(ge=1, le=LARGEST)] | None, says("Another lease than the definition's.")] = (
+        None
+    )
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +99,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
 
 
-class ClaimName(msgspec.Struct, frozen=True):
+class ClaimName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a claim is named by."""
 
-    run_id: str
-    no: int
-    fence: int
+    run_id: Annotated[str, Meta(max_length=36)]
+    no: Number
+    fence: Number
 
 
 @guarded("work.")
@@ -189,15 +203,26 @@ class RemoteWork:
 
     # -- work --------------------------------------------------------------------------------------------------------
     async def claim(
-        self, worker_id: str, wanted: Wanted, *, request: str | None, wait_seconds: float, is_gone: Any = None
+        self,
+        worker_id: str,
+        wanted: Wanted,
+        *,
+        request: str | None,
+        wait_seconds: float,
+        after: int | None = None,
+        run: str | None = None,
+        is_gone: Any = None,
     ) -> list[Claim]:
-        """Claim ready steps; if there are none, wait for some. `is_gone` tells that its client is gone."""
+        """Claim ready steps that became ready after a moment, or of one run; if there are none, wait for some.
+        `is_gone` tells that its client is gone."""
         row = await self._worker(worker_id)
         await self._sweep()
         until = self._monotonic() + min(wait_seconds, LONGEST_WAIT_SECONDS)
 
         async def work() -> list[Claim]:
-            return await self._claim_until(row, wanted, until, is_gone)
+            return await self._claim_until(
+                row, wanted, until, is_gone, after, None if run is None else validate.run_id(run)
+            )
 
         found: list[Claim] = await self._state.once(self._request(row, request), self._monotonic(), work)
         return found
@@ -431,13 +456,15 @@ class RemoteWork:
         return {"queues": queues, "stopped": None if stopped is None else sorted(stopped)}
 
     # -- inside ------------------------------------------------------------------------------------------------------
-    async def _claim_until(self, row: Worker, wanted: Wanted, until: float, is_gone: Any) -> list[Claim]:
+    async def _claim_until(
+        self, row: Worker, wanted: Wanted, until: float, is_gone: Any, after: int | None, run: str | None
+    ) -> list[Claim]:
         ready = asyncio.Event()
         unsubscribe = self._store.notifier.listen(lambda notification: ready.set())
         try:
             while True:
                 ready.clear()
-                claims = await self._claim_now(row, wanted)
+                claims = await self._claim_now(row, wanted, after, run)
                 left = until - self._monotonic()
                 if claims or left <= 0 or (is_gone is not None and await is_gone()):
                     return claims
@@ -450,12 +477,12 @@ class RemoteWork:
         finally:
             unsubscribe()
 
-    async def _claim_now(self, row: Worker, wanted: Wanted) -> list[Claim]:
+    async def _claim_now(self, row: Worker, wanted: Wanted, after: int | None, run: str | None) -> list[Claim]:
         claimer = await self._claimer(row, wanted)
         if not claimer.queues or not wanted.slots:
             return []
-        run: RunKey | None = None if wanted.run is None else (self._tenant, validate.run_id(wanted.run))
-        claims = await self._transactor.claim(claimer, limit=wanted.slots, after=wanted.after, run=run)
+        of = None if run is None else (self._tenant, validate.run_id(run))
+        claims = await self._transactor.claim(claimer, limit=wanted.slots, after=after, run=of)
         self._hold(row, claims, wanted.lease_us)
         return claims
 

@@ -29,7 +29,7 @@ MOST_NAMED = 3
 """How many holders of a resource a sentence names."""
 
 
-class Holder(Answer):
+class Holder(Answer, kw_only=True):
     """A step that holds a resource while a worker runs it."""
 
     run_id: str
@@ -38,7 +38,7 @@ class Holder(Answer):
     since: str | None
 
 
-class Resource(Answer):
+class Resource(Answer, kw_only=True):
     """A resource, and its use."""
 
     resource: str
@@ -47,7 +47,7 @@ class Resource(Answer):
     holders: list[Holder]
 
 
-class ResourceList(Answer):
+class ResourceList(Answer, kw_only=True):
     """The resources that are held, and the pools that have a size."""
 
     resources: list[Resource]

@@ -74,7 +74,7 @@ async def _told(
 async def _described(transactor: Transactor, key: RunKey) -> RunResult | StepkeepError:
     tenant, run_id = key
     try:
-        run = (await describe_run(transactor, run_id, tenant=tenant))["run"]
+        run = (await describe_run(transactor, run_id, tenant=tenant)).run
     except StepkeepError as problem:
         return problem
-    return RunResult(state=run["state"], output=run["output"], error=run["error"])
+    return RunResult(state=run.state, output=run.output, error=run.error)

@@ -118,10 +118,15 @@ def created_at(run_id: str) -> int:
 async def require_kept(store: Store, started: Started, *, tenant: str) -> None:
     """Refuse to continue with a run that an idempotency key still names but that was deleted."""
     if not started.created and await store.read_run(tenant, started.run_id) is None:
-        raise NotFound(
-            f"run {started.run_id}, made before under this idempotency key, has ended and is gone: retention deleted "
-            "it. Look for it in the archives, or use another key to do the work again."
-        )
+        raise gone(started.run_id)
+
+
+def gone(run_id: str) -> NotFound:
+    """What is said of a run that an idempotency key still names but that was deleted."""
+    return NotFound(
+        f"run {run_id}, made before under this idempotency key, has ended and is gone: retention deleted "
+        "it. Look for it in the archives, or use another key to do the work again."
+    )
 
 
 async def prune(

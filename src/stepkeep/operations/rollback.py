@@ -5,7 +5,7 @@ It reads and changes nothing. Engines, the command line and the service call it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from stepkeep.kernel.compensation import Remains, undo_plan
 from stepkeep.kernel.decision import Need, Snapshot
@@ -14,6 +14,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.preview import Preview, preview_rollback
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import Rollback, RunState, StepState
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import read_snapshot
@@ -27,7 +28,51 @@ WHY: dict[Remains, str] = {
 }
 
 
-async def rollback_preview(transactor: Transactor, run_id: str, *, tenant: str) -> dict[str, Any]:
+class Undo(Answer, kw_only=True):
+    """A step that would be undone."""
+
+    position: Annotated[int, says("Its place in the order, counted from 1.")]
+    step: str
+    undo: Annotated[str, says("The step that undoes it.")]
+    run_id: Annotated[str, says("The run of the tree that the step belongs to.")]
+    level: Annotated[int, says("How far below the run that was asked about: 0 is that run itself.")]
+
+
+class Remaining(Answer, kw_only=True):
+    """A step whose effect would remain."""
+
+    step: str
+    state: StepState
+    reason: Remains
+    says: str
+    run_id: str
+    level: int
+
+
+class RunningStep(Answer, kw_only=True):
+    """A step with an attempt or a child in flight, and what becomes of it."""
+
+    step: str
+    says: str
+    run_id: str
+    level: int
+
+
+class RollbackPreview(Answer, kw_only=True):
+    """What a cancel with `compensate` would do now, if every undo succeeds and what runs is cut off."""
+
+    run_id: str
+    state: RunState
+    possible: bool
+    refusal: Annotated[str | None, says("Why the run cannot be cancelled.")]
+    ends: Annotated[RunState, says("The state in which the run would end.")]
+    rollback: Rollback
+    undo: list[Undo]
+    cannot_undo: list[Remaining]
+    running: list[RunningStep]
+
+
+async def rollback_preview(transactor: Transactor, run_id: str, *, tenant: str) -> RollbackPreview:
     """What would be undone now in the whole tree, in which order, and what cannot be undone and why."""
     whole = await read_snapshot(transactor, run_id, tenant=tenant)
     tree = _Tree(transactor, tenant, await transactor.store.now())
@@ -42,17 +87,17 @@ async def rollback_preview(transactor: Transactor, run_id: str, *, tenant: str) 
             ends = RunState.FAILED if is_partial else RunState.ROLLED_BACK
         whole_one = Rollback.COMPLETE if found.undone else Rollback.NONE
         rollback = Rollback.PARTIAL if is_partial else whole_one
-    return {
-        "run_id": whole.record.run.id,
-        "state": whole.record.run.state.value,
-        "possible": refusal is None,
-        "refusal": refusal,
-        "ends": ends.value,
-        "rollback": rollback.value,
-        "undo": [{"position": position, **one} for position, one in enumerate(tree.undone, 1)],
-        "cannot_undo": tree.remains,
-        "running": tree.running,
-    }
+    return RollbackPreview(
+        run_id=whole.record.run.id,
+        state=whole.record.run.state,
+        possible=refusal is None,
+        refusal=refusal,
+        ends=ends,
+        rollback=rollback,
+        undo=tree.undone,
+        cannot_undo=tree.remains,
+        running=tree.running,
+    )
 
 
 class _Tree:
@@ -60,9 +105,9 @@ class _Tree:
 
     def __init__(self, transactor: Transactor, tenant: str, now: int) -> None:
         self._transactor, self._tenant, self._now = transactor, tenant, now
-        self.undone: list[dict[str, Any]] = []
-        self.remains: list[dict[str, Any]] = []
-        self.running: list[dict[str, Any]] = []
+        self.undone: list[Undo] = []
+        self.remains: list[Remaining] = []
+        self.running: list[RunningStep] = []
 
     async def add_run(self, whole: WholeRun, level: int) -> Preview:
         """Add a run that goes on: its live children undo themselves before its own undo steps begin."""
@@ -75,13 +120,15 @@ class _Tree:
             raise InvariantBroken(f"the rollback of run {run.id} cannot be decided from its steps: {found}")
         if found.refusal is not None:
             return found
-        place = {"run_id": run.id, "level": level}
+        place: dict[str, Any] = {"run_id": run.id, "level": level}
         waiting = [step for step in whole.steps if step.state is StepState.AWAITING_CHILDREN]
         awaited = [step for step in waiting if plan.of(step).starts_child and not plan.is_undo(step.no)]
         for step in awaited:
-            self.running.append({"step": plan.at(step.no).name, "says": CALLED_BACK, **place})
+            self.running.append(RunningStep(step=plan.at(step.no).name, says=CALLED_BACK, **place))
             await self._add_below(_child_of(step), level + 1)
-        self.running += [{"step": plan.at(no).name, "says": _running(plan, found, no), **place} for no in found.running]
+        self.running += [
+            RunningStep(step=plan.at(no).name, says=_running(plan, found, no), **place) for no in found.running
+        ]
         for no in found.undone:
             await self._add_hook(plan, steps, no, place)
         self._add_remains(plan, steps, [(no, why) for no, why in found.remains if steps[no] not in awaited], place)
@@ -91,14 +138,16 @@ class _Tree:
         """Add a child that has succeeded: another run undoes what it did."""
         run = whole.record.run
         plan, steps = await plan_for(self._transactor, run), {step.no: step for step in whole.steps}
-        place, found = {"run_id": run.id, "level": level}, undo_plan(plan, whole.steps)
+        place: dict[str, Any] = {"run_id": run.id, "level": level}
+        found = undo_plan(plan, whole.steps)
         for step in found.undone:
             await self._add_hook(plan, steps, step.no, place)
         self._add_remains(plan, steps, [(step.no, why) for step, why in found.remains], place)
 
     async def _add_hook(self, plan: Plan, steps: dict[int, Step], no: int, place: dict[str, Any]) -> None:
         undo = plan.at(plan.undo_no(no))
-        self.undone.append({"step": plan.at(no).name, "undo": undo.name, **place})
+        position = len(self.undone) + 1
+        self.undone.append(Undo(position=position, step=plan.at(no).name, undo=undo.name, **place))
         if undo.undoes_child:
             below = place["level"] + 1
             if not await self._add_below(_child_of(steps.get(undo.no)), below):
@@ -108,13 +157,7 @@ class _Tree:
         self, plan: Plan, steps: dict[int, Step], found: list[tuple[int, Remains]], place: dict[str, Any]
     ) -> None:
         self.remains += [
-            {
-                "step": plan.at(no).name,
-                "state": steps[no].state.value,
-                "reason": why.value,
-                "says": WHY[why],
-                **place,
-            }
+            Remaining(step=plan.at(no).name, state=steps[no].state, reason=why, says=WHY[why], **place)
             for no, why in found
         ]
 

@@ -20,6 +20,7 @@ from stepkeep.network.failures import RequestFailed
 from stepkeep.network.urls import parse
 from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Scope
+from stepkeep.operations.answers import Answer
 from stepkeep.operations.settings import SettingKind, change_setting, read_setting
 from stepkeep.store.deliveries import RUN_WEBHOOK, WHOLE, Takes
 from stepkeep.store.delivery_rows import Delivery
@@ -34,7 +35,14 @@ MOST_SECRETS = 100
 NO_NAME = "is the name of a secret of the workers, with letters, digits and _."
 
 
-async def release_secrets(store: Store, tenant: str, secrets: Iterable[str], *, actor: str) -> dict[str, Any]:
+class TenantSigning(Answer, kw_only=True):
+    """The secrets that starts may name to sign the webhooks of their runs."""
+
+    tenant: str
+    secrets: list[str]
+
+
+async def release_secrets(store: Store, tenant: str, secrets: Iterable[str], *, actor: str) -> TenantSigning:
     """Let starts of the tenant name these secrets, and no others, to sign the webhooks of their runs."""
     named = sorted(set(validate.names("secrets", secrets)))
     if any(not is_secret_name(one) for one in named):
@@ -42,19 +50,20 @@ async def release_secrets(store: Store, tenant: str, secrets: Iterable[str], *, 
     if len(named) > MOST_SECRETS:
         raise InvalidInput(f"a tenant has at most {MOST_SECRETS} secrets for signing.")
     await change_setting(store, tenant, SettingKind.SIGNING, NAME, lambda before: named or None, actor=actor)
-    return {"tenant": tenant, "secrets": named}
+    return TenantSigning(tenant=tenant, secrets=named)
 
 
-async def released_secrets(store: Store, tenant: str) -> dict[str, Any]:
+async def released_secrets(store: Store, tenant: str) -> TenantSigning:
     """The secrets that starts of the tenant may name."""
-    return {"tenant": tenant, "secrets": await read_setting(store, tenant, SettingKind.SIGNING, NAME) or []}
+    found = await read_setting(store, tenant, SettingKind.SIGNING, NAME)
+    return TenantSigning(tenant=tenant, secrets=found or [])
 
 
 async def require_released(store: Store, access: Access, secret: str | None) -> None:
     """Refuse a start that names a secret which was not released, unless its caller could release it."""
     if secret is None or access.may(Scope.ADMIN) or not is_secret_name(plain_text(secret)):
         return
-    if secret not in (await released_secrets(store, access.tenant))["secrets"]:
+    if secret not in (await released_secrets(store, access.tenant)).secrets:
         said = f"webhook_secret: {secret} is not released for signing in tenant {access.tenant}."
         raise NotAllowed(
             f"{said} An administrator releases it: stepkeep tenants signing {access.tenant} --secret {secret}.",

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import UNSET
+
 from stepkeep.definition.json_schema import canonical_schema
 from stepkeep.definition.schema_references import Known, decode_schema, references_in, resolved
 from stepkeep.kernel.definition import Definition, digest_of
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
+from stepkeep.operations.answers import Answer, Moment, Next
 from stepkeep.operations.aside import aside
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import Transactor
@@ -22,9 +25,38 @@ from stepkeep.store.change import StoredSchema
 PAGE = 1000
 
 
+class SchemaSummary(Answer, kw_only=True):
+    """A published schema."""
+
+    ref: str
+    digest: str
+    bytes: int
+    published_at: Moment
+    published_by: str
+
+
+class SchemaDocument(SchemaSummary, kw_only=True):
+    """A published schema with its document, where it was asked for."""
+
+    document: Any = UNSET
+
+
+class Schemas(Answer, kw_only=True):
+    """Published schemas by reference."""
+
+    schemas: list[SchemaSummary]
+    next: Next = UNSET
+
+
+class SchemaView(Answer, kw_only=True):
+    """One schema."""
+
+    schema: SchemaDocument
+
+
 async def publish_schema(
     transactor: Transactor, ref: str, schema: Mapping[str, Any], *, tenant: str, actor: str
-) -> dict[str, Any]:
+) -> SchemaView:
     """Publish a JSON Schema; the same schema again changes nothing, another one under the same reference is refused."""
     name = validate.key("the reference of a schema", ref)
     document = await aside(tenant, canonical_schema, schema)
@@ -35,26 +67,26 @@ async def publish_schema(
             f"the schema {name} was published before with other content (digest {stored.digest[:12]}). A published "
             "schema never changes: publish this one under another reference, such as one with a new version in it."
         )
-    return {"schema": _shown(stored)}
+    return SchemaView(schema=SchemaDocument(**_shown(stored)))
 
 
-async def list_schemas(transactor: Transactor, *, tenant: str) -> dict[str, Any]:
-    """`{"schemas": [...]}`, by reference."""
+async def list_schemas(transactor: Transactor, *, tenant: str) -> Schemas:
+    """Every schema, by reference."""
     found: list[StoredSchema] = []
     page = [*await transactor.store.list_schemas(tenant, limit=PAGE)]
     while page:
         found += page
         page = [] if len(page) < PAGE else await transactor.store.list_schemas(tenant, after=page[-1].ref, limit=PAGE)
-    return {"schemas": [_shown(one) for one in found]}
+    return Schemas(schemas=[SchemaSummary(**_shown(one)) for one in found])
 
 
-async def show_schema(transactor: Transactor, ref: str, *, tenant: str) -> dict[str, Any]:
+async def show_schema(transactor: Transactor, ref: str, *, tenant: str) -> SchemaView:
     """One schema with its document."""
     name = validate.key("the reference of a schema", ref)
     stored = await transactor.store.read_schema(tenant, name)
     if stored is None:
         raise NotFound(f"there is no schema {name}. {_how_to_publish(name)}")
-    return {"schema": {**_shown(stored), "document": decode_schema(stored.document)}}
+    return SchemaView(schema=SchemaDocument(**_shown(stored), document=decode_schema(stored.document)))
 
 
 async def resolve_schemas(transactor: Transactor, definition: Definition, *, tenant: str) -> Definition:

@@ -7,15 +7,16 @@ calls it; it only reads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from stepkeep.kernel.errors import Unreadable
 from stepkeep.operations import counting
 from stepkeep.operations.instants import instant
 from stepkeep.operations.retention import created_at, first_id_at
+from stepkeep.operations.run_answers import LookedAt, RunList
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import accept_filter, summarise_all, unreadable_view
 from stepkeep.store.listing import is_read_in_order
@@ -67,8 +68,8 @@ def _lower(text: str | None) -> str | None:
     return None if text is None else text.encode().lower().decode()
 
 
-async def search_runs(transactor: Transactor, which: RunFilter, terms: Terms) -> dict[str, Any]:
-    """`{"runs": [...], "total": n, "is_complete": bool, "next": id or None}`, newest first.
+async def search_runs(transactor: Transactor, which: RunFilter, terms: Terms) -> RunList:
+    """A page of runs, newest first.
 
     An incomplete total is a lower bound. `next` is the `before` of what follows. A search that ended before the last
     run has `looked_at`.
@@ -84,25 +85,28 @@ async def search_runs(transactor: Transactor, which: RunFilter, terms: Terms) ->
     is_complete = found.looked_at < most
     shown = [record.run.id for record in found.records] + [str(problem.run_id) for problem in unreadable]
     is_full = len(shown) >= which.limit
-    said: dict[str, Any] = {
-        "runs": await summarise_all(transactor, which.tenant, found.records),
-        "total": found.total,
-        "is_complete": is_complete,
-        "next": min(shown) if is_full else None if is_complete else found.last,
-    }
+    looked_at: LookedAt | UnsetType = UNSET
     if not is_complete and words != Words():
-        said["looked_at"] = {
-            "runs": found.looked_at,
-            **await _of(transactor, which, words),
-            "back_to": None if found.last is None else instant(created_at(found.last)),
-            "last": found.last,
-        }
-    return said | ({"unreadable": [unreadable_view(problem) for problem in unreadable]} if unreadable else {})
+        every = await _of(transactor, which, words)
+        looked_at = LookedAt(
+            runs=found.looked_at,
+            of=every,
+            of_at_least=every is not None and every >= counting.MOST,
+            back_to=None if found.last is None else instant(created_at(found.last)),
+            last=found.last,
+        )
+    return RunList(
+        runs=await summarise_all(transactor, which.tenant, found.records),
+        total=found.total,
+        is_complete=is_complete,
+        next=min(shown) if is_full else None if is_complete else found.last,
+        looked_at=looked_at,
+        unreadable=[unreadable_view(problem) for problem in unreadable] or UNSET,
+    )
 
 
-async def _of(transactor: Transactor, which: RunFilter, words: Words) -> dict[str, Any]:
+async def _of(transactor: Transactor, which: RunFilter, words: Words) -> int | None:
     """How many runs there are to look at, with the first part; None where an index would have to be read for it."""
     if which.before is not None or not is_read_in_order(which, words):
-        return {"of": None, "of_at_least": False}
-    every = await transactor.store.count_newest(which.tenant, which.oldest or FIRST_ID, counting.MOST)
-    return {"of": every, "of_at_least": every >= counting.MOST}
+        return None
+    return await transactor.store.count_newest(which.tenant, which.oldest or FIRST_ID, counting.MOST)

@@ -13,13 +13,15 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Final
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from stepkeep.edges.secret_values import KNOWN
 from stepkeep.kernel.errors import InvalidInput, NotAllowed
 from stepkeep.operations.access import Access, Credential, secret_hash
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.people_journal import Change, MakeAt, record
 from stepkeep.operations.principals import revoked
@@ -135,14 +137,24 @@ async def sign_out(store: Store, access: SessionAccess) -> None:
     await record(store, row.tenant, access.acting(None), decide)
 
 
-def session_view(access: Access, credential: Credential | None, row: SessionRow | None) -> dict[str, Any]:
+class SessionView(Answer, kw_only=True):
+    """Whose session it is, and what it may do."""
+
+    principal: str
+    tenant: str
+    scopes: list[str]
+    csrf: Annotated[str | None, says("The value of `X-CSRF-Token`; null for a caller with a key instead of a session.")]
+    expires_at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | None
+
+
+def session_view(access: Access, credential: Credential | None, row: SessionRow | None) -> SessionView:
     """What a page needs to know: whose session it is, what it may do, and its token against forged requests."""
     key = access.key
     assert key is not None, "a caller of the service has a key"
-    return {
-        "principal": key.owner,
-        "tenant": key.tenant,
-        "scopes": list(key.scopes),
-        "csrf": None if credential is None else csrf_token(credential),
-        "expires_at": instant(key.expires_at if row is None else row.expires_at),
-    }
+    return SessionView(
+        principal=key.owner,
+        tenant=key.tenant,
+        scopes=list(key.scopes),
+        csrf=None if credential is None else csrf_token(credential),
+        expires_at=instant(key.expires_at if row is None else row.expires_at),
+    )

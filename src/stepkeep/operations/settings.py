@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.operations.answers import Answer
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import again_if_contended
 from stepkeep.store.change import StoredSetting
@@ -70,18 +71,27 @@ async def list_kind(store: Store, tenant: str, kind: SettingKind) -> list[Stored
     return [one for one in found if one.document != b"null"]
 
 
-async def revisions(store: Store, tenant: str, kind: SettingKind, name: str) -> list[dict[str, Any]]:
-    """Every revision, newest first: its number, time, actor and content."""
-    found: list[dict[str, Any]] = []
+class Revision(Answer, kw_only=True):
+    """A setting as it was saved. Without content: it was removed."""
+
+    revision: int
+    at: str
+    by: str
+    content: Any
+
+
+async def revisions(store: Store, tenant: str, kind: SettingKind, name: str) -> list[Revision]:
+    """Every revision, newest first."""
+    found: list[Revision] = []
     stored = await store.read_setting(tenant, kind.value, name)
     while stored is not None:
         found.append(
-            {
-                "revision": stored.revision,
-                "at": instant(stored.saved_at),
-                "by": stored.saved_by,
-                "content": _decode(stored.document),
-            }
+            Revision(
+                revision=stored.revision,
+                at=instant(stored.saved_at),
+                by=stored.saved_by,
+                content=_decode(stored.document),
+            )
         )
         if stored.revision == 1:
             break

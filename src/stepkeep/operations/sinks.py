@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from stepkeep.definition.arguments import items
 from stepkeep.edges.safe_text import plain_text
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
+from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import Transactor
 from stepkeep.sinks.event import Source
@@ -38,6 +40,47 @@ _BITS = {
 }
 
 
+class SinkView(Answer, kw_only=True):
+    """A sink."""
+
+    name: str
+    kind: str
+    on: list[str]
+    events: list[str]
+    options: dict[str, Any]
+    created_at: str
+    created_by: str
+
+
+class SinkSummary(SinkView, kw_only=True):
+    """A sink with the runs that wait for it."""
+
+    waiting: Annotated[int, says("Runs with events that are not delivered.")]
+    dead: Annotated[int, says("Runs whose next event is dead.")]
+
+
+class SinkList(Answer, kw_only=True):
+    """Sinks by name."""
+
+    sinks: list[SinkSummary]
+    next: str | UnsetType | None = UNSET
+
+
+class RemovedSink(Answer, kw_only=True):
+    """A sink that was removed."""
+
+    removed: str
+    discarded_runs: int
+
+
+class TestedSink(Answer, kw_only=True):
+    """What became of the event that was sent."""
+
+    sink: str
+    delivered: bool
+    error: str | None
+
+
 async def add_sink(
     transactor: Transactor,
     name: object,
@@ -49,7 +92,7 @@ async def add_sink(
     replace: bool = False,
     tenant: str,
     actor: str,
-) -> dict[str, Any]:
+) -> SinkView:
     """Add a sink, or replace the one of this name: its cursors stay, so that a secret is rotated without a gap."""
     plain = sink_name(name)
     found = kind_of(validate.key("the kind of a sink", kind))
@@ -77,12 +120,12 @@ async def add_sink(
     action = _action(tenant, actor, what, plain, "")
     if not await transactor.store.deliveries.save_sink(row, action, replace=replace):
         raise Conflict(f"there is a sink {plain} already. Replace it: stepkeep sinks add {plain} --replace …")
-    return sink_view(row)
+    return SinkView(**_fields(row))
 
 
 async def remove_sink(
     transactor: Transactor, name: object, *, discard: bool, reason: str, tenant: str, actor: str
-) -> dict[str, Any]:
+) -> RemovedSink:
     """Remove a sink. With undelivered events it is refused unless `discard`, which needs a reason."""
     plain, said = sink_name(name), validate.words("the reason", reason)
     if discard and not said.strip():
@@ -96,18 +139,18 @@ async def remove_sink(
             f"the events of {left} runs are not delivered to {plain} yet. Wait for them (stepkeep outbox status), or "
             f"lose them: stepkeep sinks remove {plain} --discard --reason TEXT"
         )
-    return {"removed": plain, "discarded_runs": left}
+    return RemovedSink(removed=plain, discarded_runs=left)
 
 
-async def list_sinks(transactor: Transactor, *, tenant: str) -> dict[str, Any]:
+async def list_sinks(transactor: Transactor, *, tenant: str) -> SinkList:
     """All sinks, with how far they are behind."""
     store = transactor.store.deliveries
     lags = {one.sink: one for one in await store.count_cursors(tenant)}
     rows = []
     for sink in await store.list_sinks(tenant):
         lag = lags.get(sink.name)
-        rows.append(sink_view(sink) | {"waiting": lag.waiting if lag else 0, "dead": lag.dead if lag else 0})
-    return {"sinks": rows}
+        rows.append(SinkSummary(**_fields(sink), waiting=lag.waiting if lag else 0, dead=lag.dead if lag else 0))
+    return SinkList(sinks=rows)
 
 
 def sink_name(name: object) -> str:
@@ -137,8 +180,7 @@ def sources_of(takes: int) -> list[str]:
     return [str(source) for source, bit in _BITS.items() if takes & bit]
 
 
-def sink_view(row: SinkRow) -> dict[str, Any]:
-    """A sink as commands print it."""
+def _fields(row: SinkRow) -> dict[str, Any]:
     return {
         "name": row.name,
         "kind": row.kind,

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-import msgspec
 
 from stepkeep.kernel.journal import Hop
 from stepkeep.kernel.plan import Plan
@@ -17,6 +14,7 @@ from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import StepState
 from stepkeep.kernel.tables import StepTrigger
 from stepkeep.operations.causes import listed
+from stepkeep.operations.run_answers import Skip
 
 BROKEN = StepTrigger.CONDITION_BROKEN
 TOLERATED = {
@@ -30,18 +28,6 @@ TOLERATED = {
     StepTrigger.OPERATOR_FAILED_TOLERATED: "a person failed it, and its failure is tolerated",
     BROKEN: "its condition could not be evaluated, and its failure is tolerated",
 }
-
-
-class Skip(msgspec.Struct, frozen=True, kw_only=True):
-    """One skip. `of` is the step whose end caused it; `condition` is the text of a false condition."""
-
-    reason: str
-    text: str
-    of: str | None = None
-    condition: str | None = None
-
-    def view(self) -> dict[str, Any]:
-        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
 
 def read_skips(plan: Plan, steps: Sequence[Step], hops: Iterable[Hop]) -> dict[int, Skip]:

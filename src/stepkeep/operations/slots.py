@@ -38,7 +38,7 @@ NAME = "limits"
 TENANT = "tenant"
 
 
-class Slot(Answer):
+class Slot(Answer, kw_only=True):
     """One limit, and its use."""
 
     scope: Literal["tenant", "workflow"]
@@ -48,7 +48,7 @@ class Slot(Answer):
     waiting: Annotated[int, says("How many runs wait for one.")]
 
 
-class SlotList(Answer):
+class SlotList(Answer, kw_only=True):
     """Every limit on running runs."""
 
     slots: list[Slot]

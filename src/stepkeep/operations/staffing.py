@@ -127,7 +127,7 @@ def pause_of(spec: QueueSpec, pauses: Pauses) -> PausedBy | None:
     """The pause that keeps workers from this queue; that of the tenant comes first."""
     if pauses.of(spec) is None:
         return None
-    return PausedBy("queue", spec.group) if pauses.tenant is None else PausedBy("tenant")
+    return PausedBy(scope="queue", queue=spec.group) if pauses.tenant is None else PausedBy(scope="tenant")
 
 
 def queue_paused(spec: QueueSpec, pauses: Pauses) -> tuple[Why, str, tuple[str, ...]] | None:

@@ -38,10 +38,11 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Details, Run
 from stepkeep.kernel.start_template import StartTemplate, start_template
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.kernel.tables import RUN, RunTrigger
 from stepkeep.operations import validate
 from stepkeep.operations.adopting import Continuations, adopted_runs, adoption_rows, continued_runs
+from stepkeep.operations.answers import Answer
 from stepkeep.operations.aside import aside
 from stepkeep.operations.batch import DecisionBatch, notices_of
 from stepkeep.operations.declared_hooks import hook_cursors
@@ -216,11 +217,17 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
         return None if earlier.fingerprint == self.fingerprint_1 else []
 
 
-class Started(msgspec.Struct, frozen=True):
+class Started(Answer, kw_only=False):
     """The run that a start returns; `created` is False if the idempotency key had created it before."""
 
     run_id: str
     created: bool
+
+
+class IdleStarted(Answer, kw_only=True):
+    """How a run stands that was started: queued, or paused."""
+
+    state: RunState
 
 
 class StartedHere(msgspec.Struct, frozen=True):
@@ -852,16 +859,16 @@ async def start_idle(
     actor: str,
     vouched_by: str | None = None,
     key: str | None = None,
-) -> dict[str, Any]:
+) -> IdleStarted:
     """Start a run that was created idle; paused, if its workflow is."""
     who = validate.key("the actor", actor)
     event = RunStarted(tenant=tenant, run_id=validate.run_id(run_id), actor=who, vouched_by=vouched_by, key=key)
     pauses = await pauses_of_idle(transactor.store, [(tenant, run_id)])
     if not pauses:
-        return dict((await transactor.submit(event)).record)
-    record: dict[str, Any] = {}
+        return IdleStarted(**(await transactor.submit(event)).record)
+    record: Mapping[str, Any] = {}
     for answer in await transactor.submit_all([event, *pauses]):
         if not isinstance(answer, Accepted):
             raise answer
-        record = dict(answer.record)
-    return record
+        record = answer.record
+    return IdleStarted(**record)

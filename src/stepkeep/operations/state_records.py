@@ -11,7 +11,9 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.kernel.states import Phase
 from stepkeep.operations.lines import timestamp
+from stepkeep.operations.run_answers import AttemptDetail, RunView
 from stepkeep.operations.state_files import holder_of
 
 LOGS, BACKUPS, METRICS, INTERVENTIONS = "logs", "backups", "metrics.json", "interventions.log"
@@ -33,25 +35,25 @@ BY_PEOPLE = frozenset(
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-def logs_of(workstream: str, canonical: Mapping[str, Any]) -> dict[str, bytes]:
+def logs_of(workstream: str, view: RunView) -> dict[str, bytes]:
     """One log for each task that was tried: its attempts, and what its program printed last."""
     found = {}
-    for step in canonical["steps"]:
-        if step["phase"] != "main" or not step["history"]:
+    for step in view.steps:
+        if step.phase is not Phase.MAIN or not step.attempts:
             continue
-        lines = [_attempt(attempt) for attempt in step["history"]]
-        output = step.get("output")
+        lines = [_attempt(attempt) for attempt in step.attempts]
+        output = step.output
         if isinstance(output, dict):
             for name in ("stdout", "stderr"):
                 text = output.get(name)
                 lines += [f"{name}: {line}" for line in text.splitlines()] if isinstance(text, str) else []
-        found[f"{LOGS}/{workstream}/{step['name']}.log"] = "".join(f"{line}\n" for line in lines).encode()
+        found[f"{LOGS}/{workstream}/{step.name}.log"] = "".join(f"{line}\n" for line in lines).encode()
     return found
 
 
-def _attempt(attempt: Mapping[str, Any]) -> str:
-    said = f"{attempt['ended_at']} attempt {attempt['number']} since {attempt['started_at']}: {attempt['state']}"
-    return f"{said}: {attempt['error'].splitlines()[0]}" if attempt["error"] else said
+def _attempt(attempt: AttemptDetail) -> str:
+    said = f"{attempt.ended_at} attempt {attempt.number} since {attempt.started_at}: {attempt.state}"
+    return f"{said}: {attempt.error.splitlines()[0]}" if attempt.error else said
 
 
 def interventions_of(workstream: str, lines: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:

@@ -25,6 +25,8 @@ Read = Callable[[Any, Place, "list[Wrong]"], Any]
 IS_TIME = re.compile(r"\d{4}-\d\d-\d\dt\d\d:\d\d(:\d\d(\.\d+)?)?(z|[+-]\d\d:\d\d)", re.IGNORECASE)
 TRUE, FALSE = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
 
+NOT_AN_OBJECT = "Input should be a valid dictionary or object to extract fields from"
+
 
 class Wrong(NamedTuple):
     """One thing that is wrong, and where. Values are not repeated: one may be a secret."""
@@ -68,6 +70,8 @@ def _reader(told: types.Type, from_text: bool) -> Read:
             return _mapping(told)
         case types.TypedDictType():
             return record({one.encode_name: (_reader(one.type, False), one.required) for one in told.fields})
+        case types.StructType():
+            return _struct(told)
         case types.UnionType():
             return _union(told, from_text)
     raise LookupError(f"arguments of type {type(told).__name__} are not read: say how, in operations/typed.py.")
@@ -81,6 +85,27 @@ def record(fields: Mapping[str, tuple[Read, bool]]) -> Read:
             wrong.append(Wrong(at, "Input should be a valid dictionary"))
             return value
         return read_fields(fields, value, at, wrong)
+
+    return read
+
+
+def _struct(told: types.StructType) -> Read:
+    fields = {one.encode_name: (_reader(one.type, False), one.required) for one in told.fields}
+    names = {one.encode_name: one.name for one in told.fields}
+
+    def read(value: Any, at: Place, wrong: list[Wrong]) -> Any:
+        if not is_a(value, dict):
+            wrong.append(Wrong(at, NOT_AN_OBJECT))
+            return value
+        before = len(wrong)
+        found = read_fields(fields, value, at, wrong)
+        if len(wrong) > before:
+            return value
+        try:
+            return told.cls(**{names[name]: one for name, one in found.items()})
+        except ValueError as problem:  # its own check (`__post_init__`)
+            wrong.append(Wrong(at, str(problem)))
+            return value
 
     return read
 
@@ -101,7 +126,8 @@ def read_fields(
 
 def _text(told: types.StrType) -> Read:
     least, most = told.min_length or 0, told.max_length
-    pattern = None if told.pattern is None else re.compile(told.pattern)
+    # `$` would also match before a line break at the end.
+    pattern = None if told.pattern is None else re.compile(re.sub(r"\$$", r"\\Z", told.pattern))
 
     def read(value: Any, at: Place, wrong: list[Wrong]) -> Any:
         found = plain_text(value)
@@ -112,7 +138,7 @@ def _text(told: types.StrType) -> Read:
         elif most is not None and len(found) > most:
             wrong.append(Wrong(at, f"String should have at most {_counted(most, 'character')}"))
         elif pattern is not None and pattern.search(found) is None:
-            wrong.append(Wrong(at, f"String should match pattern '{pattern.pattern}'"))
+            wrong.append(Wrong(at, f"String should match pattern '{told.pattern}'"))
         return found
 
     return read
@@ -188,6 +214,7 @@ def _choice(values: Iterable[Any], made: Callable[[Any], Any]) -> Read:
 
 def _list(told: types.ListType | types.VarTupleType, from_text: bool) -> Read:
     item, least, most = _reader(told.item_type, from_text), told.min_length or 0, told.max_length
+    is_tuple = isinstance(told, types.VarTupleType)
 
     def read(value: Any, at: Place, wrong: list[Wrong]) -> Any:
         if not is_a(value, list, tuple, set, frozenset):
@@ -203,17 +230,22 @@ def _list(told: types.ListType | types.VarTupleType, from_text: bool) -> Read:
             wrong.append(
                 Wrong(at, f"List should have at least {_counted(least, 'item')} after validation, not {len(found)}")
             )
-        return read_items
+        return tuple(read_items) if is_tuple else read_items
 
     return read
 
 
 def _mapping(told: types.DictType) -> Read:
-    key, inner = _reader(told.key_type, True), _reader(told.value_type, False)
+    key, inner, most = _reader(told.key_type, True), _reader(told.value_type, False), told.max_length
 
     def read(value: Any, at: Place, wrong: list[Wrong]) -> Any:
         if not is_a(value, dict):
             wrong.append(Wrong(at, "Input should be a valid dictionary"))
+            return value
+        if most is not None and len(value) > most:
+            wrong.append(
+                Wrong(at, f"Dictionary should have at most {_counted(most, 'item')} after validation, not {len(value)}")
+            )
             return value
         return {
             key(name, (*at, str(name), "[key]"), wrong): inner(one, (*at, str(name)), wrong)

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
+from msgspec import UNSET, UnsetType, structs
 
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import NoSuchName, NotFound
 from stepkeep.kernel.states import RUN_TERMINAL, RunState, StepState
 from stepkeep.kernel.versions import Comparison, Difference, Kind, StepChange, compare, obstacles
+from stepkeep.operations.answers import Answer
 from stepkeep.operations.differences import places
 from stepkeep.operations.plans import as_published
 from stepkeep.operations.transact import Transactor
@@ -25,35 +26,110 @@ LIVE = tuple(state for state in RunState if state not in RUN_TERMINAL)
 UNBEGUN = frozenset({StepState.PENDING, StepState.READY})
 
 
+class PlaceDifference(Answer, kw_only=True):
+    """A place in a field at which two versions differ, with both values as texts: durations have their units."""
+
+    place: str
+    old: str
+    new: str
+
+
+class FieldDifference(Answer, kw_only=True):
+    """A field that differs. Its `kind` is `meaning`, `setting` or `edge`."""
+
+    field: str
+    kind: Kind
+    old: Any = UNSET
+    new: Any = UNSET
+    places: list[PlaceDifference]
+
+
+class StepDifference(Answer, kw_only=True):
+    """A step that was `added`, `removed` or `changed`."""
+
+    name: str
+    change: str
+    differences: list[FieldDifference]
+
+
+class VersionName(Answer, kw_only=True):
+    """A version of a workflow."""
+
+    workflow: str
+    version: int
+
+
+class ReasonToStay(Answer, kw_only=True):
+    """Why runs could not continue under the new version, and how many."""
+
+    reason: str
+    runs: int
+
+
+class StayingRun(Answer, kw_only=True):
+    """A run that could not continue under the new version."""
+
+    run_id: str
+    reasons: list[str]
+
+
+class LiveRuns(Answer, kw_only=True):
+    """The live runs of the old version."""
+
+    examined: int
+    is_complete: bool
+    could_continue: int
+    must_stay: int
+    reasons: list[ReasonToStay]
+    examples: list[StayingRun]
+
+
+class VersionDifferences(Answer, rename={"from_": "from"}, kw_only=True):
+    """What differs between two versions."""
+
+    from_: VersionName
+    to: VersionName
+    same: bool
+    workflow: list[FieldDifference]
+    steps: list[StepDifference]
+    consequences: list[str]
+    live: LiveRuns | UnsetType = UNSET
+
+
 async def compare_versions(
-    transactor: Transactor, name: str, old: int, new: int, *, tenant: str, live: bool
-) -> dict[str, Any]:
+    transactor: Transactor, name: str, old: int | None, new: int | None, *, tenant: str, live: bool
+) -> VersionDifferences:
     """What differs from version `old` to version `new`; with `live`, which live runs of `old` it concerns."""
+    if old is None or new is None:
+        listed = await transactor.store.list_definitions(tenant)
+        versions = sorted(one.version for one in listed if one.name == name)
+        if not versions:
+            raise NotFound(f"there is no published workflow {name}")
+        new = versions[-1] if new is None else new
+        old = max((one for one in versions if one < new), default=new) if old is None else old
     was, now = [await _definition(transactor, name, version, tenant) for version in (old, new)]
-    view = view_of(was, now, compare(was, now))
-    return view | {"live": await _live(transactor, was, now, tenant)} if live else view
-
-
-def view_of(old: Definition, new: Definition, found: Comparison) -> dict[str, Any]:
-    """A comparison as JSON."""
-    return {
-        "from": {"workflow": old.name, "version": old.version},
-        "to": {"workflow": new.name, "version": new.version},
-        "same": found.is_empty,
-        "workflow": [_with_places(one) for one in found.workflow],
-        "steps": [
-            {**msgspec.to_builtins(step), "differences": [_with_places(one) for one in step.differences]}
+    found = compare(was, now)
+    return VersionDifferences(
+        from_=VersionName(workflow=was.name, version=was.version),
+        to=VersionName(workflow=now.name, version=now.version),
+        same=found.is_empty,
+        workflow=[_with_places(one) for one in found.workflow],
+        steps=[
+            StepDifference(
+                name=step.name, change=step.change, differences=[_with_places(one) for one in step.differences]
+            )
             for step in found.steps
         ],
-        "consequences": list(consequences(found)),
-    }
+        consequences=list(consequences(found)),
+        live=await _live(transactor, was, now, tenant) if live else UNSET,
+    )
 
 
-def _with_places(one: Difference) -> dict[str, Any]:
-    """A difference as JSON: both values as they are stored, and as texts where they differ."""
-    found = places(one.field, one.old, one.new)
-    told = [{"place": place, "old": old, "new": new} for place, old, new in found]
-    return {**msgspec.to_builtins(one), "places": told}
+def _with_places(one: Difference) -> FieldDifference:
+    """A difference: both values as they are stored, and as texts where they differ."""
+    told = [PlaceDifference(place=place, old=old, new=new) for place, old, new in places(one.field, one.old, one.new)]
+    values = {name: value for name, value in structs.asdict(one).items() if value is not None}
+    return FieldDifference(**values, places=told)
 
 
 def consequences(found: Comparison) -> Iterator[str]:
@@ -92,12 +168,12 @@ async def _definition(transactor: Transactor, name: str, version: int, tenant: s
     return as_published(stored)
 
 
-async def _live(transactor: Transactor, old: Definition, new: Definition, tenant: str) -> dict[str, Any]:
+async def _live(transactor: Transactor, old: Definition, new: Definition, tenant: str) -> LiveRuns:
     """How many live runs of the old version could continue under the new one, and why others could not."""
     which = RunFilter(tenant=tenant, states=LIVE, workflow=old.name, limit=MOST_RUNS)
     found = [one for one in await transactor.store.list_runs(which, []) if one.details.version == old.version]
     reasons: Counter[str] = Counter()
-    examples: list[dict[str, Any]] = []
+    examples: list[StayingRun] = []
     stay = 0
     for record in found:
         rows = await transactor.store.read_steps(tenant, record.run.id)
@@ -106,12 +182,12 @@ async def _live(transactor: Transactor, old: Definition, new: Definition, tenant
         reasons.update(said)
         stay += bool(said)
         if said and len(examples) < MOST_EXAMPLES:
-            examples.append({"run_id": record.run.id, "reasons": said})
-    return {
-        "examined": len(found),
-        "is_complete": len(found) < MOST_RUNS,
-        "could_continue": len(found) - stay,
-        "must_stay": stay,
-        "reasons": [{"reason": reason, "runs": runs} for reason, runs in reasons.most_common(MOST_EXAMPLES)],
-        "examples": examples,
-    }
+            examples.append(StayingRun(run_id=record.run.id, reasons=said))
+    return LiveRuns(
+        examined=len(found),
+        is_complete=len(found) < MOST_RUNS,
+        could_continue=len(found) - stay,
+        must_stay=stay,
+        reasons=[ReasonToStay(reason=reason, runs=runs) for reason, runs in reasons.most_common(MOST_EXAMPLES)],
+        examples=examples,
+    )

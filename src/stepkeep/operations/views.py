@@ -32,10 +32,29 @@ from stepkeep.operations.continued import adopted_view, course
 from stepkeep.operations.family import family
 from stepkeep.operations.instants import dated, instant
 from stepkeep.operations.open_gates import asked_people
+from stepkeep.operations.operation import MOST_LISTED
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.progress import read_progress
+from stepkeep.operations.quarantine import QuarantineView
 from stepkeep.operations.quarantine import view as quarantine_view
-from stepkeep.operations.skips import Skip, cascades, read_skips
+from stepkeep.operations.run_answers import (
+    AttemptDetail,
+    CheckpointView,
+    CodeOf,
+    Entered,
+    Fired,
+    JournalEnd,
+    Progress,
+    RunDetail,
+    RunSummary,
+    RunView,
+    Skip,
+    StepDetail,
+    StepView,
+    UnreadableRun,
+    Waiting,
+)
+from stepkeep.operations.skips import cascades, read_skips
 from stepkeep.operations.slots import read_wait
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.reading import damage_of
@@ -46,17 +65,12 @@ UNCOUNTED = frozenset({AttemptState.WAITED, AttemptState.RELEASED})
 BEGUN = STEP_WAITING | {StepState.RUNNING}
 """States of a step that has begun: a worker held it, or it opened for people or messages. A cancelled one may not
 have."""
-MAX_PAGE = 10_000
 
 
-async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> dict[str, Any]:
-    """Everything about one run, from one snapshot: `{"run": {...}, "steps": [...]}`."""
+async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> RunView:
+    """Everything about one run, from one snapshot."""
     whole = await read_snapshot(transactor, run_id, tenant=tenant)
-    view = await view_of(transactor, whole, await plan_for(transactor, whole.record.run))
-    view["run"] |= await course(transactor, whole.record, whole.entries)
-    waits = await read_wait(transactor.store, whole.record.run)
-    view["run"]["waits_for_slot"] = None if waits is None else waits[1]
-    return view
+    return await view_of(transactor, whole, await plan_for(transactor, whole.record.run))
 
 
 async def read_snapshot(transactor: Transactor, run_id: str, *, tenant: str, with_messages: bool = False) -> WholeRun:
@@ -69,7 +83,7 @@ async def read_snapshot(transactor: Transactor, run_id: str, *, tenant: str, wit
     raise NotFound(f"there is no run {run_id}")
 
 
-async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[str, Any]:
+async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> RunView:
     """The view of a run that was read. The names of workers never change, and a quarantine is no part of the run."""
     found, steps, tenant = whole.record, whole.steps, whole.record.run.tenant
     held = {step.worker for step in steps if step.worker is not None}
@@ -78,6 +92,7 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     codes = await read_codes(transactor, tenant, {attempt.worker for attempt in whole.attempts})
     aside = await _set_aside(transactor, tenant)
     progress = await read_progress(transactor, tenant, found.run.id, steps)
+    visible = transactor.payloads.seal.visible
     attempts: dict[int, list[Attempt]] = defaultdict(list)
     for attempt in whole.attempts:
         attempts[attempt.no].append(attempt)
@@ -86,42 +101,42 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     skips = read_skips(plan, steps, (hop for hop, _ in hops))
     outputs = {step.no: _output(step, attempts[step.no]) for step in steps}
     result = await _result(transactor, plan, found, steps, outputs)
-    visible = transactor.payloads.seal.visible
-    outputs = {no: None if output is None else visible(output) for no, output in outputs.items()}
     described = [
-        _step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, []), workers)
-        | _ending(found.run, step, skips.get(step.no))
-        | {"choices": _choices(plan, found.run, step)}
-        | {"progress": progress.get(step.no), "checkpoints": _checkpoints(step, visible)}
+        _step(
+            plan,
+            found.run,
+            step,
+            attempts[step.no],
+            codes,
+            None if (output := outputs[step.no]) is None else visible(output),
+            times.get(step.no, []),
+            workers,
+            skips.get(step.no),
+            progress.get(step.no),
+            visible,
+        )
         for step in steps
     ]
-    for step, one in zip(steps, described, strict=True):
-        for attempt, told in zip(attempts[step.no], one["history"], strict=True):
-            told["code"] = codes.get((attempt.worker, handler_name(plan.of(step).executor)))
-    for one in described:
-        if one["record"] is not None and "claim" in one["record"]:
-            one["record"]["claim"] = decode_json(visible(msgspec.json.encode(one["record"]["claim"])))
-    run = (
-        summarise(found)
-        | aside.get(found.run.id, {})
-        | (await _fired(transactor, tenant, [found.run.id])).get(found.run.id, {})
-        | {
-            "input": decode_json(visible(found.details.input)),
-            "output": result,
-            "cost": _add_up(attempt for rows in attempts.values() for attempt in rows),
-            "warnings": [
-                f"{step['name']}: {step['error'] or step['category']}"
-                for step in described
-                if step["state"] == StepState.SKIPPED and step["category"] is not None
-            ]
-            + cascades(plan, skips),
-            "waiting_for": [
-                _waiting_for(plan, found.run, step) for step in steps if step.state.startswith("awaiting_")
-            ],
-        }
+    cost = _add_up(attempt for rows in attempts.values() for attempt in rows)
+    waits = await read_wait(transactor.store, found.run)
+    fired = await _fired(transactor, tenant, [found.run.id])
+    run = RunDetail(
+        **_summary(found, aside.get(found.run.id), fired.get(found.run.id)),
+        input=decode_json(visible(found.details.input)),
+        output=result,
+        cost=cost,
+        warnings=[
+            f"{step.name}: {step.error or step.category}"
+            for step in described
+            if step.state is StepState.SKIPPED and step.category is not None
+        ]
+        + cascades(plan, skips),
+        waiting_for=[_waiting_for(plan, found.run, step) for step in steps if step.state.startswith("awaiting_")],
+        **await family(transactor, found.run, plan, cost),
+        **await course(transactor, found, whole.entries),
+        waits_for_slot=None if waits is None else waits[1],
     )
-    run |= await family(transactor, found.run, plan, run["cost"])
-    return {"run": run, "steps": described}
+    return RunView(run=run, steps=described)
 
 
 async def _result(
@@ -139,19 +154,19 @@ async def _result(
     return _run_output(plan, full, steps, {no: value for (_, _, no), value in values.items()})
 
 
-async def describe_step(transactor: Transactor, run_id: str, step: str, *, tenant: str) -> dict[str, Any]:
-    """One step with the evidence of its attempts: `{"run": {...}, "step": {...}}`."""
-    whole, kept = await asyncio.gather(
+async def describe_step(transactor: Transactor, run_id: str, step: str, *, tenant: str) -> StepView:
+    """One step with the evidence of its attempts."""
+    view, kept = await asyncio.gather(
         describe_run(transactor, run_id, tenant=tenant), transactor.store.read_evidence(tenant, run_id)
     )
-    found = next((one for one in whole["steps"] if one["name"] == step), None)
+    found = next((one for one in view.steps if one.name == step), None)
     if found is None:
-        raise validate.no_such_step(f"run {run_id}", str(step), [one["name"] for one in whole["steps"]])
+        raise validate.no_such_step(f"run {run_id}", str(step), [one.name for one in view.steps])
     visible = transactor.payloads.seal.visible
-    evidence = {one.fence: decode_json(visible(one.body)) for one in kept if one.no == found["no"]}
-    for attempt in found["history"]:
-        attempt["evidence"] = evidence.get(attempt["fence"])
-    return {"run": whole["run"], "step": found}
+    evidence = {one.fence: decode_json(visible(one.body)) for one in kept if one.no == found.no}
+    tried = [replace(one, evidence=evidence.get(one.fence)) for one in found.attempts]
+    found = replace(found, attempts=tried)
+    return StepView(run=view.run, step=found)
 
 
 def is_sleep(plan: Plan, step: Step) -> bool:
@@ -167,8 +182,8 @@ def is_sleep(plan: Plan, step: Step) -> bool:
 
 def accept_filter(which: RunFilter) -> None:
     """Refuse a malformed filter."""
-    if type(which.limit) is not int or not 0 < which.limit <= MAX_PAGE:
-        raise InvalidInput(f"the limit must be a whole number from 1 to {MAX_PAGE}")
+    if type(which.limit) is not int or not 0 < which.limit <= MOST_LISTED:
+        raise InvalidInput(f"the limit must be a whole number from 1 to {MOST_LISTED}")
     for name, key in (("workflow", which.workflow), ("key", which.business_key), ("id", which.correlation_id)):
         if key is not None:
             validate.key(f"the {name} to look for", key)
@@ -176,53 +191,46 @@ def accept_filter(which: RunFilter) -> None:
         validate.run_id(which.before)
 
 
-async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
-    """`{"runs": [...]}`, newest first."""
-    accept_filter(which)
-    unreadable: list[Unreadable] = []
-    found = await transactor.store.list_runs(which, unreadable)
-    listed: dict[str, Any] = {"runs": await summarise_all(transactor, which.tenant, found)}
-    if unreadable:
-        listed["unreadable"] = [unreadable_view(problem) for problem in unreadable]
-    return listed
-
-
-async def summarise_all(transactor: Transactor, tenant: str, found: Sequence[RunRecord]) -> list[dict[str, Any]]:
+async def summarise_all(transactor: Transactor, tenant: str, found: Sequence[RunRecord]) -> list[RunSummary]:
     """The summaries of these runs, quarantined ones marked, with what started them."""
     aside = await _set_aside(transactor, tenant)
     fired = await _fired(transactor, tenant, [record.run.id for record in found])
-    return [summarise(record) | aside.get(record.run.id, {}) | fired.get(record.run.id, {}) for record in found]
+    return [summarise(record, aside.get(record.run.id), fired.get(record.run.id)) for record in found]
 
 
-async def _fired(transactor: Transactor, tenant: str, run_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What to add to the summaries of runs that a trigger started."""
+async def _fired(transactor: Transactor, tenant: str, run_ids: Sequence[str]) -> dict[str, Fired]:
+    """The firings of runs that a trigger started."""
     found = await transactor.store.triggers.find_firings_of(tenant, run_ids) if run_ids else {}
     return {
-        run_id: {"fired": {"trigger": one.trigger_name, "moment": one.moment, "backfill": one.backfill}}
+        run_id: Fired(trigger=one.trigger_name, moment=one.moment, backfill=one.backfill)
         for run_id, one in found.items()
     }
 
 
-async def _set_aside(transactor: Transactor, tenant: str) -> dict[str, dict[str, Any]]:
-    """What to add to the summaries of quarantined runs."""
-    found = await transactor.store.list_quarantined(tenant)
-    return {one.run_id: {"quarantined": quarantine_view(one)} for one in found}
+async def _set_aside(transactor: Transactor, tenant: str) -> dict[str, QuarantineView]:
+    """The quarantines of quarantined runs."""
+    return {one.run_id: quarantine_view(one) for one in await transactor.store.list_quarantined(tenant)}
 
 
-def unreadable_view(problem: Unreadable) -> dict[str, Any]:
+def unreadable_view(problem: Unreadable) -> UnreadableRun:
     """A run of which only the id is known, and perhaps its state as it is stored."""
-    return {
-        "id": problem.run_id,
-        "state": problem.state,
-        "table": problem.table,
-        "row": problem.row,
-        "reason": problem.reason,
-        "message": str(problem),
-    }
+    return UnreadableRun(
+        id=problem.run_id,
+        state=problem.state,
+        table=problem.table,
+        row=problem.row,
+        reason=problem.reason,
+        message=str(problem),
+    )
 
 
-def summarise(record: RunRecord) -> dict[str, Any]:
+def summarise(record: RunRecord, aside: QuarantineView | None = None, fired: Fired | None = None) -> RunSummary:
     """The summary of a run."""
+    return RunSummary(**_summary(record, aside, fired))
+
+
+def _summary(record: RunRecord, aside: QuarantineView | None, fired: Fired | None) -> dict[str, Any]:
+    """The fields of `RunSummary`."""
     run, details = record.run, record.details
     return {
         "id": run.id,
@@ -244,9 +252,9 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "rerun_of": details.rerun_of,
         "asked_before": list(asked_names(details.asked_before)),
         "labels": decode_json(details.labels) if details.labels else {},
-        "journal": {"seq": run.seq, "head": run.head.hex()},
-        "quarantined": None,
-        "fired": None,
+        "journal": JournalEnd(seq=run.seq, head=run.head.hex()),
+        "quarantined": aside,
+        "fired": fired,
     }
 
 
@@ -271,14 +279,6 @@ def waits_until(run: Run, step: Step) -> int | None:
     return min((at for at in (due_at, run.due_at) if at is not None), default=None)
 
 
-def _ending(run: Run, step: Step, skip: Skip | None) -> dict[str, Any]:
-    """Why a step was skipped, and when a wait ends by itself."""
-    return {
-        "skipped": None if skip is None else skip.view(),
-        "until": instant(waits_until(run, step)) if step.state in STEP_WAITING else None,
-    }
-
-
 def _choices(plan: Plan, run: Run, step: Step) -> list[str]:
     """What a person may decide about a step now: about an open gate, or about a step that holds or is stuck."""
     if step.state is StepState.AWAITING_APPROVAL and not is_exhausted(step):
@@ -288,52 +288,69 @@ def _choices(plan: Plan, run: Run, step: Step) -> list[str]:
 
 def _step(
     plan: Plan,
+    run: Run,
     step: Step,
     attempts: Sequence[Attempt],
+    codes: Mapping[tuple[int, str], CodeOf],
     output: bytes | None,
     times: Sequence[tuple[str, int]],
     workers: Mapping[int, str],
-) -> dict[str, Any]:
-    planned = plan.of(step)
+    skip: Skip | None,
+    progress: Progress | None,
+    visible: Callable[[bytes], bytes],
+) -> StepDetail:
+    planned, handler = plan.of(step), handler_name(plan.of(step).executor)
     begun = next((at for state, at in times if state in BEGUN), None)
     counted = sum(attempt.state not in UNCOUNTED for attempt in attempts)
     holding = step.worker is not None and not any(attempt.fence == step.fence for attempt in attempts)
-    return {
-        "no": step.no,
-        "name": planned.name,
-        "phase": planned.phase,
-        "kind": _kind(plan, step),
-        "call": None if step.note is None or step.note.call is None else step.note.call.name,
-        "state": step.state,
-        "attempts": counted + holding,
-        "losses": step.losses,
-        "category": step.category,
-        "error": step.error,
-        "in_doubt": is_in_doubt(step.error),
-        "output": None if output is None else decode_json(output),
-        "depends_on": [edge.step for edge in planned.definition.depends_on] if planned.phase is Phase.MAIN else [],
-        "started_at": instant(begun),
-        "ended_at": instant(times[-1][1]) if times and step.state in STEP_TERMINAL else None,
-        "due_at": instant(step.due_at),
-        "record": dated(decode_json(step.note.record)) if step.note and step.note.record else None,
-        "adopted": adopted_view(step.note, has_undo=planned.definition.undo is not None),
-        "cost": _add_up(attempts),
-        "worker": None if step.worker is None else workers.get(step.worker),
-        "history": [_attempt(attempt, workers) for attempt in attempts],
-        "states": [{"state": state, "at": instant(at)} for state, at in times],
-        **({} if (case := case_taken(step, planned)) is None else {"case": case}),
-    }
+    return StepDetail(
+        no=step.no,
+        name=planned.name,
+        phase=planned.phase,
+        kind=_kind(plan, step),
+        call=None if step.note is None or step.note.call is None else step.note.call.name,
+        state=step.state,
+        attempt_count=counted + holding,
+        losses=step.losses,
+        category=step.category,
+        error=step.error,
+        in_doubt=is_in_doubt(step.error),
+        output=None if output is None else decode_json(output),
+        depends_on=[edge.step for edge in planned.definition.depends_on] if planned.phase is Phase.MAIN else [],
+        started_at=instant(begun),
+        ended_at=instant(times[-1][1]) if times and step.state in STEP_TERMINAL else None,
+        due_at=instant(step.due_at),
+        record=_record(step, visible),
+        adopted=adopted_view(step.note, has_undo=planned.definition.undo is not None),
+        cost=_add_up(attempts),
+        worker=None if step.worker is None else workers.get(step.worker),
+        attempts=[_attempt(attempt, workers, codes, handler) for attempt in attempts],
+        states=[Entered(state=state, at=instant(at)) for state, at in times],
+        case=case_taken(step, planned) or UNSET,
+        skipped=skip,
+        until=instant(waits_until(run, step)) if step.state in STEP_WAITING else None,
+        choices=_choices(plan, run, step),
+        progress=progress,
+        checkpoints=_checkpoints(step, visible),
+    )
 
 
-def _checkpoints(step: Step, visible: Callable[[bytes], bytes]) -> list[dict[str, Any]]:
+def _record(step: Step, visible: Callable[[bytes], bytes]) -> dict[str, Any] | None:
+    """What is on record about a decision, a message or a completion."""
+    if step.note is None or not step.note.record:
+        return None
+    record = dated(decode_json(step.note.record))
+    if "claim" in record:
+        record["claim"] = decode_json(visible(msgspec.json.encode(record["claim"])))
+    return record
+
+
+def _checkpoints(step: Step, visible: Callable[[bytes], bytes]) -> list[CheckpointView]:
     """What the handler of a step recorded while it ran. A large value is shown as the reference to it."""
     return [
-        {
-            "name": one.name,
-            "value": decode_json(visible(one.value.encode())),
-            "fence": one.fence,
-            "at": instant(one.at),
-        }
+        CheckpointView(
+            name=one.name, value=decode_json(visible(one.value.encode())), fence=one.fence, at=instant(one.at)
+        )
         for one in (() if step.note is None else step.note.checkpoints)
     ]
 
@@ -355,19 +372,25 @@ def _kind(plan: Plan, step: Step) -> str:
     return "none" if executor is None else str(executor.__struct_config__.tag)
 
 
-def _attempt(attempt: Attempt, workers: Mapping[int, str]) -> dict[str, Any]:
-    return {
-        "number": attempt.number,
-        "fence": attempt.fence,
-        "worker": workers.get(attempt.worker),
-        "state": attempt.state,
-        "started_at": instant(attempt.started_at),
-        "ended_at": instant(attempt.ended_at),
-        "category": attempt.category,
-        "error": attempt.error,
-        "in_doubt": is_in_doubt(attempt.error),
-        "cost": None if attempt.cost is None else decode_json(attempt.cost),
-    }
+def _attempt(
+    attempt: Attempt,
+    workers: Mapping[int, str],
+    codes: Mapping[tuple[int, str], CodeOf],
+    handler: str,
+) -> AttemptDetail:
+    return AttemptDetail(
+        number=attempt.number,
+        fence=attempt.fence,
+        worker=workers.get(attempt.worker),
+        state=attempt.state,
+        started_at=instant(attempt.started_at),
+        ended_at=instant(attempt.ended_at),
+        category=attempt.category,
+        error=attempt.error,
+        in_doubt=is_in_doubt(attempt.error),
+        cost=None if attempt.cost is None else decode_json(attempt.cost),
+        code=codes.get((attempt.worker, handler)),
+    )
 
 
 def _output(step: Step, attempts: Sequence[Attempt]) -> bytes | None:
@@ -398,30 +421,33 @@ def result_output(outputs: Mapping[str, bytes | None]) -> Any:
     return next(iter(plain.values())) if len(plain) == 1 else plain
 
 
-def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
-    waits: dict[str, Any] = {"step": plan.of(step).name, "for": step.state.removeprefix("awaiting_")}
-    if step.note is not None and is_exhausted(step):
-        return waits | {
-            "for": "decision",
-            "attempts": step.attempts - step.note.spent,
-            "category": step.category,
-            "error": step.error,
-            "until": instant(waits_until(run, step)),
-        }
-    if step.note is not None and step.note.grown is not None and step.state is StepState.AWAITING_CHILDREN:
-        return waits | element_counts(step) | {"until": instant(waits_until(run, step))}
-    if plan.of(step).sleeps:
-        return waits | {"for": "sleep", "until": instant(step.due_at)}
-    if step.note is not None and step.note.child is not None:
-        waits["run_id"] = step.note.child
-    if step.note is not None and step.note.event is not None:
-        waits["event"] = step.note.event
-    gate = gate_terms(step, plan.of(step))
-    if gate is not None and step.state is StepState.AWAITING_APPROVAL:
-        waits |= asked_people(gate, step)
-    if (rule := holding_rule(step)) is not None:
-        waits["rule"] = rule
-    return waits | {"until": instant(waits_until(run, step))}
+def _waiting_for(plan: Plan, run: Run, step: Step) -> Waiting:
+    planned, note = plan.of(step), step.note
+    name, until = planned.name, instant(waits_until(run, step))
+    if note is not None and is_exhausted(step):
+        return Waiting(
+            step=name,
+            for_="decision",
+            attempts=step.attempts - note.spent,
+            category=step.category,
+            error=step.error,
+            until=until,
+        )
+    waits = step.state.removeprefix("awaiting_")
+    if note is not None and note.grown is not None and step.state is StepState.AWAITING_CHILDREN:
+        return Waiting(step=name, for_=waits, **element_counts(step), until=until)
+    if planned.sleeps:
+        return Waiting(step=name, for_="sleep", until=instant(step.due_at))
+    gate = gate_terms(step, planned)
+    return Waiting(
+        step=name,
+        for_=waits,
+        run_id=UNSET if note is None or note.child is None else note.child,
+        event=UNSET if note is None or note.event is None else note.event,
+        **(asked_people(gate, step) if gate is not None and step.state is StepState.AWAITING_APPROVAL else {}),
+        rule=UNSET if (rule := holding_rule(step)) is None else rule,
+        until=until,
+    )
 
 
 def case_taken(owner: Step, planned: PlannedStep) -> str | None:
@@ -437,7 +463,7 @@ def _case_of(owner: Step, planned: PlannedStep) -> Case | None:
     return growth.cases[grown.case]
 
 
-def element_counts(owner: Step) -> dict[str, int]:
+def element_counts(owner: Step) -> dict[str, Any]:
     """How many elements an owner has, or has begun, how many of them have settled, and how many failed."""
     grown = None if owner.note is None else owner.note.grown
     assert grown is not None

@@ -12,7 +12,7 @@ import msgspec
 
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
-from stepkeep.operations.answers import Answer
+from stepkeep.operations.answers import Answer, Moment
 from stepkeep.operations.instants import instant
 from stepkeep.operations.settings import SettingKind, change_setting, list_kind
 from stepkeep.operations.shared_reads import RecentReads
@@ -28,18 +28,15 @@ Version = tuple[str, int]
 """(workflow, version)."""
 
 
-class Withdrawal(msgspec.Struct, frozen=True):
+class Withdrawal(Answer, kw_only=True):
     """Since when a version is withdrawn, by whom and why."""
 
-    at: int
+    at: Moment
     by: str
     reason: str
 
-    def shown(self) -> dict[str, Any]:
-        return {"at": instant(self.at), "by": self.by, "reason": self.reason}
 
-
-class Withdrawn(Answer):
+class Withdrawn(Answer, kw_only=True):
     """A version that was withdrawn, and the triggers that would start it."""
 
     workflow: str
@@ -49,7 +46,7 @@ class Withdrawn(Answer):
     triggers: list[str]
 
 
-class Restored(Answer):
+class Restored(Answer, kw_only=True):
     """A version whose runs may start again."""
 
     workflow: str
@@ -97,7 +94,7 @@ async def list_withdrawn(store: Store, tenant: str) -> dict[Version, Withdrawal]
     for one in await list_kind(store, tenant, SettingKind.WITHDRAWN):
         workflow, _, version = one.name.rpartition("@")
         reason = msgspec.json.decode(one.document)["reason"]
-        found[workflow, int(version)] = Withdrawal(one.saved_at, one.saved_by, reason)
+        found[workflow, int(version)] = Withdrawal(at=instant(one.saved_at), by=one.saved_by, reason=reason)
     return found
 
 

@@ -1,33 +1,63 @@
 """Loads the SQL statements of a store, one per file, as named attributes.
 
-Nothing is built or edited here: a statement reaches the database as it is in its file. Each store calls it at import,
-so an empty file is found before anything runs.
+A statement that both stores share stands in `store/sql/`, in the words of PostgreSQL. SQLite gets it without casts,
+with its own placeholders, and with moments in place of offsets from the server's clock: there, this process is the
+clock.
+Nothing else is built or edited. Each store calls it at import, so an empty file is found before anything runs.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from types import SimpleNamespace
 
+SHARED = "stepkeep.store"
+_CAST = re.compile(r"::[a-z]+(\[\])?")
+_MOMENT = re.compile(r"\(select stepkeep_now\(\) \+ (\$\d+)\)|stepkeep_now\(\) \+ (\$\d+)")
+_PLACEHOLDER = re.compile(r"\$(\d+)")
+
+
+def as_sqlite_has_it(statement: str) -> str:
+    """A shared statement in the words of SQLite.
+
+    >>> as_sqlite_has_it("update jobs set ended_at = stepkeep_now() + $2::bigint where id = $1::uuid")
+    'update jobs set ended_at = ?2 where id = ?1'
+    """
+    plain = _MOMENT.sub(lambda found: found[1] or found[2], _CAST.sub("", statement))
+    return _PLACEHOLDER.sub(r"?\1", plain)
+
+
+FORMS: Mapping[str, Callable[[str], str]] = {
+    "stepkeep.store.sqlite": as_sqlite_has_it,
+    "stepkeep.store.postgres": str,
+}
+"""How each store has the shared statements."""
+
 
 @cache
 def load_statements(package: str) -> SimpleNamespace:
-    """The statements of `package`'s folder `sql`, as attributes named after their files.
+    """The statements of a store, as attributes named after their files: its own, and the shared ones.
 
     >>> load_statements("stepkeep.store.sqlite").count_runs.splitlines()[0]
     'select state, count(*)'
     """
-    folder = files(package) / "sql"
-    statements = {
-        file.name.removesuffix(".sql"): _statement(file.read_text("utf-8"))
-        for file in folder.iterdir()
-        if file.name.endswith(".sql")
-    }
-    empty = sorted(name for name, statement in statements.items() if not statement)
-    if empty or not statements:
-        raise LookupError(f"{package} has no SQL in {', '.join(empty) or 'its folder sql'}")
+    shared = {name: FORMS[package](text) for name, text in _read(SHARED)}
+    own = dict(_read(package))
+    if twice := sorted(shared.keys() & own.keys()):
+        raise LookupError(f"{package} has statements of its own that are shared: {', '.join(twice)}")
+    statements = {**shared, **own}
+    if empty := sorted(name for name, statement in statements.items() if not statement):
+        raise LookupError(f"{package} has no SQL in {', '.join(empty)}")
     return SimpleNamespace(**statements)
+
+
+def _read(package: str) -> Iterator[tuple[str, str]]:
+    for file in (files(package) / "sql").iterdir():
+        if file.name.endswith(".sql"):
+            yield file.name.removesuffix(".sql"), _statement(file.read_text("utf-8"))
 
 
 def _statement(text: str) -> str:

@@ -14,6 +14,7 @@ from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import STEP_WAITING, Phase, StepState
 from stepkeep.operations import people, plans
+from stepkeep.operations.run_answers import RunView, StepDetail
 from stepkeep.operations.views import read_snapshot
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class BenchRun:
 
     # -- looking -------------------------------------------------------------------------------------------------------
     @property
-    def view(self) -> dict[str, Any]:
-        """Everything about the run now, as `stepkeep show --json` has it."""
+    def view(self) -> RunView:
+        """Everything about the run now."""
         return self._bench.call(self._bench.engine.show(self.id))
 
     def show(self, as_: str) -> dict[str, Any]:
@@ -43,23 +44,22 @@ class BenchRun:
 
     @property
     def state(self) -> str:
-        return str(self.view["run"]["state"])
+        return str(self.view.run.state)
 
     @property
     def output(self) -> Any:
-        return self.view["run"]["output"]
+        return self.view.run.output
 
     @property
     def error(self) -> str | None:
-        return None if self.view["run"]["error"] is None else str(self.view["run"]["error"])
+        return self.view.run.error
 
-    def step(self, name: str) -> dict[str, Any]:
-        """One step: `state`, `attempts`, `error`, `category`, `output`, `history` …"""
-        steps = {step["name"]: step for step in self.view["steps"]}
+    def step(self, name: str) -> StepDetail:
+        """One step: `state`, `attempts`, `error`, `category`, `output` …"""
+        steps = {step.name: step for step in self.view.steps}
         if name not in steps:
             raise InvalidInput(f"the run has no step {name}; it has {', '.join(steps)}.")
-        found: dict[str, Any] = steps[name]
-        return found
+        return steps[name]
 
     @property
     def path(self) -> list[str]:
@@ -74,7 +74,7 @@ class BenchRun:
     @property
     def waits(self) -> list[str]:
         """The steps that wait for people or messages now."""
-        return [str(one["step"]) for one in self.view["run"]["waiting_for"]]
+        return [one.step for one in self.view.run.waiting_for]
 
     def _names(self, phase: Phase, states: Iterable[str]) -> list[str]:
         plan, wanted = self._plan(), frozenset(states)

@@ -137,12 +137,12 @@ export function pauseDialog(run, what, done) {
 		text: isPause ? "Nothing more of it is claimed. What is under way ends by itself; deadlines and the timeout go on." : "Its steps can be claimed again." });
 }
 
-/** Ends the pause of a queue or of the tenant. @param {{scope: string, queue: string | null}} pause */
+/** Ends the pause of a queue or of the tenant. @param {{scope: string, queue?: string}} pause */
 export const resumeClaims = ({ scope, queue }) => post(`/pauses/${scope}/resume`, scope === "queue" ? { queue } : {});
 
 /**
  * Ends the pause that holds a run back.
- * @param {string} run @param {{scope: string, queue: string | null}} pause @param {() => void} done
+ * @param {string} run @param {{scope: string, queue?: string}} pause @param {() => void} done
  */
 function resumeDialog(run, pause, done) {
 	if (pause.scope === "run") return pauseDialog(run, "resume", done);

@@ -60,7 +60,7 @@ export function searchOf(query, search = new URLSearchParams()) {
 	}
 	return search.size ? `?${search}` : "";
 }
-/** The refusal as a value, so that a page can show it. Everything else is thrown on. */
+/** The refusal as a value, so that a page can show it. Everything else is thrown on. @returns {any} */
 export const refused = (error) => {
 	if (error instanceof Problem) return error;
 	throw error;
@@ -71,9 +71,9 @@ export const part = (text) => encodeURIComponent(text);
 /** The name of a workflow or a step, which may have slashes. @param {string} text */
 export const named = (text) => text.split("/").map(encodeURIComponent).join("/");
 
-/** @param {string} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] @returns {Promise<any>} */
+/** @template {string} A @param {A} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] @returns {Promise<Answers.Get<A>>} */
 export const get = (path, query, signal) => send("GET", path, { query, signal });
-/** @param {string} path @param {any} [body] @param {Record<string, string>} [headers] @returns {Promise<any>} */
+/** @template {string} A @param {A} path @param {any} [body] @param {Record<string, string>} [headers] @returns {Promise<Answers.Post<A>>} */
 export const post = (path, body, headers) => send("POST", path, { body: body ?? {}, headers });
 
 /** The header that makes a repeated request do its work once. */

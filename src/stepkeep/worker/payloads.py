@@ -26,8 +26,8 @@ class Unstorable(ValueError):
     """A value that no database row can hold; the text names the part and the reason."""
 
 
-def encode(value: Any, *, what: str = "the result", limit: int = MAX_RESULT) -> bytes:
-    """The JSON of `value`, or Unstorable.
+def encode(value: Any, *, what: str = "the result", limit: int = MAX_RESULT, is_json: bool = False) -> bytes:
+    """The JSON of `value`, or Unstorable. `is_json`: it was decoded from JSON, so that its types are those of JSON.
 
     >>> encode({"sum": 3})
     b'{"sum":3}'
@@ -44,7 +44,7 @@ def encode(value: Any, *, what: str = "the result", limit: int = MAX_RESULT) -> 
         raise Unstorable(f"{what} cannot be stored: {exception_message(problem) or exception_text(problem)}") from None
     if len(encoded) > limit:
         raise Unstorable(f"{what} cannot be stored: {len(encoded)} bytes of JSON, and {limit} are the limit")
-    if not _comes_back_the_same(value, encoded):
+    if not _comes_back_the_same(value, encoded, is_json):
         _inspect(value, what)
     return encoded
 
@@ -84,7 +84,7 @@ _TEXT = frozenset({str})
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
-def _comes_back_the_same(value: Any, encoded: bytes) -> bool:
+def _comes_back_the_same(value: Any, encoded: bytes, is_json: bool) -> bool:
     # Fast path: plain JSON values decode to equal values, and an object of plain values needs not even that check. NaN
     # (written as null), numbers as keys and richer types do not, and are checked one by one. So is anything that could
     # be too deep.
@@ -95,7 +95,7 @@ def _comes_back_the_same(value: Any, encoded: bytes) -> bool:
     if encoded.count(b"[") + encoded.count(b"{") > MAX_DEPTH:
         return False
     try:
-        return bool(_decode(encoded) == value)
+        return is_json or bool(_decode(encoded) == value)
     except BaseException:  # noqa: BLE001 - a value may define equality as it likes; then it is inspected
         return False
 

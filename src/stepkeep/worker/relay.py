@@ -259,7 +259,7 @@ class Relay:
             todo = await pending(self._transactor, cursor, self._selection(cursor.sink), folds=self._folds)
             sink = await self._sink(cursor)
             begun = self._runtime.monotonic()
-            for event in todo.events:
+            for place, event in enumerate(todo.events, 1):
                 if self._runtime.monotonic() - begun > self._lease_us / 3_000_000:
                     if not await self._report(work.report(lease_us=self._lease_us)):
                         return
@@ -267,7 +267,7 @@ class Relay:
                 await self._send(sink, event)
                 work.acknowledged((event.seq, event.number))
                 self.tally.sent += 1
-                if self._stopping:
+                if self._stopping and place < len(todo.events):
                     break
             else:
                 work.acknowledged(todo.upto)

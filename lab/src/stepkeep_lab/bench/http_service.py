@@ -85,7 +85,7 @@ async def furnish(engine: AsyncEngine, steps: int) -> str:
     """A workflow, and a key that may start and read."""
     await engine.publish(chain(steps))
     await engine.users.create("bench")
-    return str((await engine.keys.create("bench", scopes=("read", "start")))["secret"])
+    return str((await engine.keys.create("bench", scopes=("read", "start"))).secret)
 
 
 async def _serve_clients(address: str, key: str, steps: int, runs: int, clients: int) -> list[float]:

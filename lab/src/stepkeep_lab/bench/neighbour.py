@@ -113,7 +113,7 @@ async def _furnish(engine: AsyncEngine, name: str) -> str:
     for workflow in (plain, waiting, checked):
         await engine.publish(workflow)
     await engine.users.create(name)
-    return str((await engine.keys.create(name, scopes=ALL))["secret"])
+    return str((await engine.keys.create(name, scopes=ALL)).secret)
 
 
 async def _use(address: str, key: str, seconds: float) -> Half:

@@ -96,7 +96,7 @@ async def _open(client: httpx2.AsyncClient, name: str, paths: Sequence[str], run
 async def _service(engine: AsyncEngine) -> AsyncIterator[httpx2.AsyncClient]:
     """A client with every scope at a service of its own."""
     await engine.users.create(READER)
-    secret = (await engine.keys.create(READER, scopes=tuple(scope.value for scope in Scope)))["secret"]
+    secret = (await engine.keys.create(READER, scopes=tuple(scope.value for scope in Scope))).secret
     listener = listen("127.0.0.1", 0)
     server, ready = make_server(create_app(engine)), asyncio.Event()
     server.told = ready.set

@@ -11,7 +11,7 @@ import typer
 
 from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, overwrite, say, warn
-from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.settings import Needs, Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep_lab.cli.lab_ablation import ablation
 from stepkeep_lab.cli.lab_campaign import campaign
@@ -121,21 +121,21 @@ def mutants(
     return FAILED if missed else SUCCEEDED
 
 
-app.command("simulate")(with_settings(simulate))
-app.command("mutants")(with_settings(mutants))
-app.command("campaign")(with_settings(campaign))
-app.command("stores")(with_settings(stores))
-app.command("views")(with_settings(views))
-app.command("truth")(with_settings(truth))
-app.command("check")(with_settings(check))
-app.command("torture")(with_settings(torture))
-app.command("misdeeds")(with_settings(misdeeds))
-app.command("fuzz")(with_settings(fuzz))
-app.command("neighbour")(with_settings(neighbour))
-app.command("forgeries")(with_settings(forgeries))
-app.command("packs")(with_settings(packs))
-app.command("ablation")(with_settings(ablation))
-app.command("proof")(with_settings(proof))
+app.command("simulate")(with_settings(simulate, Needs.NOTHING))
+app.command("mutants")(with_settings(mutants, Needs.NOTHING))
+app.command("campaign")(with_settings(campaign, Needs.NOTHING))
+app.command("stores")(with_settings(stores, Needs.NOTHING))
+app.command("views")(with_settings(views, Needs.NOTHING))
+app.command("truth")(with_settings(truth, Needs.NOTHING))
+app.command("check")(with_settings(check, Needs.NOTHING))
+app.command("torture")(with_settings(torture, Needs.NOTHING))
+app.command("misdeeds")(with_settings(misdeeds, Needs.NOTHING))
+app.command("fuzz")(with_settings(fuzz, Needs.NOTHING))
+app.command("neighbour")(with_settings(neighbour, Needs.NOTHING))
+app.command("forgeries")(with_settings(forgeries, Needs.NOTHING))
+app.command("packs")(with_settings(packs, Needs.NOTHING))
+app.command("ablation")(with_settings(ablation, Needs.NOTHING))
+app.command("proof")(with_settings(proof, Needs.NOTHING))
 app.add_typer(golden, name="golden")
 
 

@@ -9,7 +9,7 @@ import typer
 
 from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say, warn
-from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.settings import Needs, Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
@@ -73,5 +73,5 @@ def _parts(only: list[str] | None) -> tuple[str, ...]:
     return tuple(only or PARTS)
 
 
-golden.command("record")(with_settings(record))
-golden.command("check")(with_settings(check))
+golden.command("record")(with_settings(record, Needs.NOTHING))
+golden.command("check")(with_settings(check, Needs.NOTHING))

@@ -39,7 +39,7 @@ def misdeeds(
         warn(f"{held.runs:,} of {runs:,} runs; {held.threads} threads, {held.memory_kb // 1024} MB")
 
     with tempfile.TemporaryDirectory(prefix="stepkeep-misdeeds-") as folder:
-        url = settings.db if settings.db_was_typed else f"sqlite:///{folder}/misdeeds.db"
+        url = settings.db if "db" in settings.typed else f"sqlite:///{folder}/misdeeds.db"
         chosen = secrets.randbelow(1_000_000) if seed is None else seed
         soak = run_soak(url, runs=runs, seed=chosen, told=told)
     if report is not None:

@@ -243,6 +243,17 @@ archive $undone --to archived
 prune --older-than 1d --dry-run
 policy off
 audit
+profile add here --db sqlite:///.stepkeep/stepkeep.db
+profile add far --server https://flows.example.org --key-file far.key
+profile add far --server flows.example.org --replace
+profile list
+profile show far
+profile use here
+runs --limit 1
+runs --limit 1 --server https://flows.example.org
+prune --dry-run --profile far
+profile use --none
+profile remove far
 db status
 db maintain
 db backup copy.db

@@ -102,7 +102,7 @@ def _openapi() -> str:
     from stepkeep.api.app import create_app
     from stepkeep.engine import AsyncEngine
 
-    described = create_app(AsyncEngine("sqlite:///unused.db")).http.openapi()
+    described = create_app(AsyncEngine("sqlite:///unused.db")).openapi()
     components = described.pop("components")
     schemas = components.pop("schemas")
 

@@ -20,6 +20,8 @@ from stepkeep.kernel.decide import HANDLERS
 from stepkeep.kernel.decision import Reply
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.events import Event
+from stepkeep.operations.answers import Answer
+from stepkeep.operations.migrating import Migrated
 from stepkeep.store.records import Evidence
 from stepkeep_lab.simulation.campaign import spread, swept_at_the_end
 from stepkeep_lab.simulation.coverage import table_rows
@@ -173,6 +175,8 @@ def _plain_bytes(thing: Any) -> bytes:
 def _plain(thing: Any) -> Any:
     if isinstance(thing, Evidence):
         return _plain(msgspec.structs.astuple(thing)[:-1]), _without_frames(thing.body)
+    if isinstance(thing, Answer) and not isinstance(thing, Migrated):  # recorded when answers were dictionaries
+        return _plain(thing.as_json())
     if isinstance(thing, msgspec.Struct):
         return {name: _plain(getattr(thing, name)) for name in thing.__struct_fields__}
     if isinstance(thing, Mapping):

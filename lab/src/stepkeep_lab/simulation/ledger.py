@@ -57,7 +57,7 @@ class Ledger:
         self.acks: list[Ack] = []
         self.violations_told: set[tuple[str, str, str]] = set()
         """Who was refused for which duty at which step of some run."""
-        self.changes: list[tuple[str, dict[str, Any]]] = []
+        self.changes: list[tuple[str, Any]] = []
         self.keys: list[tuple[str, str]] = []
         self.committed: dict[Attempted, int] = {}
         self.delayed: dict[str, int] = {}

@@ -14,9 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
 
-from stepkeep.api.work_bodies import calls_json, definition_json, reply_json, row_json, worker_json
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.errors import ConnectionLost, StepkeepError, StoreUnavailable
 from stepkeep.kernel.events import StepReported
@@ -27,8 +25,18 @@ from stepkeep.operations.batch import Answer
 from stepkeep.operations.keys import create_key
 from stepkeep.operations.remote_work import ClaimName, RemoteWork, Report, Wanted
 from stepkeep.operations.transact import Claim
+from stepkeep.operations.work_messages import (
+    Queues,
+    claimed,
+    queues_of,
+    recorded,
+    registered,
+    reply_of,
+    run_data,
+    stored,
+)
 from stepkeep.operations.work_outcomes import outcome_of
-from stepkeep.store.change import Lease, Renewed
+from stepkeep.store.change import Lease
 from stepkeep.store.principals import PrincipalKind
 from stepkeep.store.protocol import Notification
 from stepkeep.worker.remote.channel import Channel
@@ -65,7 +73,7 @@ async def give_key(stage: Stage) -> Credential:
         expires_in=None,
         acting={"actor": "root", "vouched_by": None, "key": None},
     )
-    return parse_key(made["secret"])
+    return parse_key(made.secret)
 
 
 class ServiceWire(FaultyWire):
@@ -177,37 +185,36 @@ class SimulatedService(Service):
         work, body = await self._work(server), msgspec.json.decode(sent)
         parts = path.split("/")[2:]
         if parts[0] == "workers":
-            told = await self._of_worker(work, method, parts[1:], body)
+            told: Any = await self._of_worker(work, method, parts[1:], body)
         elif parts[0] == "definitions":
-            told = {"definition": definition_json(await work.definition(int(parts[1])))}
+            told = stored(await work.definition(int(parts[1])))
         elif parts[0] == "network":
             told = {"allow": await work.network()}
         else:
-            queues = (await work.queues()).items()
-            told = {"queues": [{"number": number, **msgspec.to_builtins(spec)} for number, spec in queues]}
+            told = Queues(tenant=TENANT, owner=OWNER, queues=queues_of(await work.queues()))
         return msgspec.json.encode(told)
 
-    async def _of_worker(self, work: RemoteWork, method: str, parts: Sequence[str], body: Any) -> dict[str, Any]:
+    async def _of_worker(self, work: RemoteWork, method: str, parts: Sequence[str], body: Any) -> Any:
         if not parts:
-            return {"worker": worker_json((await work.register(**body))[0])}
+            return registered((await work.register(**body))[0])
         worker_id, what = parts[0], parts[1] if len(parts) > 1 else "leave"
         if what == "heartbeat":
             said = body or {}
             row = await work.beat(worker_id, busy=said.get("busy"), report=said.get("report"))
-            return {"worker": worker_json(row)}
+            return registered(row)
         if what in ("drain", "leave"):
-            return {"worker": worker_json(await getattr(work, what)(worker_id))}
-        answer: dict[str, Any] = await getattr(self, f"_{what}")(work, worker_id, body)
-        return answer
+            return registered(await getattr(work, what)(worker_id))
+        return await getattr(self, f"_{what}")(work, worker_id, body)
 
     async def _claim(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
         wanted, request = _wanted(body), body["request_id"]
-        claims = await work.claim(worker_id, wanted, request=request, wait_seconds=0.0)
-        return {"claims": [row_json(claim, await work.opened(claim), wanted.lease_us) for claim in claims]}
+        after, run = body.get("after"), body.get("run_id")
+        claims = await work.claim(worker_id, wanted, request=request, wait_seconds=0.0, after=after, run=run)
+        return {"claims": [claimed(claim, wanted.lease_us, row=await work.opened(claim)) for claim in claims]}
 
     async def _renew(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
         leases = [Lease(TENANT, one["run_id"], one["no"], one["fence"], one["lease_us"]) for one in body["leases"]]
-        return {"renewed": [_named(one) for one in await work.renew(worker_id, leases)]}
+        return {"renewed": await work.renew(worker_id, leases)}
 
     async def _report(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
         reports = [
@@ -217,17 +224,17 @@ class SimulatedService(Service):
         wanted = None if body.get("claim") is None else _wanted(body["claim"])
         replies, claims = await work.report(worker_id, reports, wanted, request=body["request_id"])
         lease = None if wanted is None else wanted.lease_us
-        told = [row_json(claim, await work.opened(claim), lease) for claim in claims]
-        return {"replies": [reply_json(one) for one in replies], "claims": told}
+        told = [claimed(claim, lease, row=await work.opened(claim)) for claim in claims]
+        return {"replies": [reply_of(one) for one in replies], "claims": told}
 
     async def _checkpoint(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
         value = msgspec.json.encode(body.pop("value"))
-        return {"reply": reply_json(await work.checkpoint(worker_id, **body, value=value))}
+        return {"reply": reply_of(await work.checkpoint(worker_id, **body, value=value))}
 
-    async def _calls(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
+    async def _calls(self, work: RemoteWork, worker_id: str, body: Any) -> Any:
         name = ClaimName(body["run_id"], body["no"], body["fence"])
         page = await work.calls(worker_id, name, start=body.get("start", 0), until=body.get("until"))
-        return calls_json(page)
+        return recorded(page)
 
     async def _evidence(self, work: RemoteWork, worker_id: str, body: Any) -> dict[str, Any]:
         found = [
@@ -239,28 +246,16 @@ class SimulatedService(Service):
         details = await work.details(worker_id, [one["run_id"] for one in body["runs"] if one.get("details")])
         wants = [(one["run_id"], no) for one in body["runs"] for no in one.get("outputs", ())]
         outputs = await work.outputs(worker_id, wants) if wants else {}
-        told = []
-        for one in body["runs"]:
-            run_id = one["run_id"]
-            found: dict[str, Any] = {"run_id": run_id}
-            if (detail := details.get(run_id)) is not None:
-                plain = msgspec.to_builtins(replace(detail, input=b""))
-                found["details"] = {**plain, "input": msgspec.Raw(detail.input)}
-            found["outputs"] = [_output(no, outputs.get((run_id, no))) for no in one.get("outputs", ())]
-            if one.get("states"):
-                found["steps"] = [msgspec.to_builtins(step) for step in await work.states(worker_id, run_id)]
-            told.append(found)
+        told = [
+            run_data(
+                one["run_id"],
+                details.get(one["run_id"]),
+                [(no, outputs.get((one["run_id"], no))) for no in one.get("outputs", ())],
+                await work.states(worker_id, one["run_id"]) if one.get("states") else None,
+            )
+            for one in body["runs"]
+        ]
         return {"runs": told}
-
-
-def _output(no: int, output: bytes | None) -> dict[str, Any]:
-    if output is None:
-        return {"no": no, "output": None, "absent": True}
-    return {"no": no, "output": msgspec.Raw(output)}
-
-
-def _named(one: Renewed) -> dict[str, Any]:
-    return {"run_id": one.run_id, "no": one.no, "fence": one.fence, "run_state": str(one.run_state)}
 
 
 def _wanted(body: Any) -> Wanted:
@@ -270,8 +265,6 @@ def _wanted(body: Any) -> Wanted:
         blocking=tuple(body["blocking"]),
         blocking_slots=body["blocking_slots"],
         lease_us=body["lease_us"],
-        after=body.get("after"),
-        run=body.get("run_id"),
     )
 
 

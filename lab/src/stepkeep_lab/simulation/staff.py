@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TypeVar
 
 from stepkeep.definition.compiled_policy import PolicyDocument
 from stepkeep.kernel.authority import MembershipKind
@@ -61,6 +61,8 @@ BUDGETS = (
 )
 """The shared budgets of which a revision has some."""
 
+T = TypeVar("T")
+
 
 class Staff:
     """The administrator of the tenant. `keys` are the ids that people decide with, also after their end."""
@@ -81,7 +83,7 @@ class Staff:
             if maybe(random, scenario.policies):
                 await self._publish()
 
-    async def _ask(self, kind: str, operation: Callable[[Server], Awaitable[dict[str, Any]]]) -> dict[str, Any] | None:
+    async def _ask(self, kind: str, operation: Callable[[Server], Awaitable[T]]) -> T | None:
         """Ask once; a refusal is an answer, and after a fault nothing is known."""
         self._stage.log.note(Fault.STAFF, kind)
         try:
@@ -172,7 +174,7 @@ class Staff:
             ),
         )
         if made is not None:
-            self._ledger.keys.append((made["key"]["id"], owner))
+            self._ledger.keys.append((made.key.id, owner))
 
     async def _revoke_key(self) -> None:
         if self._ledger.keys:

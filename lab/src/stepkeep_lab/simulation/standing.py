@@ -55,9 +55,9 @@ class Standing:
         self._violations_are_kept()
         self._changes_are_kept()
         self._attempts_are_counted()
-        told = await history(transactor.store, TENANT, None, after=0, limit=1)
-        self._must(told["chain"]["is_intact"], f"the journal of people is broken at {told['chain']['broken_at']}")
-        self._must(not told["chain"]["differences"], f"rows of people: {told['chain']['differences']}")
+        chain = (await history(transactor.store, TENANT, None, after=0, limit=1)).chain
+        self._must(chain.is_intact, f"the journal of people is broken at {chain.broken_at}")
+        self._must(not chain.differences, f"rows of people: {chain.differences}")
         for tenant, run_id in self._tables.runs:
             verdicts = list(self._judged(tenant, run_id))
             if any(record is not None for _, _, record in verdicts):

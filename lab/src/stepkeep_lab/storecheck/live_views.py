@@ -106,7 +106,7 @@ async def _read(
             continue
         run_id = random.choice(live)
         said = [
-            *_torn(await describe_run(bench.transactor, run_id, tenant=TENANT), watched),
+            *_torn((await describe_run(bench.transactor, run_id, tenant=TENANT)).as_json(), watched),
             *_changed(await describe_run_as(bench.transactor, run_id, "action", tenant=TENANT), seen),
             *_broken([line async for line in export_run(bench.transactor, run_id, tenant=TENANT)]),
         ]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepkeep.cli.arguments import ArchiveRoot
+from stepkeep.cli.asking import find_run, open_engine
 from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 

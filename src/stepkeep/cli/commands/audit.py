@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import moment_of
-from stepkeep.cli.printer import answer, console, say
-from stepkeep.cli.session import open_engine
+from stepkeep.cli.asking import table, tell
+from stepkeep.cli.printer import say
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
+
+if TYPE_CHECKING:
+    from stepkeep.operations.audit import AuditEntry, AuditPage
 
 
 def audit(
@@ -51,40 +51,28 @@ def audit(
         "limit": limit,
     }
 
-    async def go() -> dict[str, Any]:
-        async with open_engine(settings) as engine:
-            return await engine.audit.list(**asked)
-
-    found = asyncio.run(go())
-    if settings.json:
-        answer(found)
-    elif not found["audit"]:
-        say("no entry of the audit log fits")
-    else:
-        from stepkeep.cli.render.tables import plain_table
-
-        console().print(plain_table([_row(one) for one in found["audit"]]))
-        if found["next"] is not None:
+    def words(found: AuditPage) -> None:
+        table([_row(one) for one in found.audit], "no entry of the audit log fits")
+        if found.next:
             options = [f"--{name}={value}" for name, value in given.items() if value is not None and name != "target"]
             about = [] if target is None else [target]
-            say(f"there are more: {settings.command('audit', *about, *options, '--cursor', found['next'])}")
-    chain = found["chain"]
-    if not chain["is_intact"] and not settings.json:
-        from stepkeep.operations.audit import told_of_chain
+            say(f"there are more: {settings.command('audit', *about, *options, '--cursor', found.next)}")
+        if not found.chain.is_intact:
+            from stepkeep.operations.audit import told_of_chain
 
-        say(f"the audit log was changed by hand: {told_of_chain(chain)}")
-    return SUCCEEDED if chain["is_intact"] else FAILED
+            say(f"the audit log was changed by hand: {told_of_chain(found.chain)}")
+
+    return tell(settings, lambda engine: engine.audit.list(**asked), words, fails=lambda one: not one.chain.is_intact)
 
 
-def _row(one: Mapping[str, Any]) -> dict[str, Any]:
-    outcome = one["outcome"] if one["code"] is None else f"{one['outcome']}: {one['code']}"
-    vouched = "" if one["vouched_by"] is None else f" (by {one['vouched_by']})"
+def _row(one: AuditEntry) -> dict[str, Any]:
+    vouched = "" if one.vouched_by is None else f" (by {one.vouched_by})"
     return {
-        "at": one["at"],
-        "actor": f"{one['actor']}{vouched}",
-        "key": one["key"] or "",
-        "operation": one["operation"],
-        "target": one["target"],
-        "outcome": outcome,
-        "from": one["address"] or "",
+        "at": one.at,
+        "actor": f"{one.actor}{vouched}",
+        "key": one.key or "",
+        "operation": one.operation,
+        "target": one.target,
+        "outcome": one.outcome if one.code is None else f"{one.outcome}: {one.code}",
+        "from": one.address or "",
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stepkeep.cli.asking import ask
 from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import json_value, open_engine
+from stepkeep.cli.session import json_value
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
@@ -30,21 +30,18 @@ def call(
     ] = None,
 ) -> int:
     """Call an operation by its name, and print its answer as JSON."""
-    from stepkeep.operations.operation import CATALOGUE
+    from stepkeep.operations.operation import CATALOGUE, routed
 
+    known = {one.name: CATALOGUE[one.name] for one in routed()}
     if name is None:
-        for one in sorted(CATALOGUE.values(), key=lambda one: one.name):
-            say(f"{one.name}: {one.row.summary}")
+        for one in sorted(known):
+            say(f"{one}: {known[one].row.summary}")
         return SUCCEEDED
-    if name not in CATALOGUE:
+    if name not in known:
         raise InvalidInput(f"there is no operation {name!r}. `stepkeep call` lists them.")
-    answer(asyncio.run(_asked(settings, CATALOGUE[name], _arguments(CATALOGUE[name], given or []))))
+    values = _arguments(known[name], given or [])
+    answer(ask(settings, lambda engine: known[name].called_on(engine, values)))
     return SUCCEEDED
-
-
-async def _asked(settings: Settings, operation: Operation, values: dict[str, Any]) -> Any:
-    async with open_engine(settings) as engine:
-        return await operation.called_on(engine, values)
 
 
 def _arguments(operation: Operation, given: list[str]) -> dict[str, Any]:

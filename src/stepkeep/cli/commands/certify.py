@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
-
 from stepkeep.cli.arguments import RunId
+from stepkeep.cli.asking import ask, of_run
 from stepkeep.cli.printer import answer, page
-from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-
-if TYPE_CHECKING:
-    from stepkeep.conformance.certificate import Certificate
 
 
 def certify(settings: Settings, run: RunId) -> int:
@@ -20,14 +14,9 @@ def certify(settings: Settings, run: RunId) -> int:
 
     The page names the journal's head and speaks for that. Exit status 1 when anything was found.
     """
-    certificate = asyncio.run(_certify(settings, run))
+    certificate = ask(settings, of_run(run, lambda engine, found: engine.certify(found)))
     if settings.json:
         answer(certificate.as_json())
     else:
         page(certificate.page().rstrip())
     return SUCCEEDED if certificate.ok else FAILED
-
-
-async def _certify(settings: Settings, run: str) -> Certificate:
-    async with open_engine(settings) as engine:
-        return await engine.certify(await find_run(engine, run))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import By, RunId
-from stepkeep.cli.commands.decide import Evidence, For, ask, decided
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.asking import tell
+from stepkeep.cli.commands.decide import Evidence, For, and_run, decided
 from stepkeep.cli.session import json_value, read_file
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 TOKEN_VARIABLE = "STEPKEEP_TOKEN"  # noqa: S105 - the name of a variable
@@ -101,17 +99,14 @@ def token(
 
     The old token is useless from then on. The new one is printed once and kept nowhere.
     """
-    said = asyncio.run(
-        ask(settings, run, lambda engine, found: engine.reissue_token(found, step, reason=reason, by=by))
-    )
-    if settings.json:
-        answer(said)
-        return SUCCEEDED
-    record, run_id = said["decision"], said["run"]["id"]
-    say(f"{record['step']} of run {run_id} has a new token, by {record['by']}:")
-    command = settings.command("complete", run_id, record["step"], "--token", record["token"], "--outcome", "Succeeded")
-    say(f"  {command}")
-    return SUCCEEDED
+
+    def words(said: dict[str, Any]) -> tuple[str, str]:
+        record, run_id = said["decision"], said["run"]["id"]
+        done = settings.command("complete", run_id, record.step, "--token", record.token, "--outcome", "Succeeded")
+        return f"{record.step} of run {run_id} has a new token, by {record.by}:", f"  {done}"
+
+    reissue = and_run(run, lambda engine, found: engine.reissue_token(found, step, reason=reason, by=by))
+    return tell(settings, reissue, words)
 
 
 def _signalled(settings: Settings, signal: str, output: str | None, for_: str | None, by: str | None) -> int:

@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import typer
 
+from stepkeep.cli.asking import require_database
 from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import require_database
-from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.settings import Needs, Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import InvalidInput
@@ -121,11 +121,11 @@ def grants(
     return SUCCEEDED
 
 
-app.command("migrate")(with_settings(migrate))
-app.command("status")(with_settings(status))
-app.command("maintain")(with_settings(maintain))
-app.command("backup")(with_settings(backup))
-app.command("grants")(with_settings(grants))
+app.command("migrate")(with_settings(migrate, Needs.DATABASE))
+app.command("status")(with_settings(status, Needs.DATABASE))
+app.command("maintain")(with_settings(maintain, Needs.DATABASE))
+app.command("backup")(with_settings(backup, Needs.DATABASE))
+app.command("grants")(with_settings(grants, Needs.DATABASE))
 
 
 async def _maintain(settings: Settings) -> Maintenance:

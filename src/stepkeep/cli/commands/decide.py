@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import By, RunId
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.asking import of_run, tell
 from stepkeep.cli.render.look import words
-from stepkeep.cli.session import find_run, json_value, open_engine
+from stepkeep.cli.session import json_value
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.answers import Answer
 
 Gate = Annotated[
     str | None,
@@ -81,8 +80,8 @@ def decide(
 
     It holds because no attempt is left, or it waits for its next attempt, for a worker or for a message.
     """
-    said: dict[str, Any] = {"reason": reason, "output": json_value(output, "--output"), "by": by}
-    return decided(settings, run, lambda engine, found: engine.decide(found, step, choice, **said))
+    said: Any = {"choice": choice, "reason": reason, "output": json_value(output, "--output"), "by": by}
+    return decided(settings, run, lambda engine, found: engine.decide(found, step, **said))
 
 
 def cancel(
@@ -98,49 +97,48 @@ def cancel(
     )
 
 
-def decided(settings: Settings, run: str, decide: Callable[[AsyncEngine, str], Awaitable[dict[str, Any]]]) -> int:
+def decided(settings: Settings, run: str, decide: Callable[[AsyncEngine, str], Awaitable[Answer]]) -> int:
     """Make a decision, then print what was recorded and the state of the run."""
-    said = asyncio.run(ask(settings, run, decide))
-    if settings.json:
-        answer(said)
-        return SUCCEEDED
+    return tell(settings, and_run(run, decide), _recorded)
+
+
+def and_run(
+    run: str, decide: Callable[[AsyncEngine, str], Awaitable[Answer]]
+) -> Callable[[AsyncEngine], Awaitable[dict[str, Any]]]:
+    """Put a request to the engine; its answer comes together with the run as it then stands."""
+
+    async def work(engine: AsyncEngine, run_id: str) -> dict[str, Any]:
+        record = await decide(engine, run_id)
+        return {"decision": record, **await engine.show(run_id)}
+
+    return of_run(run, work)
+
+
+def _recorded(said: dict[str, Any]) -> Iterator[str]:
     record, now = said["decision"], said["run"]
     what = record.get("decision") or record.get("outcome")
-    step = f"{record['step']} " if record.get("step") else ""
-    again = " (as before)" if record.get("repeated") else ""
-    lent = f" for {record['for']}" if record.get("for") else ""
+    step = f"{record.step} " if record.get("step") else ""
+    again = " (as before)" if record.repeated else ""
+    lent = f" for {record.for_}" if record.get("for") else ""
     if what:
-        say(f"{step}{str(what).lower()} by {record['by']}{lent}{again}{counted(record)}; {stands(now)}")
+        yield f"{step}{str(what).lower()} by {record.by}{lent}{again}{counted(record)}; {stands(now)}"
     else:
-        say(f"{stands(now)}{again}")
-    if record.get("repeated") and record.get("outcome"):
-        say("the completion stands as it was recorded; what was given now was not kept")
-    return SUCCEEDED
+        yield f"{stands(now)}{again}"
+    if record.repeated and record.get("outcome"):
+        yield "the completion stands as it was recorded; what was given now was not kept"
 
 
-def counted(record: Mapping[str, Any]) -> str:
+def counted(record: Answer) -> str:
     """How an open gate stands after a decision: `: counted, 1 of 2; it needs 1 more of role finance`."""
     if "counted" not in record:
         return ""
     so_far, needs = record["counted"], record["needs"]
-    quorum = so_far["approved"] + needs["approved"]
-    said = f": counted, {so_far['approved']} of {quorum}"
-    if so_far["rejected"]:
-        said += f" and {so_far['rejected']} rejected"
-    return f"{said}; it needs {needs['approved']} more of {needs['of']}"
+    rejected = f" and {so_far.rejected} rejected" if so_far.rejected else ""
+    quorum = so_far.approved + needs.approved
+    return f": counted, {so_far.approved} of {quorum}{rejected}; it needs {needs.approved} more of {needs.of}"
 
 
 def stands(run: Mapping[str, Any]) -> str:
     """How a run stands now: `run ID is blocked`, `run ID has succeeded`."""
     verb = "has" if run["state"] in {"succeeded", "failed"} else "is"
     return f"run {run['id']} {verb} {words(run['state'])}"
-
-
-async def ask(
-    settings: Settings, run: str, decide: Callable[[AsyncEngine, str], Awaitable[dict[str, Any]]]
-) -> dict[str, Any]:
-    """Put a request to the engine; returns its answer together with the run as it then stands."""
-    async with open_engine(settings) as engine:
-        run_id = await find_run(engine, run)
-        record = await decide(engine, run_id)
-        return {"decision": record, **await engine.show(run_id)}

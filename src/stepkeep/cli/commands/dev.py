@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Threads
+from stepkeep.cli.asking import open_engine
 from stepkeep.cli.commands.serve import PORT, Drain, Grace, Host, LogLevel, Port, refuse_identity, require_server
 from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, quiet_stdout, say, warn
-from stepkeep.cli.session import load_handlers, open_engine
+from stepkeep.cli.session import load_handlers
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.cli.tracing import install_tracing
@@ -136,11 +137,11 @@ async def _key(engine: AsyncEngine, file: Path, renew: bool) -> str:
                 return kept
             await engine.keys.revoke(credential.id)
     found = await engine.users.list(limit=10_000)
-    if OWNER not in {one["name"] for one in found["users"]}:
+    if OWNER not in {one.name for one in found.users}:
         await engine.users.create(OWNER, display="stepkeep dev")
     made = await engine.keys.create(OWNER, scopes=[scope.value for scope in Scope])
-    _write_private(file, made["secret"])
-    return str(made["secret"])
+    _write_private(file, made.secret)
+    return made.secret
 
 
 def _read(file: Path) -> str:

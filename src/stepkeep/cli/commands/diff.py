@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import LARGEST
-from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import SHORTEST_ID, find_run, open_engine
+from stepkeep.cli.asking import SHORTEST_ID, find_run, of_run, tell
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
 
 
 def diff(
@@ -53,15 +54,23 @@ def diff(
         raise InvalidInput(f"a version is written WORKFLOW@VERSION: stepkeep diff {first}@1 {first}@{second}.")
     if live and None in of_versions:
         raise InvalidInput("--live goes with two versions: WORKFLOW@VERSION.")
-    view = asyncio.run(_compare(settings, first, second, of_versions, live=live))
-    if settings.json:
-        answer(view)
-    else:
+
+    async def compare(engine: AsyncEngine) -> Any:
+        (old, new) = of_versions
+        if old is not None and new is not None:
+            if old[0] != new[0]:
+                raise InvalidInput(f"{first} and {second} are versions of different workflows.")
+            return await engine.compare_versions(old[0], old[1], new[1], live=live)
+        if of_versions != [None, None]:
+            raise InvalidInput("give two versions, each as WORKFLOW@VERSION, or two runs.")
+        return await engine.compare_runs(await find_run(engine, first), await find_run(engine, second))
+
+    def words(view: Any) -> Iterator[str]:
         from stepkeep.cli.render.differences import run_lines, version_lines
 
-        for line in run_lines(view) if of_versions[0] is None else version_lines(view):
-            say(line)
-    return SUCCEEDED
+        return run_lines(view) if of_versions[0] is None else version_lines(view)
+
+    return tell(settings, compare, words)
 
 
 def _of_attempts(
@@ -72,32 +81,10 @@ def _of_attempts(
     from stepkeep.cli.render.differences import attempt_lines
     from stepkeep.operations.run_differences import compare_attempts
 
-    view = compare_attempts(asyncio.run(_shown(settings, run, step)), numbers)
-    if settings.json:
-        answer(view)
-    else:
-        for line in attempt_lines(view):
-            say(line)
-    return SUCCEEDED
+    async def compare(engine: AsyncEngine, run_id: str) -> Any:
+        return compare_attempts(await engine.show(run_id, step=step), numbers)
 
-
-async def _shown(settings: Settings, run: str, step: str) -> dict[str, Any]:
-    async with open_engine(settings) as engine:
-        return await engine.show(await find_run(engine, run), step=step)
-
-
-async def _compare(
-    settings: Settings, first: str, second: str, versions: list[tuple[str, int] | None], *, live: bool
-) -> dict[str, Any]:
-    async with open_engine(settings) as engine:
-        if versions[0] is not None and versions[1] is not None:
-            (name, old), (other, new) = versions[0], versions[1]
-            if name != other:
-                raise InvalidInput(f"{first} and {second} are versions of different workflows.")
-            return await engine.compare_versions(name, old, new, live=live)
-        if versions != [None, None]:
-            raise InvalidInput("give two versions, each as WORKFLOW@VERSION, or two runs.")
-        return await engine.compare_runs(await find_run(engine, first), await find_run(engine, second))
+    return tell(settings, of_run(run, compare), attempt_lines)
 
 
 def version_in(text: str) -> tuple[str, int] | None:

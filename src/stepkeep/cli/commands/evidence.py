@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stepkeep.cli.asking import ask, of_run, tell
 from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
+    from stepkeep.evidence.heads import HeadsSigned
 
 
 def evidence(
@@ -63,12 +66,12 @@ def evidence(
 
 
 def _write(settings: Settings, run: str, output: Path | None, sign_with: Path | None, *, payloads: bool) -> int:
-    async def make() -> tuple[str, bytes]:
-        async with open_engine(settings) as engine:
-            found = await find_run(engine, run)
-            return found, await engine.evidence(found, signing_key=sign_with, payloads=payloads)
+    async def make(engine: AsyncEngine, found: str) -> tuple[str, bytes]:
+        return found, await engine.evidence(found, signing_key=sign_with, payloads=payloads)
 
-    found, pack = asyncio.run(make())
+    if sign_with is not None:
+        settings.require_database("`stepkeep evidence --sign-with`")
+    found, pack = ask(settings, of_run(run, make))
     path = output or Path(f"evidence-{found}.zip")
     try:
         with path.open("xb") as file:
@@ -88,19 +91,16 @@ def _write(settings: Settings, run: str, output: Path | None, sign_with: Path | 
 def _sign_heads(settings: Settings, sign_with: Path | None) -> int:
     if sign_with is None:
         raise InvalidInput("--sign-heads needs a key: --sign-with FILE, or STEPKEEP_SIGNING_KEY_FILE.")
+    settings.require_database("`stepkeep evidence --sign-heads`")
 
-    async def sign() -> dict[str, Any]:
-        async with open_engine(settings) as engine:
-            return await engine.sign_heads(sign_with)
+    def words(done: HeadsSigned) -> list[str]:
+        rest = "" if done.is_complete else " There are more: call it again."
+        return [
+            f"{done.signed:,} heads of finished runs are signed with key {done.key_id}.{rest}",
+            "A pack of each of these runs has the signature. Call this on a timer, soon after runs end.",
+        ]
 
-    done = asyncio.run(sign())
-    if settings.json:
-        answer({"signed_heads": done})
-        return SUCCEEDED
-    rest = "" if done["is_complete"] else " There are more: call it again."
-    say(f"{done['signed']:,} heads of finished runs are signed with key {done['key_id']}.{rest}")
-    say("A pack of each of these runs has the signature. Call this on a timer, soon after runs end.")
-    return SUCCEEDED
+    return tell(settings, lambda engine: engine.sign_heads(sign_with), words, under="signed_heads")
 
 
 def _verify(settings: Settings, path: Path, keys: list[str]) -> int:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import By
-from stepkeep.cli.commands.users import ask, table
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.asking import table, tell
 from stepkeep.cli.settings import Settings, with_settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.operations.hooks import HookView
 
 app = typer.Typer(help="Inbound webhooks that become messages or starts of runs.", no_args_is_help=True)
 
@@ -26,44 +27,40 @@ def add(
 ) -> int:
     """Save an endpoint. One of the same name is replaced, and the earlier one stays on record."""
     document = _mapping(file)
-    found = ask(settings, lambda engine: engine.hooks.add(document, by=by), creates=True)
-    if settings.json:
-        answer(found)
-    else:
-        hook = found["hook"]
-        say(f"hook {hook['hook']} is saved; it verifies with {', '.join(hook['secrets'])}")
-        say(f"Try a recorded delivery: {settings.command('hooks', 'test', hook['hook'], 'FILE')}")
-    return SUCCEEDED
+    return tell(
+        settings,
+        lambda engine: engine.hooks.add(document, by=by),
+        lambda found: (
+            f"hook {found.hook.hook} is saved; it verifies with {', '.join(found.hook.secrets)}",
+            f"Try a recorded delivery: {settings.command('hooks', 'test', found.hook.hook, 'FILE')}",
+        ),
+        creates=True,
+    )
 
 
 def remove(settings: Settings, name: Name, by: By = None) -> int:
     """Remove an endpoint."""
-    found = ask(settings, lambda engine: engine.hooks.remove(name, by=by))
-    if settings.json:
-        answer(found)
-    else:
-        say(f"hook {name} is removed; deliveries to it are refused")
-    return SUCCEEDED
+    said = f"hook {name} is removed; deliveries to it are refused"
+    return tell(settings, lambda engine: engine.hooks.remove(name, by=by), lambda _: said)
 
 
 def list_(settings: Settings) -> int:
     """List the endpoints."""
-    found = ask(settings, lambda engine: engine.hooks.list())
-    if settings.json:
-        answer(found)
-    else:
-        rows = [
-            {
-                "hook": one["hook"],
-                "scheme": one["scheme"],
-                "secrets": " ".join(one["secrets"]),
-                "becomes": "a message" if "message" in one else f"a start of {one['start']['workflow']}",
-                "saved_by": one["saved_by"],
-            }
-            for one in found["hooks"]
-        ]
-        table(rows, "there is no hook")
-    return SUCCEEDED
+    return tell(
+        settings,
+        lambda engine: engine.hooks.list(),
+        lambda found: table([_row(one) for one in found.hooks], "there is no hook"),
+    )
+
+
+def _row(one: HookView) -> dict[str, Any]:
+    return {
+        "hook": one.hook,
+        "scheme": one.scheme,
+        "secrets": " ".join(one.secrets),
+        "becomes": f"a start of {one.start['workflow']}" if one.start else "a message",
+        "saved_by": one.saved_by,
+    }
 
 
 def test(
@@ -80,14 +77,12 @@ def test(
     if set(delivery) != {"headers", "body"} or not isinstance(headers, dict) or not isinstance(body, str):
         raise InvalidInput("a delivery has headers, a mapping of texts, and body, a text, and nothing else.")
     texts = {str(key): str(value) for key, value in headers.items()}
-    found = ask(settings, lambda engine: engine.hooks.receive(name, texts, body.encode(), dry_run=True))
-    if settings.json:
-        answer(found)
-    elif found["result"] == "refused":
-        say(f"refused ({found['code']}): {found['message']}")
-    else:
-        say(f"{found['result']}, as {found['id']}")
-    return FAILED if found["result"] == "refused" else SUCCEEDED
+    return tell(
+        settings,
+        lambda engine: engine.hooks.test(name, texts, body),
+        lambda one: f"{one.result}, as {one.id}" if one.id else f"refused ({one.code}): {one.message}",
+        fails=lambda one: one.result == "refused",
+    )
 
 
 def _mapping(file: Path) -> dict[str, Any]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
 
 from stepkeep.cli.arguments import By, RunId
-from stepkeep.cli.commands.decide import For, Gate, ask, decided, stands
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.asking import tell
+from stepkeep.cli.commands.decide import For, Gate, and_run, decided, stands
+from stepkeep.cli.printer import say
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
 
 Said = Annotated[str, typer.Option("--comment", metavar="TEXT", help="What is to change.", show_default=False)]
 Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the journal.", show_default=False)]
@@ -69,16 +68,15 @@ def annotate(
     by: By = None,
 ) -> int:
     """Keep a note in the journal of a run. No state changes."""
-    told = asyncio.run(
-        ask(settings, run, lambda engine, found: engine.interventions.annotate(found, note, step=step, by=by))
+    about = f" about {step}" if step else ""
+    return tell(
+        settings,
+        and_run(run, lambda engine, found: engine.interventions.annotate(found, note, step=step, by=by)),
+        lambda told: (
+            f"a note{about} by {told['decision'].by} is in the journal; {stands(told['run'])}",
+            f"Read it: {settings.command('log', 'export', told['run']['id'])}",
+        ),
     )
-    if settings.json:
-        answer(told)
-        return SUCCEEDED
-    about = f" about {told['decision']['step']}" if told["decision"].get("step") else ""
-    say(f"a note{about} by {told['decision']['by']} is in the journal; {stands(told['run'])}")
-    say(f"Read it: {settings.command('log', 'export', told['run']['id'])}")
-    return SUCCEEDED
 
 
 def freeze(settings: Settings, run: RunId, reason: Why, by: By = None) -> int:

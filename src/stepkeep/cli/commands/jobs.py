@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import By, label_of, moment_of
-from stepkeep.cli.commands.users import ask, table
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.asking import table, tell
 from stepkeep.cli.settings import Settings, with_settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.jobs import JobList, JobView
 
 app = typer.Typer(help="Actions on many runs at once, and backfills.", no_args_is_help=True)
 
@@ -66,25 +69,20 @@ def start(
             "say which runs: with --run, or with filters such as --workflow and --state, and not with both. A job for "
             "all runs is not made."
         )
-    options: dict[str, Any] = {"compensate": compensate, "reason": reason, "dry_run": dry_run, "by": by}
-    found = ask(
-        settings,
-        lambda engine: engine.jobs.start(
-            action, where=where, runs=run or None, idempotency_key=idempotency_key, **options
-        ),
-    )
-    if settings.json:
-        answer({"job": found})
-    elif dry_run:
-        say(f"{action} would be done to {found['runs']} runs")
-        for one in found["first"]:
-            say(f"  {one}")
-        if found["runs"] > len(found["first"]):
-            say("  …")
-    else:
-        say(f"job {found['job']} {found['state']}: {action} {found['runs']} runs")
-        say(f"Look at it: {settings.command('jobs', 'show', found['job'])}")
-    return SUCCEEDED
+    options: Any = {"compensate": compensate, "reason": reason, "dry_run": dry_run, "by": by}
+    options |= {"action": action, "where": where, "runs": run or None, "idempotency_key": idempotency_key}
+
+    def words(found: JobView) -> Iterator[str]:
+        if dry_run:
+            yield f"{action} would be done to {found.runs} runs"
+            yield from (f"  {one}" for one in found["first"])
+            if found.runs != len(found["first"]):
+                yield "  …"
+        else:
+            yield f"job {found.job} {found.state}: {action} {found.runs} runs"
+            yield f"Look at it: {settings.command('jobs', 'show', str(found.job))}"
+
+    return tell(settings, lambda engine: engine.jobs.start(**options), words, under="job")
 
 
 def list_(
@@ -92,24 +90,23 @@ def list_(
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")] = 50,
 ) -> int:
     """List jobs and backfills, newest first."""
-    found = ask(settings, lambda engine: engine.jobs.list(limit=limit))
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    rows = [
+    nothing = f"there are no jobs. Make one: {settings.command('jobs', 'start', '--help')}"
+    return tell(settings, lambda engine: engine.jobs.list(limit=limit), lambda found: table(_rows(found), nothing))
+
+
+def _rows(found: JobList) -> list[dict[str, Any]]:
+    return [
         {
-            "job": one["job"],
-            "action": one["action"],
-            "state": one["state"],
-            "done": one["done"],
+            "job": one.job,
+            "action": one.action,
+            "state": one.state,
+            "done": one.done,
             "waiting": one.get("waiting", "-"),
-            "refused": one["refused"],
-            "by": one["created_by"],
+            "refused": one.refused,
+            "by": one.created_by,
         }
-        for one in found["jobs"]
+        for one in found.jobs
     ]
-    table(rows, f"there are no jobs. Make one: {settings.command('jobs', 'start', '--help')}")
-    return SUCCEEDED
 
 
 def show(
@@ -119,31 +116,30 @@ def show(
 ) -> int:
     """Show a job and what became of each run. Exit status 1 if a run was refused."""
 
-    async def read(engine: Any) -> dict[str, Any]:
+    async def read(engine: AsyncEngine) -> dict[str, Any]:
         found = await engine.jobs.show(job)
-        listed = {"runs": []} if found["action"] == "backfill" else await engine.jobs.runs(job, limit=limit)
-        return {"job": found, "runs": listed["runs"]}
+        return {
+            "job": found,
+            "runs": [] if found.action == "backfill" else (await engine.jobs.runs(job, limit=limit)).runs,
+        }
 
-    found = ask(settings, read)
-    if settings.json:
-        answer(found)
-    else:
+    def words(found: dict[str, Any]) -> Iterator[str]:
         one = found["job"]
-        say(f"job {one['job']} ({one['action']}) is {one['state']}: {one['done']} done, {one['refused']} refused")
+        yield f"job {one.job} ({one.action}) is {one.state}: {one.done} done, {one.refused} refused"
         for run in found["runs"]:
-            more = run["new_run_id"] or run["detail"] or ""
-            say(f"{run['run_id']}  {run['result']}  {more}".rstrip())
-    return FAILED if found["job"]["refused"] else SUCCEEDED
+            yield f"{run.run_id}  {run.result}  {run.new_run_id or run.detail or ''}".rstrip()
+
+    return tell(settings, read, words, fails=lambda found: found["job"].refused)
 
 
 def stop(settings: Settings, job: JobId, by: By = None) -> int:
     """End a job early. What it has done stays."""
-    found = ask(settings, lambda engine: engine.jobs.stop(job, by=by))
-    if settings.json:
-        answer({"job": found})
-    else:
-        say(f"job {found['job']} is stopped; {found['waiting']} runs are left as they are")
-    return SUCCEEDED
+    return tell(
+        settings,
+        lambda engine: engine.jobs.stop(job, by=by),
+        lambda found: f"job {found.job} is stopped; {found.waiting} runs are left as they are",
+        under="job",
+    )
 
 
 app.command("start")(with_settings(start))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import MOST_QUOTA, By, moment_of
-from stepkeep.cli.commands.users import ask, table
+from stepkeep.cli.asking import ask, table, tell
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.keys import Key, KeyList, MadeKey, RevokedKey
 
 app = typer.Typer(help="API keys, which say who acts.", no_args_is_help=True)
 
@@ -68,20 +72,16 @@ def create(
     by: By = None,
 ) -> int:
     """Make a key. It is shown once and kept nowhere: only a hash of its secret is stored."""
-    ends = {} if expires is None else _end(expires)
     given: dict[str, Any] = {
+        "scopes": scope,
         "max_concurrent_runs": max_concurrent_runs,
         "max_requests_per_min": max_requests_per_min,
         "queues": queue or None,
         "handlers": handler or None,
+        "by": by,
     }
-    with _reserved(output) as descriptor:
-        found = _kept(
-            ask(settings, lambda engine: engine.keys.create(owner, scopes=scope, by=by, **ends, **given)),
-            descriptor,
-            output,
-        )
-    return _tell(settings, found)
+    given |= {} if expires is None else _end(expires)
+    return _made(settings, lambda engine: engine.keys.create(owner, **given), output)
 
 
 def rotate(
@@ -94,24 +94,18 @@ def rotate(
     by: By = None,
 ) -> int:
     """Make a new key with the same owner and scopes. The old one ends after the overlap."""
-    with _reserved(output) as descriptor:
-        found = _kept(ask(settings, lambda engine: engine.keys.rotate(key, overlap=overlap, by=by)), descriptor, output)
-    status = _tell(settings, found)
-    if not settings.json:
-        say(f"key {key} works until {found['replaced']['expires_at']}")
-    return status
+    return _made(settings, lambda engine: engine.keys.rotate(key, overlap=overlap, by=by), output)
 
 
 def revoke(settings: Settings, key: KeyId, by: By = None) -> int:
     """End a key now, with the keys that replaced it and their sessions: every decision refuses them from then on."""
-    found = ask(settings, lambda engine: engine.keys.revoke(key, by=by))
-    if settings.json:
-        answer(found)
-    else:
-        say(f"key {key} of {found['key']['owner']} is revoked by {found['key']['revoked_by']}")
-        if found["successors"] or found["sessions"]:
-            say(f"with it ended: keys that replaced it: {len(found['successors'])}, sessions: {found['sessions']}")
-    return SUCCEEDED
+
+    def words(found: RevokedKey) -> Iterator[str]:
+        yield f"key {key} of {found.key.owner} is revoked by {found.key.revoked_by}"
+        if found.successors or found.sessions:
+            yield f"with it ended: keys that replaced it: {len(found.successors)}, sessions: {found.sessions}"
+
+    return tell(settings, lambda engine: engine.keys.revoke(key, by=by), words)
 
 
 def list_(
@@ -119,27 +113,24 @@ def list_(
     owner: Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Only keys of this owner.")] = None,
 ) -> int:
     """List keys, without their secrets."""
-    found = ask(settings, lambda engine: engine.keys.list(owner=owner))
-    if settings.json:
-        answer(found)
-    else:
+
+    def words(found: KeyList) -> None:
         shown = ("id", "owner", "state", "scopes", "created_by", "expires_at")
-        rows = [{name: key[name] for name in shown} for key in found["keys"]]
-        limits = [_limits(key) for key in found["keys"]]
-        told = [{**row, "scopes": " ".join(row["scopes"])} for row in rows]
+        rows = [{**{name: key[name] for name in shown}, "scopes": " ".join(key.scopes)} for key in found.keys]
         # A column for limits only where a key has some.
-        table(
-            [{**row, "works on": limit} for row, limit in zip(told, limits, strict=True)] if any(limits) else told,
-            "no key was ever made",
-        )
-    return SUCCEEDED
+        if any(map(_limits, found.keys)):
+            rows = [{**row, "works on": _limits(key)} for row, key in zip(rows, found.keys, strict=True)]
+        table(rows, "no key was ever made")
+
+    return tell(settings, lambda engine: engine.keys.list(owner=owner), words)
 
 
-def _limits(key: dict[str, Any]) -> str:
+def _limits(key: Key) -> str:
     """The queues and handlers that a key is limited to, in words."""
     from stepkeep.kernel.authority import WorkLimits
 
-    return str(WorkLimits(queues=key["queues"], handlers=key["handlers"]))
+    queues, handlers = (None if one is None else tuple(one) for one in (key.queues, key.handlers))
+    return str(WorkLimits(queues=queues, handlers=handlers))
 
 
 def _end(text: str) -> dict[str, Any]:
@@ -172,27 +163,29 @@ def _reserved(output: Path | None) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _kept(found: dict[str, Any], descriptor: int | None, output: Path | None) -> dict[str, Any]:
-    """The answer, with the name of the file in place of the key that it holds."""
-    if descriptor is None:
-        return found
-    os.write(descriptor, f"{found['secret']}\n".encode())
-    return {**{name: value for name, value in found.items() if name != "secret"}, "file": str(output)}
-
-
-def _tell(settings: Settings, found: dict[str, Any]) -> int:
+def _made(settings: Settings, work: Callable[[AsyncEngine], Awaitable[MadeKey]], output: Path | None) -> int:
+    """Make a key, and show it or write it to a new file."""
+    with _reserved(output) as descriptor:
+        found = ask(settings, work)
+        if descriptor is not None:
+            os.write(descriptor, f"{found.secret}\n".encode())
     if settings.json:
-        answer(found)
+        told = found.as_json()
+        if output is not None:
+            told = {**{name: one for name, one in told.items() if name != "secret"}, "file": str(output)}
+        answer(told)
         return SUCCEEDED
-    key = found["key"]
-    ends = f"; it ends at {key['expires_at']}" if key["expires_at"] else ""
+    key = found.key
+    ends = f"; it ends at {key.expires_at}" if key.expires_at else ""
     only = f" (only {_limits(key)})" if _limits(key) else ""
-    say(f"key {key['id']} of {key['owner']} for {', '.join(key['scopes'])}{only}{ends}")
-    if "secret" in found:
-        say(found["secret"])
+    say(f"key {key.id} of {key.owner} for {', '.join(key.scopes)}{only}{ends}")
+    if output is None:
+        say(found.secret)
         say("This is the only time it is shown. Use it in STEPKEEP_KEY, or in a file: --key-file FILE.")
     else:
-        say(f"It is in {found['file']}. Use it: --key-file {found['file']}, or STEPKEEP_KEY_FILE.")
+        say(f"It is in {output}. Use it: --key-file {output}, or STEPKEEP_KEY_FILE.")
+    if found.replaced:
+        say(f"key {found.replaced.id} works until {found.replaced.expires_at}")
     return SUCCEEDED
 
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 import typer
 
 from stepkeep.cli.arguments import As
+from stepkeep.cli.asking import find_run, open_engine
 from stepkeep.cli.printer import answer, binary_output, say
-from stepkeep.cli.session import find_run, open_engine
-from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.settings import Needs, Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.edges.safe_text import inert_json
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def verify(
 
 
 app.command("export")(with_settings(export))
-app.command("verify")(with_settings(verify))
+app.command("verify")(with_settings(verify, Needs.NOTHING))
 
 
 def _count(number: int, noun: str) -> str:
@@ -112,13 +113,17 @@ def _count(number: int, noun: str) -> str:
 async def _export(
     settings: Settings, runs: list[str], output: str | None, mode: str, as_: str | None, workers: bool
 ) -> int:
+    for option, is_given in (("--all", not runs), ("--workers", workers)):
+        if is_given:
+            settings.require_database(f"log export {option}")
+    write = write_log if settings.server is None else write_log_of_service
     async with open_engine(settings, operation="log") as engine:
         chosen = [await find_run(engine, run) for run in runs]
         if output is None:
-            return await write_log(engine, chosen, binary_output(), as_, workers=workers)
+            return await write(engine, chosen, binary_output(), as_, workers=workers)
         try:
             with _opened(Path(output), mode) as file:
-                return await write_log(engine, chosen, file, as_, workers=workers)
+                return await write(engine, chosen, file, as_, workers=workers)
         except FileExistsError:
             raise InvalidInput(f"{output} exists. Give --append to add to it, or --force to replace it.") from None
         except OSError as error:
@@ -147,6 +152,19 @@ async def write_log(
         async for line in journal:
             file.write(written_line(line))
             count += 1
+    file.flush()
+    return count
+
+
+async def write_log_of_service(
+    engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: str | None = None, **options: object
+) -> int:
+    """Write the logs of these runs as a service tells them; returns how many lines."""
+    count = 0
+    for run in runs:
+        lines = await engine.log(run, as_=as_)
+        file.writelines(inert_json(line.decode()).encode() for line in lines)
+        count += len(lines)
     file.flush()
     return count
 

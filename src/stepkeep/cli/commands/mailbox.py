@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.printer import answer, console, say
-from stepkeep.cli.session import open_engine
+from stepkeep.cli.asking import table, tell
 from stepkeep.cli.settings import Settings, with_settings
-from stepkeep.cli.status import SUCCEEDED
+
+if TYPE_CHECKING:
+    from stepkeep.operations.mailbox import KeptMessage, MessageList
 
 app = typer.Typer(help="Messages that are kept for runs that do not exist yet.", no_args_is_help=True)
 
@@ -22,28 +21,18 @@ def list_(
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")] = 100,
 ) -> int:
     """List the messages that are kept, in the order of business key and arrival."""
+    following = settings.command("mailbox", "list", "--limit", str(min(limit * 10, 10_000)))
 
-    async def go() -> None:
-        async with open_engine(settings) as engine:
-            found = await engine.mailbox.list(key, limit=limit)
-        if settings.json:
-            answer(found)
-        elif not found["messages"]:
-            say("no message is kept")
-        else:
-            from stepkeep.cli.render.tables import plain_table
+    def words(found: MessageList) -> str | None:
+        table([_row(one) for one in found.messages], "no message is kept")
+        return f"there are more: {following}" if found.more else None
 
-            console().print(plain_table([_row(one) for one in found["messages"]]))
-            if found["more"]:
-                say(f"there are more: {settings.command('mailbox', 'list', '--limit', str(min(limit * 10, 10_000)))}")
-
-    asyncio.run(go())
-    return SUCCEEDED
+    return tell(settings, lambda engine: engine.mailbox.list(key, limit=limit), words)
 
 
-def _row(message: Mapping[str, Any]) -> dict[str, Any]:
+def _row(message: KeptMessage) -> dict[str, Any]:
     shown = {name: message[name] for name in ("key", "id", "name", "sender", "arrived_at")}
-    return {**shown, "kept until": "expired" if message["expired"] else message["expires_at"]}
+    return {**shown, "kept until": "expired" if message.expired else message.expires_at}
 
 
 def drop(
@@ -54,18 +43,12 @@ def drop(
     ] = None,
 ) -> int:
     """Drop what is kept for a business key. A duplicate of a dropped message is not kept again."""
-
-    async def go() -> None:
-        async with open_engine(settings) as engine:
-            found = await engine.mailbox.drop(key, message_id)
-        if settings.json:
-            answer(found)
-        else:
-            say(f"dropped for {key}: {', '.join(found['dropped'])}")
-            say(f"what is left: {settings.command('mailbox', 'list', key)}")
-
-    asyncio.run(go())
-    return SUCCEEDED
+    left = f"what is left: {settings.command('mailbox', 'list', key)}"
+    return tell(
+        settings,
+        lambda engine: engine.mailbox.drop(key, message_id),
+        lambda found: (f"dropped for {key}: {', '.join(found.dropped)}", left),
+    )
 
 
 app.command("list")(with_settings(list_))

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from stepkeep.cli.asking import open_engine, read_key
 from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.printer import warn
-from stepkeep.cli.session import open_engine, read_key
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
-if TYPE_CHECKING:
-    from stepkeep.mcp.tools import Face
-
 
 def mcp(
     settings: Settings,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            "--server", envvar="STEPKEEP_SERVER", metavar="URL", help="Use this service instead of a database."
-        ),
-    ] = None,
     allow_approvals: Annotated[
         bool,
         typer.Option("--allow-approvals", help="Offer tools that decide gates which name the service of the key."),
@@ -46,29 +35,15 @@ def mcp(
     if read_key(settings) is None:
         raise InvalidInput("mcp needs a key, which bounds what an agent may do: --key-file FILE, or STEPKEEP_KEY.")
     install_log(log_level)
-    asyncio.run(_serve(settings, server, allow_approvals))
+    asyncio.run(_serve(settings, allow_approvals))
     return SUCCEEDED
 
 
-async def _serve(settings: Settings, server: str | None, allow_approvals: bool) -> None:
+async def _serve(settings: Settings, allow_approvals: bool) -> None:
     from stepkeep.mcp.tools import make_server, require_service
 
-    async with _face(settings, server) as face:
+    async with open_engine(settings) as face:
         if allow_approvals:
             await require_service(face)
         warn("the MCP server listens on standard input")
         await make_server(face, approvals=allow_approvals).run_stdio_async()
-
-
-@asynccontextmanager
-async def _face(settings: Settings, server: str | None) -> AsyncIterator[Face]:
-    if server is None:
-        async with open_engine(settings) as engine:
-            yield engine
-        return
-    from stepkeep.client.async_client import AsyncClient
-
-    if settings.db_was_typed or settings.tenant != "default":
-        raise InvalidInput("--server takes neither --db nor --tenant: the service and the key have them.")
-    async with AsyncClient(server, key=read_key(settings)) as client:
-        yield client

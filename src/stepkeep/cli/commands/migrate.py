@@ -5,18 +5,20 @@ It calls the engine and prints; it decides nothing.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import LARGEST, By
-from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import find_run, open_engine
+from stepkeep.cli.asking import find_run, tell
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.answers import Answer
+    from stepkeep.operations.migrating import MigrationPreview, MigrationsPreview
 
 
 def migrate(
@@ -48,79 +50,65 @@ def migrate(
         raise InvalidInput("Name a run, or a workflow with --all: one of the two.")
     if of is not None and all_of is None:
         raise InvalidInput("--of goes with --all: a single run has one version.")
-    told = asyncio.run(_ask(settings, run, all_of, of, to, dry_run, reason, by))
-    if settings.json:
-        answer({"migration": told})
-    else:
-        for line in _page(told, dry_run):
-            say(line)
-        if "new_run_id" in told:
-            say(f"look at it with: {settings.command('show', told['new_run_id'])}")
-        if "job" in told:
-            say(f"Follow it: {settings.command('jobs', 'show', told['job'])}")
-        if told.get("allowed") or told.get("could_migrate"):
-            typed = {"--all": all_of, "--of": of, "--to": to, "--reason": reason or None, "--by": by}
-            words = [word for name, value in typed.items() if value is not None for word in (name, str(value))]
-            say(f"Do it: {settings.command('migrate', *([told['run_id']] if all_of is None else []), *words)}")
-    stays = told.get("must_stay", 0) or not told.get("allowed", True)
-    return FAILED if stays else SUCCEEDED
 
-
-async def _ask(
-    settings: Settings,
-    run: str | None,
-    workflow: str | None,
-    of: int | None,
-    to: int,
-    dry_run: bool,
-    reason: str,
-    by: str | None,
-) -> dict[str, Any]:
-    async with open_engine(settings) as engine:
+    async def work(engine: AsyncEngine) -> Answer:
         migrations = engine.migrations
-        if workflow is not None:
-            if dry_run:
-                return await migrations.preview_all(workflow, to, of=of, by=by)
-            return await migrations.migrate_all(workflow, to, of=of, reason=reason, by=by)
-        assert run is not None
-        run_id = await find_run(engine, run)
+        if all_of is not None and dry_run:
+            return await migrations.preview_all(all_of, to, of=of, by=by)
+        if all_of is not None:
+            return await migrations.migrate_all(all_of, to, of=of, reason=reason, by=by)
+        run_id = await find_run(engine, str(run))
         if dry_run:
             return await migrations.preview(run_id, to, by=by)
         return await migrations.migrate(run_id, to, reason=reason, by=by)
 
+    def words(told: Any) -> Iterator[str]:
+        if dry_run:
+            yield from _all(told) if all_of is not None else _one(told)
+            if told.could_migrate if all_of is not None else told.allowed:
+                typed = {"--all": all_of, "--of": of, "--to": to, "--reason": reason or None, "--by": by}
+                options = [word for name, value in typed.items() if value is not None for word in (name, str(value))]
+                yield f"Do it: {settings.command('migrate', *([told.run_id] if all_of is None else []), *options)}"
+        elif all_of is not None:
+            yield f"job {told.job} migrates {told.runs} live runs to version {told.to}; workers carry it out"
+            yield f"Follow it: {settings.command('jobs', 'show', told.job)}"
+        else:
+            again = "" if told.created else " (it was migrated before)"
+            yield f"run {told.run_id} goes on as {told.new_run_id} under version {told.version}{again}"
+            yield f"look at it with: {settings.command('show', told.new_run_id)}"
 
-def _page(told: Mapping[str, Any], dry_run: bool) -> Iterator[str]:
-    if "new_run_id" in told:
-        again = "" if told["created"] else " (it was migrated before)"
-        yield f"run {told['run_id']} goes on as {told['new_run_id']} under version {told['version']}{again}"
-        return
-    if "allowed" in told:
-        yield from _one(told)
-        return
-    if dry_run:
-        yield f"{told['could_migrate']} of {told['examined']} live runs could go on under version {told['to']}"
-        for row in told["states"]:
-            word = "could" if row["allowed"] else "stay"
-            yield f"  {row['runs']:>6}  {row['state']}, version {row['version']}: {word}"
-        for row in told["reasons"]:
-            yield f"  {row['runs']:>6}  {row['reason']}"
-        for row in told["reopens"]:
-            yield f"  {row['runs']:>6}  {row['step']} opens anew: the steps behind it differ"
-        return
-    yield f"job {told['job']} migrates {told['runs']} live runs to version {told['to']}; workers carry it out"
+    return tell(
+        settings,
+        work,
+        words,
+        under="migration",
+        fails=lambda told: told.get("must_stay") or not told.get("allowed", True),
+    )
 
 
-def _one(told: Mapping[str, Any]) -> Iterator[str]:
-    names = {word: ", ".join(told[word]) or "nothing" for word in ("adopted", "runs", "reopens", "added", "removed")}
-    if told["allowed"]:
-        yield f"run {told['run_id']} can go on under version {told['to']}"
-        yield f"  adopted: {names['adopted']}"
-        yield f"  runs:    {names['runs']}"
-        if told["reopens"]:
-            yield f"  opens anew, because the steps behind it differ: {names['reopens']}"
+def _all(told: MigrationsPreview) -> Iterator[str]:
+    yield f"{told.could_migrate} of {told.examined} live runs could go on under version {told.to}"
+    for state in told.states:
+        yield f"  {state.runs:>6}  {state.state}, version {state.version}: {'could' if state.allowed else 'stay'}"
+    for why in told.reasons:
+        yield f"  {why.runs:>6}  {why.reason}"
+    for gate in told.reopens:
+        yield f"  {gate.runs:>6}  {gate.step} opens anew: the steps behind it differ"
+
+
+def _one(told: MigrationPreview) -> Iterator[str]:
+    if told.allowed:
+        yield f"run {told.run_id} can go on under version {told.to}"
+        yield f"  adopted: {_named(told.adopted)}"
+        yield f"  runs:    {_named(told.runs)}"
+        if told.reopens:
+            yield f"  opens anew, because the steps behind it differ: {_named(told.reopens)}"
     else:
-        yield f"run {told['run_id']} stays with version {told['from']}:"
-        for reason in told["reasons"]:
-            yield f"  {reason}"
-    if told["added"] or told["removed"]:
-        yield f"  added: {names['added']}; removed: {names['removed']}"
+        yield f"run {told.run_id} stays with version {told.from_}:"
+        yield from (f"  {reason}" for reason in told.reasons)
+    if told.added or told.removed:
+        yield f"  added: {_named(told.added)}; removed: {_named(told.removed)}"
+
+
+def _named(steps: list[str]) -> str:
+    return ", ".join(steps) or "nothing"

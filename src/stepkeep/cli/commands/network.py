@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import UNSET
 
 from stepkeep.cli.arguments import By
-from stepkeep.cli.commands.users import ask, table
-from stepkeep.cli.printer import answer, say
-from stepkeep.cli.settings import Settings, with_settings
-from stepkeep.cli.status import SUCCEEDED
+from stepkeep.cli.asking import table, tell
+from stepkeep.cli.settings import Needs, Settings, with_settings
+
+if TYPE_CHECKING:
+    from stepkeep.operations.network import Allowed
 
 app = typer.Typer(help="What HTTP steps may reach on the internal network.", no_args_is_help=True)
 
@@ -22,23 +24,17 @@ Host = Annotated[
 
 def allow(settings: Settings, host: Host, by: By = None) -> int:
     """Let HTTP steps of the tenant reach a host, an address or a network, although it is internal."""
-    found = ask(settings, lambda engine: engine.network.allow(host, by=by), creates=True)
-    if settings.json:
-        answer(found)
-    else:
-        say(f"HTTP steps of tenant {settings.tenant} may reach {host}; the next attempt of each uses it")
-        say(f"Take it back: {settings.command('network', 'remove', host)}")
-    return SUCCEEDED
+    said = (
+        f"HTTP steps of tenant {settings.tenant} may reach {host}; the next attempt of each uses it",
+        f"Take it back: {settings.command('network', 'remove', host)}",
+    )
+    return tell(settings, lambda engine: engine.network.allow(host, by=by), lambda _: said, creates=True)
 
 
 def remove(settings: Settings, host: Host, by: By = None) -> int:
     """Remove an entry of the allow list."""
-    found = ask(settings, lambda engine: engine.network.remove(host, by=by))
-    if settings.json:
-        answer(found)
-    else:
-        say(f"{host} is no longer allowed; requests that are under way are not interrupted")
-    return SUCCEEDED
+    said = f"{host} is no longer allowed; requests that are under way are not interrupted"
+    return tell(settings, lambda engine: engine.network.remove(host, by=by), lambda _: said)
 
 
 def list_(
@@ -46,21 +42,19 @@ def list_(
     history: Annotated[bool, typer.Option("--history", help="Show every change with its actor, too.")] = False,
 ) -> int:
     """List what the tenant's HTTP steps may reach beside public addresses."""
-    found = ask(settings, lambda engine: engine.network.list(history=history))
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    table(
-        [{"allowed": one} for one in found["allow"]],
-        "nothing is allowed beside public addresses and what a worker allows itself (--http-allow)",
-    )
-    if history:
+
+    def words(found: Allowed) -> None:
         table(
-            [{**one, "content": " ".join(one["content"] or [])} for one in found["history"]], "nothing was ever changed"
+            [{"allowed": one} for one in found.allow],
+            "nothing is allowed beside public addresses and what a worker allows itself (--http-allow)",
         )
-    return SUCCEEDED
+        if found.history is not UNSET:
+            rows = [{**one, "content": " ".join(one.content or [])} for one in found.history]
+            table(rows, "nothing was ever changed")
+
+    return tell(settings, lambda engine: engine.network.list(history=history), words)
 
 
-app.command("allow")(with_settings(allow))
-app.command("remove")(with_settings(remove))
+app.command("allow")(with_settings(allow, Needs.DATABASE))
+app.command("remove")(with_settings(remove, Needs.DATABASE))
 app.command("list")(with_settings(list_))

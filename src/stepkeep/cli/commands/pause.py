@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stepkeep.cli.arguments import By
+from stepkeep.cli.asking import tell
 from stepkeep.cli.commands.decide import Reason, decided
-from stepkeep.cli.commands.users import ask
-from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.causes import queue_words
 
 if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
     from stepkeep.operations.pauses import PauseList
+
+    Work = Callable[[AsyncEngine], Awaitable[PauseList]]
 
 Run = Annotated[
     str | None,
@@ -47,13 +49,23 @@ def pause(
     if run is not None:
         return decided(settings, run, lambda engine, found: engine.pause(found, reason=reason, by=by))
     if queue is not None:
-        found = ask(settings, lambda engine: engine.pauses.pause_queue(queue, reason=reason, by=by))
-        return _told(settings, found, f"{queue_words(queue)} is paused", "--queue", queue)
+        return _paused(
+            settings,
+            lambda engine: engine.pauses.pause_queue(queue, reason=reason, by=by),
+            queue_words(queue),
+            "--queue",
+            queue,
+        )
     if workflow is not None:
-        found = ask(settings, lambda engine: engine.pauses.pause_workflow(workflow, reason=reason, by=by))
-        return _told_workflow(settings, found, workflow, is_paused=True)
-    found = ask(settings, lambda engine: engine.pauses.pause_tenant(reason=reason, by=by))
-    return _told(settings, found, f"tenant {settings.tenant} is paused", "--all")
+        said = (
+            f"runs of {workflow} start paused from now on; other processes notice it within a second",
+            f"Pause its live runs: {settings.command('jobs', 'start', 'pause', '--workflow', workflow)}",
+            f"Go on: {settings.command('resume', '--workflow', workflow)}",
+        )
+        return tell(
+            settings, lambda engine: engine.pauses.pause_workflow(workflow, reason=reason, by=by), lambda _: said
+        )
+    return _paused(settings, lambda engine: engine.pauses.pause_tenant(reason=reason, by=by), settings.whose, "--all")
 
 
 def resume(
@@ -72,13 +84,14 @@ def resume(
     if reason:
         raise InvalidInput("--reason is kept with the resumption of a run only.")
     if queue is not None:
-        found = ask(settings, lambda engine: engine.pauses.resume_queue(queue, by=by))
-        return _told_claims(settings, found, queue_words(queue))
+        return _resumed(settings, lambda engine: engine.pauses.resume_queue(queue, by=by), queue_words(queue))
     if workflow is not None:
-        found = ask(settings, lambda engine: engine.pauses.resume_workflow(workflow, by=by))
-        return _told_workflow(settings, found, workflow, is_paused=False)
-    found = ask(settings, lambda engine: engine.pauses.resume_tenant(by=by))
-    return _told_claims(settings, found, f"tenant {settings.tenant}")
+        said = (
+            f"runs of {workflow} start as usual; those that are paused stay so",
+            f"Resume them: {settings.command('jobs', 'start', 'resume', '--workflow', workflow)}",
+        )
+        return tell(settings, lambda engine: engine.pauses.resume_workflow(workflow, by=by), lambda _: said)
+    return _resumed(settings, lambda engine: engine.pauses.resume_tenant(by=by), settings.whose)
 
 
 def _check_one(run: str | None, queue: str | None, workflow: str | None, all_: bool) -> None:
@@ -87,39 +100,24 @@ def _check_one(run: str | None, queue: str | None, workflow: str | None, all_: b
         raise InvalidInput("name one thing: a run, --queue NAME, --workflow NAME, or --all for the whole tenant.")
 
 
-def _told(settings: Settings, found: PauseList, said: str, *undo: str) -> int:
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    say(said)
-    if undo:
-        say("workers notice it within a second; what they hold goes on")
-        say(f"Go on: {settings.command('resume', *undo)}")
-    return SUCCEEDED
+def _paused(settings: Settings, work: Work, paused: str, *undo: str) -> int:
+    said = (
+        f"{paused} is paused",
+        "workers notice it within a second; what they hold goes on",
+        f"Go on: {settings.command('resume', *undo)}",
+    )
+    return tell(settings, work, lambda _: said)
 
 
-def _told_claims(settings: Settings, found: PauseList, resumed: str) -> int:
+def _resumed(settings: Settings, work: Work, resumed: str) -> int:
     """What is claimed from again, and the pauses that still keep steps from workers."""
-    status = _told(settings, found, f"{resumed} is not paused")
-    if not settings.json:
+
+    def words(found: PauseList) -> Iterator[str]:
+        yield f"{resumed} is not paused"
         for one in found.pauses:
             if one.scope == "tenant":
-                say(f"tenant {settings.tenant} is still paused: {settings.command('resume', '--all')}")
+                yield f"{settings.whose} is still paused: {settings.command('resume', '--all')}"
             elif one.queue is not None:
-                again = settings.command("resume", "--queue", one.queue)
-                say(f"{queue_words(one.queue)} is still paused: {again}")
-    return status
+                yield f"{queue_words(one.queue)} is still paused: {settings.command('resume', '--queue', one.queue)}"
 
-
-def _told_workflow(settings: Settings, found: PauseList, workflow: str, *, is_paused: bool) -> int:
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    if is_paused:
-        say(f"runs of {workflow} start paused from now on; other processes notice it within a second")
-        say(f"Pause its live runs: {settings.command('jobs', 'start', 'pause', '--workflow', workflow)}")
-        say(f"Go on: {settings.command('resume', '--workflow', workflow)}")
-        return SUCCEEDED
-    say(f"runs of {workflow} start as usual; those that are paused stay so")
-    say(f"Resume them: {settings.command('jobs', 'start', 'resume', '--workflow', workflow)}")
-    return SUCCEEDED
+    return tell(settings, work, words)

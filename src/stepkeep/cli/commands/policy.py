@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stepkeep.cli.arguments import By
+from stepkeep.cli.asking import of_run, tell
 from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import find_run, open_engine
-from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.settings import Needs, Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.policies import PolicyRevision, PolicyView, Replay
 
 app = typer.Typer(help="Rules that allow, hold or deny steps before they run.", no_args_is_help=True)
 
@@ -79,15 +82,11 @@ def off(settings: Settings, by: By = None) -> int:
 
 def listed(settings: Settings) -> int:
     """List the revisions of the tenant's policy, newest first."""
-    found = _ask(settings, lambda engine: engine.list_policies())
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    for one in found["policies"]:
-        say(_line(one))
-    if not found["policies"]:
-        say("no policy is published")
-    return SUCCEEDED
+    return tell(
+        settings,
+        lambda engine: engine.list_policies(),
+        lambda found: [_line(one) for one in found.policies] or "no policy is published",
+    )
 
 
 def show(
@@ -104,16 +103,15 @@ def show(
     ] = None,
 ) -> int:
     """Show a revision of the tenant's policy with its rules."""
-    found = _ask(settings, lambda engine: engine.show_policy(revision))
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    say(_line(found))
-    for rule in found["document"]["rules"]:
-        about = " ".join(f"{key}: {', '.join(rule[key])}" for key in ("workflows", "steps") if key in rule)
-        when = f" when {rule['when']}" if "when" in rule else ""
-        say(f"  {rule['name']}: {rule['then']}{when}" + (f" ({about})" if about else ""))
-    return SUCCEEDED
+
+    def words(found: PolicyView) -> Iterator[str]:
+        yield _line(found)
+        for rule in found.document["rules"]:
+            about = " ".join(f"{key}: {', '.join(rule[key])}" for key in ("workflows", "steps") if key in rule)
+            when = f" when {rule['when']}" if "when" in rule else ""
+            yield f"  {rule['name']}: {rule['then']}{when}" + (f" ({about})" if about else "")
+
+    return tell(settings, lambda engine: engine.show_policy(revision), words)
 
 
 def replay(
@@ -125,46 +123,26 @@ def replay(
     It uses the facts in the journal and the revisions that were asked then.
     """
 
-    async def go(engine: Any) -> dict[str, Any]:
-        found: dict[str, Any] = await engine.replay_policy(await find_run(engine, run))
-        return found
+    def words(found: Replay) -> Iterator[str]:
+        for one in found.verdicts:
+            again = "the same again" if one.ok else f"now {one.again.effect} by {one.again.rule}"
+            yield f"entry {one.entry}: {one.step} {one.effect} by {one.rule or 'no rule'}: {again}"
+        if not found.verdicts:
+            yield f"run {found.run} has no verdict of a policy"
 
-    found = _ask(settings, go)
-    if settings.json:
-        answer(found)
-        return SUCCEEDED if found["ok"] else FAILED
-    for one in found["verdicts"]:
-        again = "the same again" if one["ok"] else f"now {one['again']['effect']} by {one['again']['rule']}"
-        say(f"entry {one['entry']}: {one['step']} {one['effect']} by {one['rule'] or 'no rule'}: {again}")
-    if not found["verdicts"]:
-        say(f"run {found['run']} has no verdict of a policy")
-    return SUCCEEDED if found["ok"] else FAILED
+    asked = of_run(run, lambda engine, found: engine.replay_policy(found))
+    return tell(settings, asked, words, fails=lambda found: not found.ok)
 
 
-def _line(one: dict[str, Any]) -> str:
-    return f"revision {one['revision']}: {one['policy']} by {one['published_by']} at {one['published_at']}"
+def _line(one: PolicyRevision) -> str:
+    return f"revision {one.revision}: {one.policy} by {one.published_by} at {one.published_at}"
 
 
-def _told(settings: Settings, change: Callable[[Any], Awaitable[dict[str, Any]]]) -> int:
-    one = _ask(settings, change, creates=True)
-    if settings.json:
-        answer({"policy": one})
-    else:
-        say(f"{_line(one)} is published")
-    return SUCCEEDED
+def _told(settings: Settings, change: Callable[[AsyncEngine], Awaitable[PolicyRevision]]) -> int:
+    return tell(settings, change, lambda one: f"{_line(one)} is published", under="policy", creates=True)
 
 
-def _ask(
-    settings: Settings, question: Callable[[Any], Awaitable[dict[str, Any]]], *, creates: bool = False
-) -> dict[str, Any]:
-    async def go() -> dict[str, Any]:
-        async with open_engine(settings, creates=creates) as engine:
-            return await question(engine)
-
-    return asyncio.run(go())
-
-
-app.command("test")(with_settings(test))
+app.command("test")(with_settings(test, Needs.NOTHING))
 app.command("publish")(with_settings(publish))
 app.command("list")(with_settings(listed))
 app.command("show")(with_settings(show))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stepkeep.cli.arguments import LARGEST
+from stepkeep.cli.asking import open_engine
 from stepkeep.cli.printer import answer, say, warn
-from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import By
-from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import find_run, open_engine
+from stepkeep.cli.asking import of_run, tell
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.operations.quarantine import QuarantineView
 
 
 def quarantine(
@@ -40,47 +40,33 @@ def quarantine(
     if history and not listed:
         raise InvalidInput("--history goes with --list.")
     if listed:
-        return _list(settings, history)
+        nothing = "no run was ever quarantined" if history else "no run is quarantined"
+        return tell(
+            settings,
+            lambda engine: engine.quarantined(history=history),
+            lambda found: [told(one) for one in found.quarantined] or nothing,
+        )
     if reason is None:
         raise InvalidInput("Say why: --reason TEXT.")
-    said = asyncio.run(_change(settings, run, release, reason, by))
-    if settings.json:
-        answer({"quarantine": said})
-    elif release is None:
-        say(f"run {said['run']} is quarantined by {said['by']}: {said['reason']}")
-    else:
-        say(f"run {said['run']} is released by {said['released_by']}: {said['release_reason']}")
-    return SUCCEEDED
+    why = reason
+    if release is not None:
+        return tell(
+            settings,
+            of_run(release, lambda engine, found: engine.release(found, reason=why, by=by)),
+            lambda one: f"run {one.run} is released by {one.released_by}: {one.release_reason}",
+            under="quarantine",
+        )
+    return tell(
+        settings,
+        of_run(run or "", lambda engine, found: engine.quarantine(found, reason=why, by=by)),
+        lambda one: f"run {one.run} is quarantined by {one.by}: {one.reason}",
+        under="quarantine",
+    )
 
 
-def told(one: Mapping[str, Any]) -> str:
+def told(one: QuarantineView | Mapping[str, Any]) -> str:
     """One line about a quarantine."""
     line = f"run {one['run']} quarantined by {one['by']} at {one['at']}: {one['reason']}"
     if one["released_at"] is None:
         return line
     return f"{line}; released by {one['released_by']} at {one['released_at']}: {one['release_reason']}"
-
-
-def _list(settings: Settings, history: bool) -> int:
-    async def read() -> dict[str, Any]:
-        async with open_engine(settings) as engine:
-            return await engine.quarantined(history=history)
-
-    found = asyncio.run(read())
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    for one in found["quarantined"]:
-        say(told(one))
-    if not found["quarantined"]:
-        say("no run is quarantined" if not history else "no run was ever quarantined")
-    return SUCCEEDED
-
-
-async def _change(
-    settings: Settings, run: str | None, release: str | None, reason: str, by: str | None
-) -> dict[str, Any]:
-    async with open_engine(settings) as engine:
-        if release is not None:
-            return await engine.release(await find_run(engine, release), reason=reason, by=by)
-        return await engine.quarantine(await find_run(engine, run or ""), reason=reason, by=by)

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from stepkeep.cli.asking import read_key, required_key, service_address
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import warn
-from stepkeep.cli.session import read_key
 from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput
 
@@ -20,10 +20,6 @@ def require_remote(
     settings: Settings, state_dir: str | None, metrics_port: int | None, sign_with: Path | None, delete_expired: bool
 ) -> None:
     """Refuse options that need the database, and a worker without a key."""
-    if settings.db_was_typed or settings.tenant != "default":
-        raise InvalidInput(
-            "--server takes neither --db nor --tenant: the service has them, by its database and the key."
-        )
     given = {
         "--state-dir": state_dir,
         "--metrics-port": metrics_port,
@@ -33,8 +29,7 @@ def require_remote(
     for option, value in given.items():
         if value is not None:
             raise InvalidInput(f"{option} needs the database: give it to a worker with --db.")
-    if read_key(settings) is None:
-        raise InvalidInput("--server needs a key with the scope work: --key-file FILE, or STEPKEEP_KEY.")
+    required_key(settings)
 
 
 async def serve_remote(
@@ -46,15 +41,12 @@ async def serve_remote(
 ) -> str | None:
     """Work until a signal; returns the id of the worker."""
     from stepkeep.definition.registry import default_registry
-    from stepkeep.network.service import service_url
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.remote.start import remote_worker
     from stepkeep.worker.settings import Settings as WorkerSettings
 
     concurrency, threads, grace, keep_log = limits
-    address = service_url(server)
-    if address.startswith("http://") and not _is_local(address):
-        warn("warning: the key travels in plain text over http. Use https outside of a trusted network.")
+    address = service_address(server)
     with interrupted_by_signals():
         try:
             async with remote_worker(
@@ -96,13 +88,6 @@ def key_reader(settings: Settings) -> Callable[[], str]:
 
     read()
     return read
-
-
-def _is_local(address: str) -> bool:
-    from urllib.parse import urlsplit
-
-    host = urlsplit(address).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 @contextmanager

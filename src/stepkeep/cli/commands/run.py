@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Input, WrittenAs
+from stepkeep.cli.asking import find_run, open_engine
 from stepkeep.cli.hints import hints
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, console, quiet_stdout, warn
 from stepkeep.cli.screens import screen_for
-from stepkeep.cli.session import find_run, is_python, json_value, load_definition, load_handlers, open_engine
+from stepkeep.cli.session import is_python, json_value, load_definition, load_handlers
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import UNFINISHED, status_of_run
 from stepkeep.cli.working import Worked, work_on
@@ -59,6 +60,11 @@ def run(
         raise InvalidInput("Say what to run: either FILE for a new run, or --resume RUN for one that is there.")
     if resume is not None and no_wait:
         raise InvalidInput("--resume works on the run here; it cannot be combined with --no-wait.")
+    if settings.server is not None:
+        raise InvalidInput(
+            "run executes the steps here, beside a database (--db URL). At a service, `stepkeep start` leaves them to "
+            "its workers, and `stepkeep wait` waits for the end."
+        )
     given = json_value(input, "--input")
     with quiet_stdout(settings.json):
         handlers = load_handlers(app or [])
@@ -97,7 +103,7 @@ async def _run(
         started = await engine.start(definition, given, idempotency_key=key)
         await require_kept(engine.store, started, tenant=engine.tenant)
         if no_wait:
-            return Worked(await engine.show(started.run_id), {}, interrupted=False)
+            return Worked((await engine.show(started.run_id)).as_json(), {}, interrupted=False)
         screen = screen_for(json=settings.json)
         return await work_on(
             engine,
@@ -141,7 +147,9 @@ def conclude(settings: Settings, worked: Worked, apps: list[str]) -> int:
     screen = console()
     for part in [*head(run), *tail(run, hints(worked.view, settings, worked.tokens))]:
         screen.print(part, soft_wrap=True)
-    if status == UNFINISHED:
+    if status == UNFINISHED and settings.server is not None:
+        warn(f"then, to wait for its end: {settings.command('wait', run['id'])}")
+    elif status == UNFINISHED:
         code = [word for app in apps for word in ("--app", app)]
         words = dict.fromkeys(word for one in worked.lacking for word in one.words)
         skills = [part for word in words for part in ("--capability", word)]

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from stepkeep.cli.arguments import As, label_of, moment_of
+from stepkeep.cli.asking import ask, find_run, open_engine
 from stepkeep.cli.commands.quarantine import told
 from stepkeep.cli.printer import answer, console, say
-from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
-from stepkeep.edges.redaction import database_url
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.run_answers import LookedAt, RunList
 
 DEFAULT_LIMIT = 20
 MOST_PARTS = 20
@@ -75,48 +77,70 @@ def runs(
         "error": error,
         "text": text,
     }
-    found = asyncio.run(_list(settings, filters, limit, before, as_, every))
-    unreadable = found.get("unreadable", [])
+    if as_ is not None:
+        return _in_words(settings, filters, limit, before, as_)
+    found = asyncio.run(_list(settings, filters, limit, before, every))
+    unreadable = found.unreadable or []
     if settings.json:
         answer(found)
         return FAILED if unreadable else SUCCEEDED
-    if not found["runs"] and unreadable:
-        say(f"no readable runs in {database_url(settings.db)}")
-    elif not found["runs"] and found.get("looked_at"):
+    if not found.runs and not unreadable and found.looked_at:
         say("no such run was found so far")
-    elif not found["runs"]:
-        which = "such runs" if any(filters.values()) or before else "runs"
-        say(f"no {which} in {database_url(settings.db)}")
-    elif as_ is not None:
-        from stepkeep.cli.render.tables import plain_table
-
-        console().print(plain_table(found["runs"]))
+    elif not found.runs:
+        say(_none(settings, any(filters.values()) or before, unreadable))
     else:
         from stepkeep.cli.render.tables import runs_table
 
         screen = console()
-        screen.print(runs_table(found["runs"], screen.width))
-        more = "" if found["is_complete"] else "at least "
-        say(f"{more}{found['total']:,} {'in all' if before is None else 'from there on'}")
-        if len(found["runs"]) == limit:
-            say(f"older ones: {settings.command('runs', *_again(locals()), '--before', found['runs'][-1]['id'])}")
-    if found.get("looked_at"):
-        say(_looked_at(found["looked_at"]))
+        screen.print(runs_table(found.runs, screen.width))
+        more = "" if found.is_complete else "at least "
+        say(f"{more}{found.total:,} {'in all' if before is None else 'from there on'}")
+        if len(found.runs) == limit:
+            say(f"older ones: {settings.command('runs', *_again(locals()), '--before', found.runs[-1].id)}")
+    if found.looked_at:
+        say(_looked_at(found.looked_at))
         say(f"look further: {settings.command('runs', *_again(locals()), '--all')}")
-    for run in found["runs"]:
-        if run.get("quarantined"):
-            say(told(run["quarantined"]))
+    for run in found.runs:
+        if run.quarantined:
+            say(told(run.quarantined))
+    for damaged in unreadable:
+        say(damaged.message)
+    return FAILED if unreadable else SUCCEEDED
+
+
+def _in_words(settings: Settings, filters: dict[str, Any], limit: int, before: str | None, as_: str) -> int:
+    """The same in the words of a dialect."""
+
+    async def read(engine: AsyncEngine) -> dict[str, Any]:
+        last = None if before is None else await find_run(engine, before)
+        return await engine.runs(**_known(filters), limit=limit, before=last, as_=as_)
+
+    found = ask(settings, read)
+    unreadable = found.get("unreadable", [])
+    if settings.json:
+        answer(found)
+        return FAILED if unreadable else SUCCEEDED
+    if found["runs"]:
+        from stepkeep.cli.render.tables import plain_table
+
+        console().print(plain_table(found["runs"]))
+    else:
+        say(_none(settings, any(filters.values()) or before, unreadable))
     for run in unreadable:
         say(run["message"])
     return FAILED if unreadable else SUCCEEDED
 
 
-def _looked_at(part: Mapping[str, Any]) -> str:
+def _none(settings: Settings, filtered: object, unreadable: Sequence[object]) -> str:
+    which = "readable runs" if unreadable else "such runs" if filtered else "runs"
+    return f"no {which} in {settings.place}"
+
+
+def _looked_at(part: LookedAt) -> str:
     """What a search looked at that ended before the last run, and how to narrow it."""
-    least = "at least " if part["of_at_least"] else ""
-    of = "" if part["of"] is None else f" of {least}{part['of']:,}"
+    of = "" if part.of is None else f" of {'at least ' if part.of_at_least else ''}{part.of:,}"
     narrower = "--state, --workflow, --since and --until narrow a search"
-    return f"looked at the newest {part['runs']:,}{of} runs, back to {part['back_to']}; {narrower}"
+    return f"looked at the newest {part.runs:,}{of} runs, back to {part.back_to}; {narrower}"
 
 
 def _again(given: Mapping[str, Any]) -> list[str]:
@@ -129,36 +153,43 @@ def _again(given: Mapping[str, Any]) -> list[str]:
     return words if given["limit"] == DEFAULT_LIMIT else [*words, "--limit", str(given["limit"])]
 
 
-async def _list(
-    settings: Settings, filters: dict[str, Any], limit: int, before: str | None, as_: str | None, every: bool
-) -> dict[str, Any]:
+def _known(filters: dict[str, Any]) -> dict[str, Any]:
+    """The filters, whose states must be known."""
     from stepkeep.kernel.states import RunState
 
     if unknown := [state for state in filters["state"] if state not in list(RunState)]:
         raise InvalidInput(f"{unknown[0]!r} is no state of a run. Choose from {', '.join(RunState)}.")
+    return filters
+
+
+async def _list(settings: Settings, filters: dict[str, Any], limit: int, before: str | None, every: bool) -> RunList:
     async with open_engine(settings) as engine:
         last = None if before is None else await find_run(engine, before)
-        found = await engine.runs(**filters, limit=limit, before=last, as_=as_)
+        found: RunList = await engine.runs(**_known(filters), limit=limit, before=last)
         parts = 1
-        while "looked_at" in found and (every or (len(found["runs"]) < limit and parts < MOST_PARTS)):
-            found, parts = await _go_on(engine, filters, limit, found), parts + 1
+        while found.looked_at and (every or (len(found.runs) < limit and parts < MOST_PARTS)):
+            found, parts = await _go_on(engine, filters, limit, found, found.looked_at), parts + 1
         return found
 
 
-async def _go_on(engine: AsyncEngine, filters: dict[str, Any], limit: int, found: dict[str, Any]) -> dict[str, Any]:
+async def _go_on(
+    engine: AsyncEngine, filters: dict[str, Any], limit: int, found: RunList, looked_at: LookedAt
+) -> RunList:
     """The answer together with that of the next part."""
-    left, looked_at = limit - len(found["runs"]), found["looked_at"]
-    part = await engine.runs(**filters, limit=max(1, left), before=looked_at["last"])
-    runs = [*found["runs"], *part["runs"][:left]]
-    joined: dict[str, Any] = {
-        "runs": runs,
-        "total": found["total"] + part["total"],
-        "is_complete": part["is_complete"],
-        "next": runs[-1]["id"] if len(runs) >= limit else part["next"],
-    }
-    if "looked_at" in part:
-        joined["looked_at"] = {**part["looked_at"], "of": looked_at["of"], "of_at_least": looked_at["of_at_least"]}
-        joined["looked_at"]["runs"] += looked_at["runs"]
-    if unreadable := [*found.get("unreadable", []), *part.get("unreadable", [])]:
-        joined["unreadable"] = unreadable
-    return joined
+    left = limit - len(found.runs)
+    part: RunList = await engine.runs(**filters, limit=max(1, left), before=looked_at.last)
+    runs = [*found.runs, *part.runs[:left]]
+    return replace(
+        part,
+        runs=runs,
+        total=found.total + part.total,
+        next=runs[-1].id if len(runs) >= limit else part.next,
+        looked_at=part.looked_at
+        and replace(
+            part.looked_at,
+            runs=part.looked_at.runs + looked_at.runs,
+            of=looked_at.of,
+            of_at_least=looked_at.of_at_least,
+        ),
+        unreadable=[*(found.unreadable or ()), *(part.unreadable or ())] or UNSET,
+    )

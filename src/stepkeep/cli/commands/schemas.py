@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.printer import answer, console, say
-from stepkeep.cli.session import open_engine
+from stepkeep.cli.asking import table, tell
 from stepkeep.cli.settings import Settings, with_settings
-from stepkeep.cli.status import SUCCEEDED
+
+if TYPE_CHECKING:
+    from stepkeep.operations.schemas import Schemas, SchemaView
 
 app = typer.Typer(help="JSON Schemas that definitions refer to by name.", no_args_is_help=True)
 
@@ -30,53 +30,29 @@ def publish(
 
     schema: Any = read_document(file).data
 
-    async def go() -> None:
-        async with open_engine(settings, creates=True) as engine:
-            found = await engine.publish_schema(ref, schema)
-        if settings.json:
-            answer(found)
-        else:
-            one = found["schema"]
-            say(f"schema {one['ref']} is published, digest {one['digest'][:12]}")
+    def words(found: SchemaView) -> str:
+        return f"schema {found.schema.ref} is published, digest {found.schema.digest[:12]}"
 
-    asyncio.run(go())
-    return SUCCEEDED
+    return tell(settings, lambda engine: engine.publish_schema(ref, schema), words, creates=True)
 
 
 def list_(settings: Settings) -> int:
     """List published schemas by reference."""
 
-    async def go() -> None:
-        async with open_engine(settings) as engine:
-            found = await engine.schemas()
-        if settings.json:
-            answer(found)
-        elif not found["schemas"]:
-            say("no schema is published")
-        else:
-            from stepkeep.cli.render.tables import plain_table
+    def words(found: Schemas) -> None:
+        table([{**one, "digest": one.digest[:12]} for one in found.schemas], "no schema is published")
 
-            console().print(plain_table([{**one, "digest": one["digest"][:12]} for one in found["schemas"]]))
-
-    asyncio.run(go())
-    return SUCCEEDED
+    return tell(settings, lambda engine: engine.schemas(), words)
 
 
 def show(settings: Settings, ref: Ref) -> int:
     """Print a published schema."""
     import msgspec
 
-    async def go() -> None:
-        async with open_engine(settings) as engine:
-            found = await engine.schema(ref)
-        if settings.json:
-            answer(found)
-        else:
-            for line in msgspec.json.format(msgspec.json.encode(found["schema"]["document"])).decode().splitlines():
-                say(line)
+    def words(found: SchemaView) -> list[str]:
+        return msgspec.json.format(msgspec.json.encode(found.schema.document)).decode().splitlines()
 
-    asyncio.run(go())
-    return SUCCEEDED
+    return tell(settings, lambda engine: engine.schema(ref), words)
 
 
 app.command("publish")(with_settings(publish))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import Apps, By, Input
-from stepkeep.cli.commands.decide import ask, stands
-from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import json_value, load_definition, load_handlers, looks_like_a_file, open_engine
+from stepkeep.cli.asking import tell
+from stepkeep.cli.commands.decide import and_run, stands
+from stepkeep.cli.session import json_value, load_handlers, load_workflow, looks_like_a_file
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.people import MessageSent
 
 
 def send(
@@ -71,21 +70,24 @@ def send(
     if run is not None:
         if any(one is not None for one in (start, input, idempotency_key, ttl, app)):
             raise InvalidInput("--start, --app, --input, --idempotency-key and --ttl go with --key.")
-        said = asyncio.run(
-            ask(settings, run, lambda engine, found: engine.send(found, event, value, message_id=message_id, by=by))
-        )
+        work = and_run(run, lambda engine, found: engine.send(found, event, value, message_id=message_id, by=by))
     else:
+        handlers = load_handlers(app or []) if start is not None else None
         options = {"key": key, "correlation_id": correlation, "idempotency_key": idempotency_key, "ttl": ttl}
         options |= {"message_id": message_id, "by": by, "input": json_value(input, "--input")}
-        said = asyncio.run(_send(settings, event, value, start, app or [], options))
-    if settings.json:
-        answer(said)
-        return SUCCEEDED
-    whose = f"; {stands(said['run'])}" if said.get("run") else ""
-    say(f"{event} {_fate(said['decision'])}{whose}")
-    if not said.get("run"):
-        say(f"see what is kept with: {settings.command('mailbox', 'list', str(key))}")
-    return SUCCEEDED
+
+        async def work(engine: AsyncEngine) -> dict[str, Any]:
+            workflow = None if start is None else await _workflow(settings, engine, start, handlers)
+            record = await engine.send(name=event, payload=value, start=workflow, **options)
+            return {"decision": record, **({} if record.run_id is None else await engine.show(record.run_id))}
+
+    def words(said: dict[str, Any]) -> Iterator[str]:
+        run = said.get("run")
+        yield f"{event} {_fate(said['decision'])}{f'; {stands(run)}' if run else ''}"
+        if not run:
+            yield f"see what is kept with: {settings.command('mailbox', 'list', str(key))}"
+
+    return tell(settings, work, words, creates=start is not None)
 
 
 def _target(first: str, second: str | None, key: str | None, correlation: str | None) -> tuple[str | None, str]:
@@ -101,30 +103,18 @@ def _target(first: str, second: str | None, key: str | None, correlation: str | 
     return None, first
 
 
-async def _send(
-    settings: Settings, name: str, payload: Any, start: str | None, apps: list[str], options: dict[str, Any]
-) -> dict[str, Any]:
-    handlers = load_handlers(apps) if start is not None else None
-    async with open_engine(settings, creates=start is not None) as engine:
-        workflow = None if start is None else await _workflow(engine, start, handlers)
-        record = await engine.send(name=name, payload=payload, start=workflow, **options)
-        if record.get("run_id") is None:
-            return {"decision": record}
-        return {"decision": record, **await engine.show(record["run_id"])}
+async def _workflow(settings: Settings, engine: AsyncEngine, what: str, handlers: Any) -> Any:
+    return await engine.publish(load_workflow(settings, what, handlers)) if looks_like_a_file(what) else what
 
 
-async def _workflow(engine: AsyncEngine, what: str, handlers: Any) -> Any:
-    return await engine.publish(load_definition(what, handlers)) if looks_like_a_file(what) else what
-
-
-def _fate(record: Mapping[str, Any]) -> str:
+def _fate(record: MessageSent) -> str:
     """What became of a message: people who mistype an event's name should see that no step waited for it."""
-    if record["repeated"]:
+    if record.repeated:
         what = ", and was dropped or has expired" if record.get("dropped") else ", and nothing changed"
-        return f"was sent before as {record['id']}{what}"
+        return f"was sent before as {record.id}{what}"
     if record.get("kept_until") is not None:
-        return f"is kept for {record['key']} until {record['kept_until']}: no run has this key yet"
+        return f"is kept for {record.key} until {record.kept_until}: no run has this key yet"
     began = "started the run and " if record.get("started") else ""
     if record.get("consumed_by") is None:
         return f"{began}is kept: no step waits for it yet"
-    return f"{began}went to {record['consumed_by']}"
+    return f"{began}went to {record.consumed_by}"

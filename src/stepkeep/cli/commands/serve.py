@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepkeep.cli.arguments import MOST_QUOTA, finite
+from stepkeep.cli.asking import open_engine
 from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.printer import answer, say, warn
-from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.cli.tracing import install_tracing
@@ -173,7 +173,7 @@ def require_server() -> None:
     """Refuse the command where its libraries are not installed."""
     from importlib.util import find_spec
 
-    if any(find_spec(name) is None for name in ("fastapi", "uvicorn", "prometheus_client")):
+    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "prometheus_client")):
         raise InvalidInput("the HTTP service needs more libraries. Install them: pip install 'stepkeep[server]'.")
 
 

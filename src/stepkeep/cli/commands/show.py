@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stepkeep.cli.arguments import As, RunId, moment_of
+from stepkeep.cli.asking import ask, find_run, of_run, open_engine, tell
 from stepkeep.cli.commands.quarantine import told
 from stepkeep.cli.hints import hints
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.render.outline import outline
-from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED, status_of_run
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from stepkeep.operations.causes import Explanation
+    from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.diagnosis import ExplanationView
 
 
 def show(
@@ -54,8 +55,17 @@ def show(
     if step is not None:
         return show_step(settings, run, step, as_)
     if follow:
+        settings.require_database("show --follow")
         asyncio.run(_follow(settings, run))
-    view, why = asyncio.run(_view(settings, run, as_))
+
+    async def look(engine: AsyncEngine, run_id: str) -> tuple[dict[str, Any], ExplanationView | None]:
+        if as_ is not None:
+            return await engine.show(run_id, as_=as_), None
+        view = (await engine.show(run_id)).as_json()
+        is_asked = not settings.json and view["run"]["ended_at"] is None
+        return view, await engine.explain(run_id) if is_asked else None
+
+    view, why = ask(settings, of_run(run, look))
     if settings.json:
         answer(view)
     elif as_ is not None:
@@ -72,39 +82,21 @@ def show(
 
 def show_past(settings: Settings, run: str, at: str) -> int:
     """A run as it stood, on standard output."""
+    from stepkeep.cli.render.past import past_lines
+
     when = int(at) if at.isascii() and at.isdigit() else moment_of(at, "--at", beside="the number of an entry, ")
-
-    async def read() -> dict[str, Any]:
-        async with open_engine(settings) as engine:
-            return await engine.show(await find_run(engine, run), at=when)
-
-    view = asyncio.run(read())
-    if settings.json:
-        answer(view)
-    else:
-        from stepkeep.cli.render.past import past_lines
-
-        for line in past_lines(view):
-            say(line)
-    return SUCCEEDED
+    work = of_run(run, lambda engine, found: engine.show(found, at=when))
+    return tell(settings, work, lambda view: past_lines(view.as_json()))
 
 
 def show_step(settings: Settings, run: str, step: str, as_: str | None) -> int:
     """One step on standard output."""
+    from stepkeep.cli.render.step import step_lines
 
-    async def read() -> dict[str, Any]:
-        async with open_engine(settings) as engine:
-            return await engine.show(await find_run(engine, run), step=step, as_=as_)
-
-    view = asyncio.run(read())
-    if settings.json:
-        answer(view)
-    else:
-        from stepkeep.cli.render.step import step_lines
-
-        for line in step_lines(view):
-            say(line)
-    return SUCCEEDED
+    if as_ is not None:
+        raise InvalidInput("show: give a step or a dialect, not both.")
+    work = of_run(run, lambda engine, found: engine.show(found, step=step))
+    return tell(settings, work, lambda view: step_lines(view.as_json()))
 
 
 async def _follow(settings: Settings, run: str) -> None:
@@ -128,20 +120,7 @@ async def _follow(settings: Settings, run: str) -> None:
             await follower.look()
 
 
-async def _view(settings: Settings, run: str, as_: str | None) -> tuple[dict[str, Any], Explanation | None]:
-    from stepkeep.operations import diagnosis
-
-    async with open_engine(settings) as engine:
-        run_id = await find_run(engine, run)
-        view = await engine.show(run_id, as_=as_)
-        if settings.json or as_ is not None or view["run"]["ended_at"] is not None:
-            return view, None
-        return view, await diagnosis.explain(
-            engine.transactor, run_id, None, tenant=engine.tenant, access=engine.access
-        )
-
-
-def sentence(why: Explanation) -> str:
+def sentence(why: ExplanationView) -> str:
     """Why a run has not ended, in one sentence."""
     more = len(why.causes) - 1
     return why.causes[0].sentence + (f" And {more} more: `stepkeep explain` has them all." if more else "")

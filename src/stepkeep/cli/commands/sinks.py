@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import By
-from stepkeep.cli.commands.users import table
+from stepkeep.cli.asking import table, tell
 from stepkeep.cli.policies import Policies
-from stepkeep.cli.printer import answer, say, warn
-from stepkeep.cli.session import open_engine
+from stepkeep.cli.printer import warn
 from stepkeep.cli.settings import Settings, with_settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.operations.sinks import RemovedSink, SinkSummary, TestedSink
 
 app = typer.Typer(help="Where events go: webhooks, files, functions, other programs.", no_args_is_help=True)
 
@@ -48,14 +47,17 @@ def add(
 ) -> int:
     """Add a sink. Secrets are named, and read by the workers: --option secrets=HOOK_SECRET."""
     options = _options(option or [])
-    asked = {"on": on or ["*"], "events": events or ["emitted"], "options": options, "replace": replace, "by": by}
-    found = _ask(settings, lambda engine: engine.sinks.add(name, kind, **asked))
-    if settings.json:
-        answer({"sink": found})
-    else:
-        say(f"sink {found['name']} ({found['kind']}) takes {', '.join(found['on'])} of {', '.join(found['events'])}")
-        say(f"try it with: {settings.command('sinks', 'test', found['name'])}")
-    return SUCCEEDED
+    return tell(
+        settings,
+        lambda engine: engine.sinks.add(
+            name, kind, on=on or ["*"], events=events or ["emitted"], options=options, replace=replace, by=by
+        ),
+        lambda sink: (
+            f"sink {sink.name} ({sink.kind}) takes {', '.join(sink.on)} of {', '.join(sink.events)}",
+            f"try it with: {settings.command('sinks', 'test', sink.name)}",
+        ),
+        under="sink",
+    )
 
 
 def _options(given: list[str]) -> dict[str, Any]:
@@ -80,23 +82,17 @@ def _options(given: list[str]) -> dict[str, Any]:
 
 def listed(settings: Settings) -> int:
     """List the sinks, with how many runs wait for each."""
-    found = _ask(settings, lambda engine: engine.sinks.list())
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    rows = [
-        {
-            "sink": one["name"],
-            "kind": one["kind"],
-            "on": ", ".join(one["on"]),
-            "events": ", ".join(one["events"]),
-            "waiting": one["waiting"],
-            "dead": one["dead"],
-        }
-        for one in found["sinks"]
-    ]
-    table(rows, "there is no sink: add one with stepkeep sinks add")
-    return SUCCEEDED
+    nothing = "there is no sink: add one with stepkeep sinks add"
+    return tell(
+        settings,
+        lambda engine: engine.sinks.list(),
+        lambda found: table([_row(one) for one in found.sinks], nothing),
+    )
+
+
+def _row(one: SinkSummary) -> dict[str, Any]:
+    shown = {"sink": one.name, "kind": one.kind, "on": ", ".join(one.on), "events": ", ".join(one.events)}
+    return {**shown, "waiting": one.waiting, "dead": one.dead}
 
 
 def remove(
@@ -107,13 +103,12 @@ def remove(
     by: By = None,
 ) -> int:
     """Remove a sink. Refused while events for it are not delivered, unless with --discard."""
-    found = _ask(settings, lambda engine: engine.sinks.remove(name, discard=discard, reason=reason, by=by))
-    if settings.json:
-        answer(found)
-    else:
-        lost = f"; the events of {found['discarded_runs']} runs are lost" if found["discarded_runs"] else ""
-        say(f"sink {found['removed']} is removed{lost}")
-    return SUCCEEDED
+
+    def words(found: RemovedSink) -> str:
+        lost = f"; the events of {found.discarded_runs} runs are lost" if found.discarded_runs else ""
+        return f"sink {found.removed} is removed{lost}"
+
+    return tell(settings, lambda engine: engine.sinks.remove(name, discard=discard, reason=reason, by=by), words)
 
 
 def try_out(
@@ -130,24 +125,26 @@ def try_out(
         str | None, typer.Option("--secrets-file", metavar="FILE", help="A file with lines NAME=value.")
     ] = None,
 ) -> int:
-    """Send one event of type stepkeep.test from here. Exit status 1 if it is not acknowledged."""
-    given = Policies(http_allow=http_allow, secrets_dir=secrets_dir, secrets_file=secrets_file).options()
-    found = _ask(settings, lambda engine: engine.sinks.test(name, http=given["http"], secrets=given["secrets"]))
-    if settings.json:
-        answer(found)
-    elif found["delivered"]:
-        say(f"sink {found['sink']} acknowledged the event")
-    else:
-        warn(f"sink {found['sink']} did not acknowledge the event: {found['error']}")
-    return SUCCEEDED if found["delivered"] else FAILED
+    """Send one event of type stepkeep.test from here, or from the service. Exit status 1 if it is not acknowledged."""
+    if http_allow or secrets_dir or secrets_file:
+        settings.require_database("sinks test with --http-allow, --secrets-dir or --secrets-file")
+    given: dict[str, Any] = {}
+    if settings.server is None:
+        options = Policies(http_allow=http_allow, secrets_dir=secrets_dir, secrets_file=secrets_file).options()
+        given = {"http": options["http"], "secrets": options["secrets"]}
 
+    def words(found: TestedSink) -> str | None:
+        if found.delivered:
+            return f"sink {found.sink} acknowledged the event"
+        warn(f"sink {found.sink} did not acknowledge the event: {found.error}")
+        return None
 
-def _ask(settings: Settings, ask: Callable[[Any], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-    async def go() -> dict[str, Any]:
-        async with open_engine(settings) as engine:
-            return await ask(engine)
-
-    return asyncio.run(go())
+    return tell(
+        settings,
+        lambda engine: engine.sinks.test(name, **given),
+        words,
+        fails=lambda found: not found.delivered,
+    )
 
 
 app.command("add")(with_settings(add))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stepkeep.cli.arguments import By
-from stepkeep.cli.commands.users import ask, table
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.asking import table, tell
 from stepkeep.cli.settings import Settings, with_settings
-from stepkeep.cli.status import SUCCEEDED
 from stepkeep.definition.bounds import MAX_SLOTS
+
+if TYPE_CHECKING:
+    from stepkeep.operations.slots import SlotList
 
 app = typer.Typer(help="Limits on running runs.", no_args_is_help=True)
 
@@ -27,49 +28,46 @@ Number = Annotated[
 
 def set_(settings: Settings, number: Number, workflow: Workflow = None, by: By = None) -> int:
     """Let at most NUMBER runs of the tenant run, or of a workflow. Further ones stay queued until a slot is free."""
-    found = ask(settings, lambda engine: engine.slots.set(number, workflow=workflow, by=by), creates=True)
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    say(f"at most {number} runs of {_scope(settings, workflow)} run; processes notice it within two seconds")
-    say("runs that are running go on; those that started under no limit are not counted")
     undo = () if workflow is None else ("--workflow", workflow)
-    say(f"End the limit: {settings.command('slots', 'clear', *undo)}")
-    return SUCCEEDED
+    said = (
+        f"at most {number} runs of {_scope(settings, workflow)} run; processes notice it within two seconds",
+        "runs that are running go on; those that started under no limit are not counted",
+        f"End the limit: {settings.command('slots', 'clear', *undo)}",
+    )
+    return tell(
+        settings, lambda engine: engine.slots.set(number, workflow=workflow, by=by), lambda _: said, creates=True
+    )
 
 
 def clear(settings: Settings, workflow: Workflow = None, by: By = None) -> int:
     """End a limit that was set. The `slots` of a definition stay."""
-    found = ask(settings, lambda engine: engine.slots.clear(workflow=workflow, by=by))
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    say(f"no limit is set for {_scope(settings, workflow)}; workers grant slots to the runs that wait")
-    say(f"See what is left: {settings.command('slots', 'list')}")
-    return SUCCEEDED
+    said = (
+        f"no limit is set for {_scope(settings, workflow)}; workers grant slots to the runs that wait",
+        f"See what is left: {settings.command('slots', 'list')}",
+    )
+    return tell(settings, lambda engine: engine.slots.clear(workflow=workflow, by=by), lambda _: said)
 
 
 def list_(settings: Settings) -> int:
     """List the limits, and how many runs hold a slot and wait for one."""
-    found = ask(settings, lambda engine: engine.slots.list())
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    rows = [
-        {
-            "of": "the tenant" if one["workflow"] is None else f"workflow {one['workflow']}",
-            "most": "no limit" if one["most"] is None else one["most"],
-            "held": one["held"],
-            "waiting": one["waiting"],
-        }
-        for one in found["slots"]
-    ]
-    table(rows, "no run is under a limit: set one with `stepkeep slots set`, or `slots` in a definition")
-    return SUCCEEDED
+
+    def words(found: SlotList) -> None:
+        rows = [
+            {
+                "of": "the tenant" if one.workflow is None else f"workflow {one.workflow}",
+                "most": "no limit" if one.most is None else one.most,
+                "held": one.held,
+                "waiting": one.waiting,
+            }
+            for one in found.slots
+        ]
+        table(rows, "no run is under a limit: set one with `stepkeep slots set`, or `slots` in a definition")
+
+    return tell(settings, lambda engine: engine.slots.list(), words)
 
 
 def _scope(settings: Settings, workflow: str | None) -> str:
-    return f"tenant {settings.tenant}" if workflow is None else f"workflow {workflow}"
+    return settings.whose if workflow is None else f"workflow {workflow}"
 
 
 app.command("set")(with_settings(set_))

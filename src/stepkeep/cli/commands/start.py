@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import LARGEST, Apps, By, Elsewhere, Input, WrittenAs, label_of, moment_of
+from stepkeep.cli.asking import ask, of_run
 from stepkeep.cli.printer import answer, say, warn
-from stepkeep.cli.session import (
-    find_run,
-    json_value,
-    load_definition,
-    load_handlers,
-    looks_like_a_file,
-    open_engine,
-)
+from stepkeep.cli.session import json_value, load_handlers, load_workflow, looks_like_a_file, published_version
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import UNFINISHED, status_of_run
-from stepkeep.kernel.errors import InvalidInput
+from stepkeep.cli.status import SUCCEEDED, UNFINISHED, status_of_run
+from stepkeep.kernel.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from stepkeep.definition.registry import Registry
+    from stepkeep.engine import AsyncEngine
 
 
 def start(
@@ -76,7 +73,7 @@ def start(
         raise InvalidInput("--run starts an idle run now: leave out --at and --in.")
     if run is not None and (webhook_url is not None or webhook_secret is not None):
         raise InvalidInput("--webhook-url is for a new run: an idle one has the address that it was created with.")
-    options = {
+    options: dict[str, Any] = {
         "idempotency_key": key,
         "business_key": business_key,
         "correlation_id": correlation_id,
@@ -89,11 +86,28 @@ def start(
         "webhook_url": webhook_url,
         "webhook_secret": webhook_secret,
     }
-    if run is not None:
-        said = asyncio.run(_start_idle(settings, run, by))
-    else:
-        given = json_value(input, "--input")
-        said = asyncio.run(_start(settings, str(what), as_, version, None if elsewhere else app or [], given, options))
+    given = json_value(input, "--input")
+    handlers = None if elsewhere or run is not None else load_handlers(app or [])
+
+    async def begin(engine: AsyncEngine) -> dict[str, Any]:
+        from stepkeep.operations.retention import gone
+
+        workflow = await _workflow(settings, engine, str(what), version, handlers, as_)
+        started = await engine.start(workflow, given, **options)
+        try:
+            view = await engine.show(started.run_id)
+        except NotFound:
+            if started.created:
+                raise
+            raise gone(started.run_id) from None
+        told = await engine.unserved(view["run"]["workflow"], view["run"]["version"])
+        return {**view, "created": started.created, "unserved": told.unserved}
+
+    async def begin_idle(engine: AsyncEngine, run_id: str) -> dict[str, Any]:
+        await engine.start_idle(run_id, by=by)
+        return {**await engine.show(run_id), "created": True}
+
+    said = ask(settings, begin if run is None else of_run(run, begin_idle), creates=run is None)
     if settings.json:
         answer(said)
     else:
@@ -105,42 +119,16 @@ def start(
             warn(warning)
         if state not in ("succeeded", "failed"):
             say(f"look at it with: {settings.command('show', said['run']['id'])}")
-    state = said["run"]["state"]
-    return 0 if status_of_run(state) == UNFINISHED else status_of_run(state)
+    status = status_of_run(said["run"]["state"])
+    return SUCCEEDED if status == UNFINISHED else status
 
 
-async def _start(
-    settings: Settings,
-    what: str,
-    as_: str | None,
-    version: int | None,
-    apps: list[str] | None,
-    given: Any,
-    options: dict[str, Any],
-) -> dict[str, Any]:
-    from stepkeep.operations.diagnosis import unserved_steps
-    from stepkeep.operations.retention import require_kept
-
-    handlers = None if apps is None else load_handlers(apps)
-    async with open_engine(settings, creates=True) as engine:
-        if looks_like_a_file(what):
-            if version is not None:
-                raise InvalidInput("--version is for published names; a file says its version itself.")
-            workflow: Any = load_definition(what, handlers, as_)
-        else:
-            from stepkeep.operations.publish import Newest, find_plan
-
-            workflow = await find_plan(engine.transactor, what, version, tenant=engine.tenant)
-            workflow = Newest(workflow) if version is None else workflow
-        plan = await engine.publish(workflow)
-        started = await engine.start(workflow, given, **options)
-        await require_kept(engine.store, started, tenant=engine.tenant)
-        unserved = await unserved_steps(engine.transactor, plan, tenant=engine.tenant)
-        return {**await engine.show(started.run_id), "created": started.created, "unserved": unserved}
-
-
-async def _start_idle(settings: Settings, run: str, by: str | None) -> dict[str, Any]:
-    async with open_engine(settings) as engine:
-        run_id = await find_run(engine, run)
-        await engine.start_idle(run_id, by=by)
-        return {**await engine.show(run_id), "created": True}
+async def _workflow(
+    settings: Settings, engine: AsyncEngine, what: str, version: int | None, handlers: Registry | None, as_: str | None
+) -> Any:
+    """What to start: the definition in a file, or a published version. A name alone stands for the newest one."""
+    if looks_like_a_file(what):
+        if version is not None:
+            raise InvalidInput("--version is for published names; a file says its version itself.")
+        return load_workflow(settings, what, handlers, as_)
+    return what if version is None else await published_version(settings, engine, what, version)

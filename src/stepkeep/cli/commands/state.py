@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepkeep.cli.arguments import finite
+from stepkeep.cli.asking import find_run, open_engine
 from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import find_run, open_engine
-from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.settings import Needs, Settings, with_settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
@@ -63,7 +63,7 @@ def export(
     return SUCCEEDED
 
 
-app.command("export")(with_settings(export))
+app.command("export")(with_settings(export, Needs.DATABASE))
 
 
 async def _export(settings: Settings, folder: str, runs: list[str], follow: bool, interval: float) -> Exported | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stepkeep.cli.asking import ask
 from stepkeep.cli.printer import answer, console, say
-from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.operations.causes import queue_words
+
+if TYPE_CHECKING:
+    from stepkeep.operations.status import FailureCounts, RunCounts, Status
 
 
 def status(
@@ -22,61 +24,55 @@ def status(
     ] = "1h",
 ) -> int:
     """Say how the system stands: runs, queues, failures, workers. Exit status 1 when something needs attention."""
-    found = asyncio.run(_read(settings, window))
+    found = ask(settings, lambda engine: engine.status(window=window))
     if settings.json:
         answer(found)
     else:
-        told = found["status"]
+        told = found.status
         for line in _counts(told):
             say(line)
         from stepkeep.cli.render.tables import queues_table, workers_table
 
         for table in (
-            queues_table(told["queues"]) if told["queues"] else None,
-            workers_table(told["workers"]) if told["workers"] else None,
+            queues_table(told.queues) if told.queues else None,
+            workers_table(told.workers) if told.workers else None,
         ):
             if table is not None:
                 say("")
                 console().print(table)
         say("")
-        for problem in told["problems"]:
+        for problem in told.problems:
             say(f"attention: {problem}")
-        if not told["problems"]:
+        if not told.problems:
             say("nothing needs attention")
-    return FAILED if found["status"]["problems"] else SUCCEEDED
+    return FAILED if found.problems else SUCCEEDED
 
 
-def _counts(told: dict[str, Any]) -> Iterator[str]:
-    yield f"unfinished runs: {_counted(told['runs']['live'], 'by_state')}"
-    recent = told["runs"]["recent"]
-    yield f"runs started since {recent['since']}: {_counted(recent, 'by_state')}"
-    yield f"failed, cancelled or stopping among them: {_counted(told['failures'], 'by_category')}"
-    late = told["late_timers"]
-    yield f"late timers: {'' if late['is_complete'] else 'at least '}{late['count']:,}" + (
-        f", since {late['since']}" if late["count"] else ""
+def _counts(told: Status) -> Iterator[str]:
+    live, recent, failures = told.runs.live, told.runs.recent, told.failures
+    yield f"unfinished runs: {_counted(live, live.by_state)}"
+    yield f"runs started since {recent.since}: {_counted(recent, recent.by_state)}"
+    yield f"failed, cancelled or stopping among them: {_counted(failures, failures.by_category)}"
+    late = told.late_timers
+    yield f"late timers: {'' if late.is_complete else 'at least '}{late.count:,}" + (
+        f", since {late.since}" if late.count else ""
     )
-    for one in told["paused"]:
-        what = "the whole tenant" if one["queue"] is None else queue_words(one["queue"])
-        yield f"paused: {what}, by {one['by']} since {one['since']}" + (f": {one['reason']}" if one["reason"] else "")
-    for one in told["paused_workflows"]:
-        said = f"paused: new runs of {one['workflow']}, by {one['by']} since {one['since']}"
-        yield said + (f": {one['reason']}" if one["reason"] else "")
-    if told["waiting_for_slots"]:
-        yield f"runs that wait for a slot: {told['waiting_for_slots']:,} (stepkeep slots list)"
-    stuck = told["stuck_runs"]
+    for one in told.paused:
+        what = "the whole tenant" if one.queue is None else queue_words(one.queue)
+        yield f"paused: {what}, by {one.by} since {one.since}" + (f": {one.reason}" if one.reason else "")
+    for flow in told.paused_workflows:
+        said = f"paused: new runs of {flow.workflow}, by {flow.by} since {flow.since}"
+        yield said + (f": {flow.reason}" if flow.reason else "")
+    if told.waiting_for_slots:
+        yield f"runs that wait for a slot: {told.waiting_for_slots:,} (stepkeep slots list)"
     unsearched = "not searched for among so many unfinished runs; `stepkeep db status` does"
-    yield f"stuck runs: {unsearched if stuck is None else len(stuck)}"
-    if not told["workers"]:
+    yield f"stuck runs: {unsearched if told.stuck_runs is None else len(told.stuck_runs)}"
+    if not told.workers:
         yield "workers: none"
 
 
-def _counted(part: dict[str, Any], by: str) -> str:
-    more = "" if part["is_complete"] else "at least "
-    about = "about " if part["is_estimate"] else ""
-    parts = ", ".join(f"{about}{count:,} {word.replace('_', ' ')}" for word, count in part[by].items())
-    return f"{more}{part['total']:,}" + (f" ({parts})" if parts else "")
-
-
-async def _read(settings: Settings, window: str) -> dict[str, Any]:
-    async with open_engine(settings) as engine:
-        return await engine.status(window=window)
+def _counted(part: RunCounts | FailureCounts, counts: dict[str, int]) -> str:
+    more = "" if part.is_complete else "at least "
+    about = "about " if part.is_estimate else ""
+    parts = ", ".join(f"{about}{count:,} {word.replace('_', ' ')}" for word, count in counts.items())
+    return f"{more}{part.total:,}" + (f" ({parts})" if parts else "")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from stepkeep.cli.arguments import By
+from stepkeep.cli.asking import table, tell
 from stepkeep.cli.commands.keys import MaxRequests, MaxRuns
-from stepkeep.cli.commands.users import ask, table
-from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings, with_settings
-from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.principals import TenantView
+    from stepkeep.operations.quotas import TenantQuotas
+    from stepkeep.operations.run_webhooks import TenantSigning
 
 app = typer.Typer(help="Tenants and their settings.", no_args_is_help=True)
 
@@ -30,25 +32,26 @@ Vouching = Annotated[
 
 def create(settings: Settings, name: Name, vouching: Vouching = "allowed", by: By = None) -> int:
     """Give a tenant settings. It works without any, too."""
-    found = ask(settings, lambda engine: engine.tenants.create(name, vouching=vouching, by=by), creates=True)
-    if settings.json:
-        answer(found)
-    else:
-        say(f"tenant {name} is created by {found['tenant']['created_by']}; vouching is {found['tenant']['vouching']}")
-        say(f"Register people: {settings._replace(tenant=name).command('users', 'create', 'NAME')}")
-    return SUCCEEDED
+    return tell(
+        settings,
+        lambda engine: engine.tenants.create(name, vouching=cast("Any", vouching), by=by),
+        lambda found: (
+            f"tenant {name} is created by {found.tenant.created_by}; vouching is {found.tenant.vouching}",
+            f"Register people: {settings._replace(tenant=name).command('users', 'create', 'NAME')}",
+        ),
+        creates=True,
+    )
 
 
 def set_(settings: Settings, name: Name, vouching: Vouching, by: By = None) -> int:
     """Change the settings of a tenant. With vouching refused, everything but reading and working needs a key."""
-    found = ask(settings, lambda engine: engine.tenants.set_vouching(name, vouching, by=by))
-    if settings.json:
-        answer(found)
-    else:
-        say(f"vouching in tenant {name} is {found['tenant']['vouching']}")
-        if found["tenant"]["vouching"] == "refused":
-            say("From now on every start, decision and change there needs a key: --key-file FILE or STEPKEEP_KEY.")
-    return SUCCEEDED
+
+    def words(found: TenantView) -> Iterator[str]:
+        yield f"vouching in tenant {name} is {found.tenant.vouching}"
+        if found.tenant.vouching == "refused":
+            yield "From now on every start, decision and change there needs a key: --key-file FILE or STEPKEEP_KEY."
+
+    return tell(settings, lambda engine: engine.tenants.set_vouching(name, cast("Any", vouching), by=by), words)
 
 
 def quotas(
@@ -71,26 +74,27 @@ def quotas(
     if named and none:
         raise InvalidInput("--none takes all limits away: give it alone.")
 
-    async def change(engine: AsyncEngine) -> dict[str, Any]:
+    if named or none:
+        settings.require_database("tenants quotas, where it changes them,")
+
+    async def change(engine: AsyncEngine) -> TenantQuotas:
         known = await engine.tenants.quotas(name)
         if not named and not none:
             return known
-        kept = {} if none else known["quotas"]
+        kept = {} if none else known.quotas.as_json()
         return await engine.tenants.set_quotas(name, **{**kept, **named}, by=by)
 
-    found = ask(settings, change, creates=True)
-    if settings.json:
-        answer(found)
-    else:
+    def words(found: TenantQuotas) -> Iterator[str]:
         from stepkeep.operations.quotas import DEFAULTS
 
-        for quota, value in found["quotas"].items():
-            default = getattr(DEFAULTS, quota)
+        for quota, value in found.quotas.items():
+            default = DEFAULTS[quota]
             unset = "no limit" if default is None else f"{default} (the default)"
-            say(f"{quota}: {unset if value is None else value}")
+            yield f"{quota}: {unset if value is None else value}"
         if named or none:
-            say("It counts within a second, for runs and requests of API keys.")
-    return SUCCEEDED
+            yield "It counts within a second, for runs and requests of API keys."
+
+    return tell(settings, change, words, creates=True)
 
 
 def _limit(text: str) -> tuple[str, int]:
@@ -113,27 +117,19 @@ def signing(
     if secret and none:
         raise InvalidInput("--none releases no secret: give it alone.")
 
-    async def change(engine: AsyncEngine) -> dict[str, Any]:
+    async def change(engine: AsyncEngine) -> TenantSigning:
         if not secret and not none:
             return await engine.tenants.signing(name)
         return await engine.tenants.set_signing(name, secret or (), by=by)
 
-    found = ask(settings, change, creates=True)
-    if settings.json:
-        answer(found)
-    else:
-        say(f"released for signing: {', '.join(found['secrets']) or 'none'}")
-    return SUCCEEDED
+    said = "released for signing: "
+    return tell(settings, change, lambda found: f"{said}{', '.join(found.secrets) or 'none'}", creates=True)
 
 
 def list_(settings: Settings) -> int:
     """List the tenants that have settings."""
-    found = ask(settings, lambda engine: engine.tenants.list())
-    if settings.json:
-        answer(found)
-    else:
-        table(found["tenants"], "no tenant has settings: all allow vouching")
-    return SUCCEEDED
+    nothing = "no tenant has settings: all allow vouching"
+    return tell(settings, lambda engine: engine.tenants.list(), lambda found: table(found.tenants, nothing))
 
 
 app.command("create")(with_settings(create))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import By, moment_of
-from stepkeep.cli.commands.users import ask, table
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.asking import Words, table, tell
+from stepkeep.cli.printer import say
 from stepkeep.cli.session import json_value
 from stepkeep.cli.settings import Settings, with_settings
-from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.triggers.views import BackfillView, FiringView, NextMoments, TriggerDetails, TriggerView
 
 app = typer.Typer(help="What starts runs by itself: schedules, events, ends of runs.", no_args_is_help=True)
 
@@ -23,23 +25,17 @@ Payload = Annotated[str | None, typer.Option("--payload", metavar="JSON|@FILE", 
 
 def list_(settings: Settings) -> int:
     """List triggers with their state and their next moment."""
-    found = ask(settings, lambda engine: engine.triggers.list())
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    rows = [
-        {
-            "trigger": one["trigger"],
-            "workflow": one["workflow"],
-            "kind": one["kind"],
-            "fires": _source(one),
-            "state": one["state"],
-            "next": one["next_at"] or "-",
-        }
-        for one in found["triggers"]
-    ]
-    table(rows, f"there are no triggers. Add one: {settings.command('triggers', 'add', '--help')}")
-    return SUCCEEDED
+    nothing = f"there are no triggers. Add one: {settings.command('triggers', 'add', '--help')}"
+    return tell(
+        settings,
+        lambda engine: engine.triggers.list(),
+        lambda found: table([_row(one) for one in found.triggers], nothing),
+    )
+
+
+def _row(one: TriggerView) -> dict[str, Any]:
+    shown = {name: one[name] for name in ("trigger", "workflow", "kind")}
+    return {**shown, "fires": _source(one), "state": one.state, "next": one.next_at or "-"}
 
 
 def show(
@@ -48,22 +44,20 @@ def show(
     firings: Annotated[int, typer.Option("--firings", min=1, max=1000, help="How many firings to show.")] = 20,
 ) -> int:
     """Show a trigger with its next moments, its latest firings and its backfills."""
-    found = ask(settings, lambda engine: engine.triggers.show(name, firings=firings))
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    say(f"{found['trigger']} starts {found['workflow']}: {_source(found)}; it is {found['state']}")
-    say(f"overlap: {found['overlap']}")
-    for one in found["next"]:
-        say(f"next: {one['moment']} ({one['local']})")
-    rows = [
-        {"moment": one["moment"], "state": one["state"], "run or reason": one["run_id"] or one["reason"] or "-"}
-        for one in found["firings"]
-    ]
-    table(rows, "it has not fired yet")
-    for job in found["backfills"]:
-        say(_progress(job))
-    return SUCCEEDED
+
+    def words(found: TriggerDetails) -> list[str]:
+        say(f"{found.trigger} starts {found.workflow}: {_source(found)}; it is {found.state}")
+        say(f"overlap: {found.overlap}")
+        for one in found.next:
+            say(f"next: {one.moment} ({one.local})")
+        rows = [
+            {"moment": one.moment, "state": one.state, "run or reason": one.run_id or one.reason or "-"}
+            for one in found.firings
+        ]
+        table(rows, "it has not fired yet")
+        return [_progress(job) for job in found.backfills]
+
+    return tell(settings, lambda engine: engine.triggers.show(name, firings=firings), words)
 
 
 def next_(
@@ -76,14 +70,13 @@ def next_(
 ) -> int:
     """Show the next moments of a schedule, in UTC and in its zone."""
     since = None if after is None else moment_of(after, "--after", is_ago=False)
-    found = ask(settings, lambda engine: engine.triggers.next(name, count=count, after=since))
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    table(found["next"], "this schedule has no moment any more")
-    if found["state"] == "paused":
-        say(f"it is paused: {settings.command('triggers', 'resume', name)}")
-    return SUCCEEDED
+
+    def words(found: NextMoments) -> str | None:
+        table(found.next, "this schedule has no moment any more")
+        resume = settings.command("triggers", "resume", name)
+        return f"it is paused: {resume}" if found.state == "paused" else None
+
+    return tell(settings, lambda engine: engine.triggers.next(name, count=count, after=since), words)
 
 
 def add(
@@ -142,34 +135,42 @@ def add(
         "with_": None if with_ is None else json_value(with_, "--with"),
     }
     chosen = {key: value for key, value in given.items() if value is not None}
-    found = ask(settings, lambda engine: engine.triggers.add(name, workflow, by=by, **chosen))
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    coming = f"; next at {found['next_at']}" if found["next_at"] else ""
-    say(f"trigger {name} starts {workflow}: {_source(found)}{coming}")
-    say(f"workers fire it: {settings.command('worker')}")
-    return SUCCEEDED
+    return tell(
+        settings,
+        lambda engine: engine.triggers.add(name, workflow, by=by, **chosen),
+        lambda one: (
+            f"trigger {name} starts {workflow}: {_source(one)}{_coming(one)}",
+            f"workers fire it: {settings.command('worker')}",
+        ),
+    )
 
 
 def remove(settings: Settings, name: Name, by: By = None) -> int:
     """Remove a trigger that was added by hand. Its firings stay on record."""
-    return _told(settings, ask(settings, lambda engine: engine.triggers.remove(name, by=by)), "removed")
+    return tell(
+        settings,
+        lambda engine: engine.triggers.remove(name, by=by),
+        lambda one: f"trigger {one.trigger} is removed",
+    )
 
 
 def pause(settings: Settings, name: Name, by: By = None) -> int:
     """Let a trigger fire nothing by itself until it is resumed."""
-    status = _told(settings, ask(settings, lambda engine: engine.triggers.pause(name, by=by)), "paused")
-    if not settings.json:
-        say(f"to go on: {settings.command('triggers', 'resume', name)}")
-    return status
+    undo = f"to go on: {settings.command('triggers', 'resume', name)}"
+    return tell(
+        settings,
+        lambda engine: engine.triggers.pause(name, by=by),
+        lambda one: (f"trigger {one.trigger} is paused", undo),
+    )
 
 
 def resume(settings: Settings, name: Name, by: By = None) -> int:
     """Let a paused trigger fire again. Moments of the pause are not caught up."""
-    found = ask(settings, lambda engine: engine.triggers.resume(name, by=by))
-    coming = f"; next at {found['next_at']}" if found["next_at"] else ""
-    return _told(settings, found, f"active again{coming}")
+    return tell(
+        settings,
+        lambda engine: engine.triggers.resume(name, by=by),
+        lambda one: f"trigger {one.trigger} is active again{_coming(one)}",
+    )
 
 
 def fire(
@@ -181,12 +182,11 @@ def fire(
 ) -> int:
     """Fire a trigger now, whatever its overlap policy says and also while it is paused."""
     value = json_value(payload, "--payload")
-    found = ask(settings, lambda engine: engine.triggers.fire(name, payload=value, key=key, by=by))
-    if settings.json:
-        answer(found)
-    else:
-        _fired(settings, found)
-    return SUCCEEDED
+    return tell(
+        settings,
+        lambda engine: engine.triggers.fire(name, payload=value, key=key, by=by),
+        lambda one: _fired(settings, one),
+    )
 
 
 def backfill(
@@ -202,27 +202,21 @@ def backfill(
     by: By = None,
 ) -> int:
     """Fire the moments of a range that have no run. Workers do it in small batches."""
-    if stop is not None:
-        found = ask(settings, lambda engine: engine.triggers.stop_backfill(name, stop, by=by))
-    elif since is None:
+    if stop is None and since is None:
         raise InvalidInput("a backfill has a range: give --since, and --until if it does not end now.")
-    else:
-        begin = moment_of(since, "--since")
-        end = moment_of(until if until is not None else "1s", "--until")
-        found = ask(
-            settings,
-            lambda engine: engine.triggers.backfill(
-                name, since=begin, until=end, at_once=at_once, dry_run=dry_run, by=by
-            ),
-        )
-    if settings.json:
-        answer(found)
-    elif dry_run:
-        say(f"{found['moments']} moments, first {', '.join(found['first'][:3]) or 'none'}; nothing was started")
-    else:
-        say(_progress(found))
-        say(f"its progress: {settings.command('triggers', 'show', name)}")
-    return SUCCEEDED
+
+    async def go(engine: AsyncEngine) -> BackfillView:
+        if stop is not None or since is None:
+            return await engine.triggers.stop_backfill(name, stop or "", by=by)
+        begin, end = moment_of(since, "--since"), moment_of("1s" if until is None else until, "--until")
+        return await engine.triggers.backfill(name, since=begin, until=end, at_once=at_once, dry_run=dry_run, by=by)
+
+    def words(job: BackfillView) -> Words:
+        if job.dry_run:
+            return f"{job.moments} moments, first {', '.join((job.first or [])[:3]) or 'none'}; nothing was started"
+        return _progress(job), f"its progress: {settings.command('triggers', 'show', name)}"
+
+    return tell(settings, go, words)
 
 
 def emit(
@@ -239,50 +233,37 @@ def emit(
 ) -> int:
     """Hand in an event from outside. Every trigger that it concerns fires."""
     value = json_value(payload, "--payload")
-    found = ask(
+    nothing = f"no trigger is about {event}, or no condition holds: {settings.command('triggers', 'list')}"
+    return tell(
         settings,
         lambda engine: engine.triggers.emit(event, value, id=event_id, correlation_id=correlation, by=by),
+        lambda found: [_fired(settings, one) for one in found.firings] or nothing,
     )
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    if not found["firings"]:
-        say(f"no trigger is about {event}, or no condition holds: {settings.command('triggers', 'list')}")
-    for one in found["firings"]:
-        _fired(settings, one)
-    return SUCCEEDED
 
 
-def _fired(settings: Settings, one: Mapping[str, Any]) -> None:
-    if one["run_id"]:
-        say(f"{one['trigger']} started run {one['run_id']}: {settings.command('show', one['run_id'])}")
-    else:
-        said = f": {one['reason']}" if one["reason"] else ""
-        say(f"{one['trigger']} is {one['state']}{said}")
+def _fired(settings: Settings, one: FiringView) -> str:
+    if one.run_id:
+        return f"{one.trigger} started run {one.run_id}: {settings.command('show', one.run_id)}"
+    return f"{one.trigger} is {one.state}{f': {one.reason}' if one.reason else ''}"
 
 
-def _told(settings: Settings, found: Mapping[str, Any], said: str) -> int:
-    if settings.json:
-        answer(found)
-    else:
-        say(f"trigger {found['trigger']} is {said}")
-    return SUCCEEDED
+def _coming(one: TriggerView) -> str:
+    return f"; next at {one.next_at}" if one.next_at else ""
 
 
-def _source(one: Mapping[str, Any]) -> str:
+def _source(one: TriggerView) -> str:
     """What fires a trigger, in a few words."""
-    if "schedule" in one:
-        found = one["schedule"]
-        return f"every {found['every']}" if "every" in found else f"{found['cron']} ({found['zone']})"
-    if "ended" in one:
-        return f"a run of {one['ended']['workflow']} ends"
-    return f"event {one['event']}" + (f" if {one['condition']}" if "condition" in one else "")
+    if one.schedule:
+        return f"every {one.schedule.every}" if one.schedule.every else f"{one.schedule.cron} ({one.schedule.zone})"
+    if one.ended:
+        return f"a run of {one.ended.workflow} ends"
+    return f"event {one.event}" + (f" if {one.condition}" if one.condition else "")
 
 
-def _progress(job: Mapping[str, Any]) -> str:
-    done = f"{job['started']} started, {job['fired_before']} had fired before, {job['refused']} refused"
-    of = f" of {job['moments']} moments" if "moments" in job else ""
-    return f"backfill {job['backfill']} from {job['since']} to {job['until']} is {job['state']}: {done}{of}"
+def _progress(job: BackfillView) -> str:
+    done = f"{job.started} started, {job.fired_before} had fired before, {job.refused} refused"
+    of = f" of {job.moments} moments" if job.moments else ""
+    return f"backfill {job.backfill} from {job.since} to {job.until} is {job.state}: {done}{of}"
 
 
 app.command("list")(with_settings(list_))

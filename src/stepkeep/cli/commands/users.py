@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import By, moment_of
-from stepkeep.cli.printer import answer, console, say
-from stepkeep.cli.session import open_engine
+from stepkeep.cli.asking import ask, table, tell
+from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.edges.safe_text import inert_line
@@ -18,6 +17,16 @@ from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.people_journal import HistoryEntry, PeopleChain
+    from stepkeep.operations.principals import (
+        Delegation,
+        DelegationView,
+        DisabledUser,
+        Membership,
+        MembershipView,
+        User,
+        UserDetailsView,
+    )
 
 app = typer.Typer(help="Users and services, their roles and groups.", no_args_is_help=True)
 
@@ -31,28 +40,6 @@ IsGroup = Annotated[bool, typer.Option("--is-group", help="NAME is a group: its 
 From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="From when on it counts; at once by default.")]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Until when it counts.")]
 
-T = TypeVar("T")
-
-
-def ask(settings: Settings, work: Callable[[AsyncEngine], Awaitable[T]], *, creates: bool = False) -> T:
-    """Do this with the engine of the settings."""
-
-    async def go() -> T:
-        async with open_engine(settings, creates=creates) as engine:
-            return await work(engine)
-
-    return asyncio.run(go())
-
-
-def table(rows: list[dict[str, Any]], nothing: str) -> None:
-    """Print rows as a table, or say that there are none."""
-    if not rows:
-        say(nothing)
-        return
-    from stepkeep.cli.render.tables import plain_table
-
-    console().print(plain_table(rows))
-
 
 def create(
     settings: Settings,
@@ -62,76 +49,67 @@ def create(
     by: By = None,
 ) -> int:
     """Register a user or a service. A name that looks like a registered one is refused."""
-    kind = "service" if service else "user"
-    found = ask(settings, lambda engine: engine.users.create(name, kind=kind, display=display, by=by), creates=True)
-    if settings.json:
-        answer(found)
-    else:
-        say(f"{found['user']['kind']} {name} is registered, by {found['user']['created_by']}")
-        say(f"Give roles: {settings.command('users', 'grant', name, '--role', 'ROLE')}")
-    return SUCCEEDED
+    return tell(
+        settings,
+        lambda engine: engine.users.create(name, kind="service" if service else "user", display=display, by=by),
+        lambda found: (
+            f"{found.user.kind} {name} is registered, by {found.user.created_by}",
+            f"Give roles: {settings.command('users', 'grant', name, '--role', 'ROLE')}",
+        ),
+        creates=True,
+    )
 
 
 def list_(settings: Settings) -> int:
     """List users and services."""
 
-    async def every(engine: AsyncEngine) -> dict[str, Any]:
-        users: list[dict[str, Any]] = []
-        while True:
-            page = await engine.users.list(after=users[-1]["name"] if users else "")
-            users += page["users"]
-            if page["is_complete"]:
-                return {"users": users}
+    async def every(engine: AsyncEngine) -> dict[str, list[User]]:
+        page = await engine.users.list()
+        users = page.users
+        while page.next:
+            page = await engine.users.list(after=page.next)
+            users += page.users
+        return {"users": users}
 
-    found = ask(settings, every)
-    if settings.json:
-        answer(found)
-    else:
-        shown = ("name", "kind", "display", "created_at", "created_by", "disabled_at")
-        table([{name: user[name] for name in shown} for user in found["users"]], "no user is registered")
-    return SUCCEEDED
+    shown = ("name", "kind", "display", "created_at", "created_by", "disabled_at")
+    return tell(settings, every, lambda found: table(found["users"], "no user is registered", shown))
 
 
 def show(settings: Settings, name: Name) -> int:
     """Show a user: roles and groups now, memberships, delegations, keys."""
-    found = ask(settings, lambda engine: engine.users.show(name))
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    user = found["user"]
-    display = f" ({user['display']})" if user["display"] else ""
-    ended = f"; disabled at {user['disabled_at']} by {user['disabled_by']}" if user["disabled_at"] else ""
-    say(f"{user['kind']} {name}{display}, registered at {user['created_at']} by {user['created_by']}{ended}")
-    say(f"roles: {', '.join(user['roles']) or 'none'}")
-    say(f"groups: {', '.join(user['groups']) or 'none'}")
-    say(f"keys: {', '.join(user['keys']) or 'none'}")
-    for one in user["memberships"]:
-        say(f"  {_membership(one)}, given at {one['granted_at']} by {one['granted_by']}{_dates(one)}")
-    for one in user["delegations"]:
-        say(f"  {_delegation(one)}, since {one['granted_at']}{_dates(one)}")
-    return SUCCEEDED
+
+    def words(found: UserDetailsView) -> Iterator[str]:
+        user = found.user
+        display = f" ({user.display})" if user.display else ""
+        ended = f"; disabled at {user.disabled_at} by {user.disabled_by}" if user.disabled_at else ""
+        yield f"{user.kind} {name}{display}, registered at {user.created_at} by {user.created_by}{ended}"
+        yield f"roles: {', '.join(user.roles) or 'none'}"
+        yield f"groups: {', '.join(user.groups) or 'none'}"
+        yield f"keys: {', '.join(user.keys) or 'none'}"
+        for one in user.memberships:
+            yield f"  {_membership(one)}, given at {one.granted_at} by {one.granted_by}{_dates(one)}"
+        for two in user.delegations:
+            yield f"  {_delegation(two)}, since {two.granted_at}{_dates(two)}"
+
+    return tell(settings, lambda engine: engine.users.show(name), words)
 
 
 def disable(settings: Settings, name: Name, by: By = None) -> int:
     """Refuse a user in every decision from now on, and revoke the user's keys."""
-    found = ask(settings, lambda engine: engine.users.disable(name, by=by))
-    if settings.json:
-        answer(found)
-    else:
-        keys = len(found["revoked_keys"])
-        say(f"{name} is disabled by {found['user']['disabled_by']}; {keys} key{'' if keys == 1 else 's'} revoked")
-        say(f"Undo it: {settings.command('users', 'enable', name)}; keys are made anew.")
-    return SUCCEEDED
+
+    def words(found: DisabledUser) -> Iterator[str]:
+        keys = len(found.revoked_keys)
+        yield f"{name} is disabled by {found.user.disabled_by}; {keys} key{'' if keys == 1 else 's'} revoked"
+        yield f"Undo it: {settings.command('users', 'enable', name)}; keys are made anew."
+
+    return tell(settings, lambda engine: engine.users.disable(name, by=by), words)
 
 
 def enable(settings: Settings, name: Name, by: By = None) -> int:
     """Let a disabled user act again. Revoked keys stay revoked."""
-    found = ask(settings, lambda engine: engine.users.enable(name, by=by))
-    if settings.json:
-        answer(found)
-    else:
-        say(f"{name} may act again; make a key: {settings.command('keys', 'create', name, '--scope', 'decide')}")
-    return SUCCEEDED
+    key = settings.command("keys", "create", name, "--scope", "decide")
+    said = f"{name} may act again; make a key: {key}"
+    return tell(settings, lambda engine: engine.users.enable(name, by=by), lambda _: said)
 
 
 def grant(
@@ -146,31 +124,34 @@ def grant(
 ) -> int:
     """Give a user a role or a group, within dates if given; or give a group a role."""
     begins, ends = _moment(from_, "--from"), _moment(until, "--until")
-    found = ask(
+
+    def words(found: MembershipView) -> str:
+        one = found.membership
+        return f"{'group ' if is_group else ''}{name} has the {_membership(one)}{_dates(one)}, by {one.granted_by}"
+
+    return tell(
         settings,
         lambda engine: engine.users.grant(
             name, role=role, group=group, to_group=is_group, valid_from=begins, valid_to=ends, by=by
         ),
+        words,
     )
-    if settings.json:
-        answer(found)
-    else:
-        one = found["membership"]
-        say(f"{'group ' if is_group else ''}{name} has the {_membership(one)}{_dates(one)}, by {one['granted_by']}")
-    return SUCCEEDED
 
 
 def revoke(
     settings: Settings, name: Holder, role: Role = None, group: Group = None, is_group: IsGroup = False, by: By = None
 ) -> int:
     """Take a role or a group away. Decisions made before stay as they are."""
-    found = ask(settings, lambda engine: engine.users.revoke(name, role=role, group=group, from_group=is_group, by=by))
-    if settings.json:
-        answer(found)
-    else:
-        one = found["membership"]
-        say(f"{'group ' if is_group else ''}{name} has the {_membership(one)} no more, by {one['revoked_by']}")
-    return SUCCEEDED
+
+    def words(found: MembershipView) -> str:
+        one = found.membership
+        return f"{'group ' if is_group else ''}{name} has the {_membership(one)} no more, by {one.revoked_by}"
+
+    return tell(
+        settings,
+        lambda engine: engine.users.revoke(name, role=role, group=group, from_group=is_group, by=by),
+        words,
+    )
 
 
 def history(
@@ -184,38 +165,37 @@ def history(
     Exit status 1 if the chain is broken, or a row differs.
     """
 
-    async def every(engine: AsyncEngine) -> dict[str, Any]:
-        entries: list[dict[str, Any]] = []
-        while True:
-            page = await engine.users.history(name, after=entries[-1]["seq"] if entries else 0)
-            entries += page["history"]
-            if len(page["history"]) < 1000:
-                return {"history": entries, "chain": page["chain"]}
+    async def every(engine: AsyncEngine) -> tuple[list[HistoryEntry], PeopleChain]:
+        page = await engine.users.history(name)
+        entries = page.history
+        while page.next:
+            page = await engine.users.history(name, after=int(page.next))
+            entries += page.history
+        return entries, page.chain
 
-    found = ask(settings, every)
-    chain = found["chain"]
+    entries, chain = ask(settings, every)
     if settings.json:
-        answer(found)
+        answer({"history": entries, "chain": chain})
     else:
         rows = [
             {
-                "seq": one["seq"],
-                "at": one["at"],
-                "change": one["event"].replace("_", " "),
-                "of": one["subject"],
-                "by": one["by"] + (f" (vouched by {one['vouched_by']})" if one.get("vouched_by") else ""),
-                "detail": ", ".join(f"{key} {_plain(value)}" for key, value in one.get("detail", {}).items()),
+                "seq": one.seq,
+                "at": one.at,
+                "change": one.event.replace("_", " "),
+                "of": one.subject,
+                "by": one.by + (f" (vouched by {one.vouched_by})" if one.vouched_by else ""),
+                "detail": ", ".join(f"{key} {_plain(value)}" for key, value in (one.detail or {}).items()),
             }
-            for one in found["history"]
+            for one in entries
         ]
         table(rows, "nothing was ever changed")
-        if chain["is_intact"]:
-            say(f"the chain of {chain['entries']} entries holds")
+        if chain.is_intact:
+            say(f"the chain of {chain.entries} entries holds")
         else:
-            say(f"the chain breaks at entry {chain['broken_at']}: it was changed after it was written")
-        for said in chain["differences"]:
+            say(f"the chain breaks at entry {chain.broken_at}: it was changed after it was written")
+        for said in chain.differences:
             say(f"  {inert_line(said)}")
-    return SUCCEEDED if chain["is_intact"] and not chain["differences"] else FAILED
+    return SUCCEEDED if chain.is_intact and not chain.differences else FAILED
 
 
 def delegate(
@@ -234,56 +214,54 @@ def delegate(
     if listed:
         if delegator is not None:
             raise InvalidInput("--list takes no names.")
-        found = ask(settings, lambda engine: engine.users.delegations())
-        if settings.json:
-            answer(found)
-        else:
-            shown = ("delegator", "delegate", "valid_from", "valid_to", "granted_by", "reason")
-            table([{name: one[name] for name in shown} for one in found["delegations"]], "no delegation")
-        return SUCCEEDED
+        shown = ("delegator", "delegate", "valid_from", "valid_to", "granted_by", "reason")
+        return tell(
+            settings,
+            lambda engine: engine.users.delegations(),
+            lambda found: table(found.delegations, "no delegation", shown),
+        )
     if delegator is None or to is None:
         raise InvalidInput("Name both: stepkeep delegate DELEGATOR DELEGATE, or give --list.")
     if end:
-        found = ask(settings, lambda engine: engine.users.undelegate(delegator, to, by=by))
-    else:
-        begins, ends = _moment(from_, "--from"), _moment(until, "--until")
-        if open_ended is (ends is not None):
-            raise InvalidInput("a delegation has an end, or none on purpose: give --until TIME or --open-ended.")
-        found = ask(
+        return tell(
             settings,
-            lambda engine: engine.users.delegate(
-                delegator, to, valid_from=begins, valid_to=ends, open_ended=open_ended, reason=reason, by=by
-            ),
+            lambda engine: engine.users.undelegate(delegator, to, by=by),
+            lambda found: f"{to} decides on behalf of {delegator} no more, by {found.delegation.revoked_by}",
         )
-    if settings.json:
-        answer(found)
-        return SUCCEEDED
-    one = found["delegation"]
-    if end:
-        say(f"{to} decides on behalf of {delegator} no more, by {one['revoked_by']}")
-    else:
-        say(f"{_delegation(one)}{_dates(one)}, by {one['granted_by']}")
-        say(f"End it: {settings.command('delegate', delegator, to, '--end')}")
-    return SUCCEEDED
+    begins, ends = _moment(from_, "--from"), _moment(until, "--until")
+    if open_ended is (ends is not None):
+        raise InvalidInput("a delegation has an end, or none on purpose: give --until TIME or --open-ended.")
+
+    def words(found: DelegationView) -> Iterator[str]:
+        yield f"{_delegation(found.delegation)}{_dates(found.delegation)}, by {found.delegation.granted_by}"
+        yield f"End it: {settings.command('delegate', delegator, to, '--end')}"
+
+    return tell(
+        settings,
+        lambda engine: engine.users.delegate(
+            delegator, to, valid_from=begins, valid_to=ends, open_ended=open_ended, reason=reason, by=by
+        ),
+        words,
+    )
 
 
 def _moment(text: str | None, option: str) -> Any:
     return None if text is None else moment_of(text, option, is_ago=False)
 
 
-def _membership(one: Mapping[str, Any]) -> str:
-    return f"role {one['role']}" if "role" in one else f"group {one['group']}"
+def _membership(one: Membership) -> str:
+    return f"role {one.role}" if one.role else f"group {one.group}"
 
 
-def _delegation(one: Mapping[str, Any]) -> str:
-    why = f" ({one['reason']})" if one["reason"] else ""
-    return f"{one['delegate']} decides on behalf of {one['delegator']}{why}"
+def _delegation(one: Delegation) -> str:
+    why = f" ({one.reason})" if one.reason else ""
+    return f"{one.delegate} decides on behalf of {one.delegator}{why}"
 
 
-def _dates(one: Mapping[str, Any]) -> str:
-    said = f" from {one['valid_from']}" if one["valid_from"] else ""
-    said += f" until {one['valid_to']}" if one["valid_to"] else ""
-    return said + (f", revoked at {one['revoked_at']} by {one['revoked_by']}" if one["revoked_at"] else "")
+def _dates(one: Membership | Delegation) -> str:
+    said = f" from {one.valid_from}" if one.valid_from else ""
+    said += f" until {one.valid_to}" if one.valid_to else ""
+    return said + (f", revoked at {one.revoked_at} by {one.revoked_by}" if one.revoked_at else "")
 
 
 def _plain(value: object) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stepkeep.cli.arguments import RunId, finite
+from stepkeep.cli.asking import ask, of_run
 from stepkeep.cli.printer import answer, say, warn
-from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import UNFINISHED, status_of_run
 
 if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
     from stepkeep.engine.result import Result
 
 LONGEST_SECONDS = 10 * 365 * 86_400
@@ -39,7 +39,12 @@ def wait(
     ] = False,
 ) -> int:
     """Wait until a run has ended. It only watches: workers execute the run."""
-    found = asyncio.run(_wait(settings, run, timeout, until_blocked))
+
+    async def watch(engine: AsyncEngine, run_id: str) -> Result:
+        found = await engine.wait(run_id, seconds=timeout, until_blocked=until_blocked)
+        return await engine.result(found.run_id) if settings.json else found
+
+    found = ask(settings, of_run(run, watch))
     status = status_of_run(found.state)
     if settings.json:
         answer(found.view)
@@ -48,9 +53,3 @@ def wait(
     if status == UNFINISHED:
         warn(f"it has not ended; to see why: {settings.command('explain', found.id)}")
     return status
-
-
-async def _wait(settings: Settings, run: str, seconds: float | None, until_blocked: bool) -> Result:
-    async with open_engine(settings) as engine:
-        found = await engine.wait(await find_run(engine, run), seconds=seconds, until_blocked=until_blocked)
-        return await engine.result(found.run_id) if settings.json else found

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepkeep.cli.arguments import Apps, ArchiveRoot, Capabilities, Concurrency, Threads, finite
+from stepkeep.cli.asking import open_engine
 from stepkeep.cli.commands.remote_worker import interrupted_by_signals, require_remote, serve_remote
 from stepkeep.cli.commands.serve import MetricsHost, MetricsPort
 from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, quiet_stdout, warn
-from stepkeep.cli.session import load_handlers, open_engine
+from stepkeep.cli.session import load_handlers
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.cli.tracing import install_tracing
@@ -85,19 +86,13 @@ def worker(
     ] = None,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
-    server: Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            envvar="STEPKEEP_SERVER",
-            metavar="URL",
-            help="Work over the HTTP API of this service instead of the database (key: --key-file or STEPKEEP_KEY).",
-        ),
-    ] = None,
 ) -> int:
-    """Run steps until SIGTERM or SIGINT, then finish what runs and hand back the rest."""
+    """Run steps until SIGTERM or SIGINT, then finish what runs and hand back the rest.
+
+    With --server, over the HTTP API of a service, with a key of the scope work.
+    """
     install_log(log_level, log_format)
-    if server is not None:
+    if settings.server is not None:
         require_remote(settings, state_dir, metrics_port, sign_with, delete_expired)
     install_tracing("stepkeep-worker")
     from stepkeep.evidence.signing import read_key
@@ -107,9 +102,9 @@ def worker(
     load_handlers(app or [])
     with quiet_stdout(settings.json):
         limits = (concurrency, threads, grace, keep_log)
-        if server is not None:
+        if settings.server is not None:
             options = {"capabilities": capability or [], "queues": queue or None, "app": name, "apps": app or []}
-            worker_id = asyncio.run(serve_remote(settings, policies, server, limits, options))
+            worker_id = asyncio.run(serve_remote(settings, policies, settings.server, limits, options))
         else:
             worker_id = asyncio.run(
                 _serve(

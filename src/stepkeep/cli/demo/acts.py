@@ -64,7 +64,7 @@ async def crash(engine: AsyncEngine, stage: Stage, directory: Path) -> str:
     for name, processes in _executions(ledger).items():
         times = "once" if len(processes) == 1 else f"{len(processes)} times"
         stage.say(f"  {name:<14} executed {times}, by {' and '.join(f'process {pid}' for pid in processes)}")
-    stage.picture(await engine.show(started.run_id))
+    stage.picture((await engine.show(started.run_id)).as_json())
     return started.run_id
 
 

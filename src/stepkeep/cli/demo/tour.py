@@ -10,11 +10,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from stepkeep.cli.asking import open_engine
 from stepkeep.cli.commands.log import judge, write_log
 from stepkeep.cli.demo import acts
 from stepkeep.cli.demo.stage import Stage
 from stepkeep.cli.printer import answer, quiet_stdout
-from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.definition.apps import load_app
@@ -57,7 +57,7 @@ async def _show(settings: Settings, place: Path) -> tuple[list[dict[str, Any]], 
         ]
         with log.open("wb") as file:
             await write_log(engine, runs, file)
-        views = [await engine.show(run) for run in runs]
+        views = [(await engine.show(run)).as_json() for run in runs]
     found = judge(str(log))
     stage.heading("The record")
     stage.type("log", "export", *(run[-8:] for run in runs), "--output", str(log))

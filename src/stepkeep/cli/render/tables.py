@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -12,6 +12,10 @@ from stepkeep.cli.render.look import look, style, words
 from stepkeep.cli.render.remarks import shorten
 from stepkeep.cli.render.times import clock, seconds_between, span
 from stepkeep.operations.services import taken_runs
+
+if TYPE_CHECKING:
+    from stepkeep.operations.run_answers import RunSummary
+    from stepkeep.operations.status import QueueView, WorkerView
 
 View = Mapping[str, Any]
 
@@ -34,68 +38,66 @@ def state_text(state: str) -> Text:
     return Text(f"{look(state).mark} {words(state)}", style(state))
 
 
-def runs_table(runs: Sequence[View], width: int = WIDE) -> Table:
+def runs_table(runs: Sequence[RunSummary], width: int = WIDE) -> Table:
     """Runs, one line each; where there is little room, the ends of ids stand for them."""
     whole = width >= WIDE
     table = _table("RUN", "WORKFLOW", "STATE", "CREATED", "TOOK", "ABOUT")
     for run in runs:
-        fired = run["fired"]
-        about = run["business_key"] or ("" if fired is None else f"{fired['trigger']}/{fired['moment']}")
-        if run["error"]:
-            about = shorten(f"{about} {run['error']}".strip(), 80)
-        took = span(seconds_between(run["started_at"], run["ended_at"]))
-        workflow = f"{run['workflow']} v{run['version']}"
-        name, created = run["id"], clock(run["created_at"])
+        fired = run.fired
+        about = run.business_key or ("" if fired is None else f"{fired.trigger}/{fired.moment}")
+        if run.error:
+            about = shorten(f"{about} {run.error}".strip(), 80)
+        took = span(seconds_between(run.started_at, run.ended_at))
+        workflow = f"{run.workflow} v{run.version}"
+        name, created = run.id, clock(run.created_at)
         if not whole:
             name, created = name[-ENOUGH_OF_AN_ID:], created[5:-1]
-        table.add_row(name, workflow, state_text(run["state"]), created, took, Text(about))
+        table.add_row(name, workflow, state_text(run.state), created, took, Text(about))
     return table
 
 
-def workers_table(workers: Sequence[View]) -> Table:
+def workers_table(workers: Sequence[WorkerView]) -> Table:
     """Workers, one line each."""
     table = _table("WORKER", "STATE", "HOLDS", "BUSY", "HEARD", "VERSION", "SERVES")
     for worker in workers:
-        held = "?" if worker["held"] is None else str(worker["held"])
+        held = "?" if worker.held is None else str(worker.held)
         table.add_row(
-            worker["id"],
-            Text("silent", "red") if worker["silent"] else state_text(worker["state"]),
-            f"{held} of {worker['capacity']}",
+            worker.id,
+            Text("silent", "red") if worker.silent else state_text(worker.state),
+            f"{held} of {worker.capacity}",
             _busy(worker),
-            clock(worker["heard_at"]),
-            worker["version"] or "",
+            clock(worker.heard_at),
+            worker.version or "",
             Text(_serves(worker)),
         )
     return table
 
 
-def _busy(worker: View) -> str:
+def _busy(worker: WorkerView) -> str:
     """The share of the last minute in which it held an attempt."""
-    usage = worker["usage"]
-    return f"{usage[0]['busy']:.0%}" if usage else ""
+    usage = worker.usage
+    return f"{usage[0].busy:.0%}" if usage else ""
 
 
-def _serves(worker: View) -> str:
+def _serves(worker: WorkerView) -> str:
     """Queues, capabilities and handlers of a worker, in a few words."""
-    queues = worker["queues"]
+    queues = worker.queues
     parts = ["all queues" if queues is None else f"queues {', '.join(name or '(default)' for name in queues)}"]
-    parts += [f"capabilities {', '.join(worker['capabilities'])}"] if worker["capabilities"] else []
-    named = worker["handlers"]
+    parts += [f"capabilities {', '.join(worker.capabilities)}"] if worker.capabilities else []
+    named = worker.handlers
     more = f" and {len(named) - FEW_HANDLERS} more" if len(named) > FEW_HANDLERS else ""
     parts.append(f"handlers {', '.join(named[:FEW_HANDLERS])}{more}" if named else "no handlers")
-    parts += [taken_runs(worker["only_run"])] if worker["only_run"] is not None else []
-    parts += [f"hands back {text}" for text in worker["misfits"]]
+    parts += [taken_runs(worker.only_run)] if worker.only_run is not None else []
+    parts += [f"hands back {text}" for text in worker.misfits]
     return "; ".join(parts)
 
 
-def queues_table(queues: Sequence[View]) -> Table:
+def queues_table(queues: Sequence[QueueView]) -> Table:
     """What waits to be claimed, the oldest first."""
     table = _table("WAITS FOR", "READY", "OLDEST", "WORKERS", "WHY")
-    for queue in queues:
-        ready = f"{queue['ready']:,}" + ("" if queue["is_complete"] else "+")
-        table.add_row(
-            queue["needs"], ready, span(queue["oldest_seconds"]), str(queue["workers"]), Text(shorten(queue["why"]))
-        )
+    for one in queues:
+        ready = f"{one.depth:,}" + ("" if one.is_complete else "+")
+        table.add_row(one.needs, ready, span(one.oldest_seconds), str(one.workers), Text(shorten(one.why)))
     return table
 
 

@@ -16,11 +16,11 @@ from stepkeep.kernel.decision import asked_names, requesters_of
 from stepkeep.kernel.errors import ExpressionError, NotFound
 from stepkeep.kernel.triggers import TriggerKind
 from stepkeep.operations import validate
-from stepkeep.operations.triggers import views
 from stepkeep.operations.triggers.chain import depth_after, too_deep
 from stepkeep.operations.triggers.firing import MAX_REASON, Caused, Event, Firer, spec_of
 from stepkeep.operations.triggers.inputs import holds, input_of
 from stepkeep.operations.triggers.manage import fire_once, record_once
+from stepkeep.operations.triggers.views import Emitted, firing_view
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.pattern import matches
 from stepkeep.store.triggers import Firing, TriggerRow
@@ -40,7 +40,7 @@ async def emit(
     actor: str,
     event_id: str,
     correlation_id: str | None = None,
-) -> dict[str, Any]:
+) -> Emitted:
     """Take an event from outside: fire every trigger of the tenant that it concerns. One id fires each once. The person
     who hands it in asks for the runs that it starts."""
     event = Event(
@@ -51,12 +51,8 @@ async def emit(
         correlation_id=None if correlation_id is None else validate.key("the correlation id", correlation_id),
         asked=(actor,),
     )
-    fired = await fire_for(firer, event, tenant)
-    return {
-        "event": event.id,
-        "name": event.name,
-        "firings": [{"trigger": one.trigger_name, **views.firing_view(one)} for one in fired],
-    }
+    fired = [firing_view(one, one.trigger_name) for one in await fire_for(firer, event, tenant)]
+    return Emitted(event=event.id, name=event.name, firings=fired)
 
 
 async def consume(firer: Firer, outgoing: OutgoingEvent) -> None:

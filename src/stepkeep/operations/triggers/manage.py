@@ -36,6 +36,14 @@ from stepkeep.operations.triggers.plan import (
     plan_firing,
     skipped,
 )
+from stepkeep.operations.triggers.views import (
+    BackfillView,
+    FiringView,
+    NextMoments,
+    TriggerDetails,
+    TriggerList,
+    TriggerView,
+)
 from stepkeep.schedules.moments import moments_after
 from stepkeep.sinks.pattern import MAX_PATTERNS
 from stepkeep.sinks.triggers import NAME as SINK
@@ -61,41 +69,31 @@ def trigger_name(value: object) -> str:
 
 
 # -- read --------------------------------------------------------------------------------------------------------------
-async def list_triggers(transactor: Transactor, *, tenant: str) -> dict[str, Any]:
-    """`{"triggers": [...]}`, by name."""
+async def list_triggers(transactor: Transactor, *, tenant: str) -> TriggerList:
+    """The triggers of the tenant, by name."""
     found = await transactor.store.triggers.list_all(tenant, limit=MOST_SHOWN)
-    return {"triggers": [views.trigger_view(row, spec_of(row)) for row in found]}
+    return TriggerList(triggers=[views.trigger_view(row, spec_of(row)) for row in found])
 
 
-async def show_trigger(transactor: Transactor, name: str, *, tenant: str, firings: int = 20) -> dict[str, Any]:
+async def show_trigger(transactor: Transactor, name: str, *, tenant: str, firings: int = 20) -> TriggerDetails:
     """One trigger with its next moments, its latest firings and its backfills."""
-    row = await _row(transactor, name, tenant)
-    spec, triggers = spec_of(row), transactor.store.triggers
+    row, triggers = await _row(transactor, name, tenant), transactor.store.triggers
     now = await transactor.store.now()
-    latest = await triggers.list_firings(tenant, row.name, limit=_count("firings", firings))
+    latest = await triggers.list_firings(tenant, row.name, limit=firings)
     jobs = await triggers.list_backfills(tenant, row.name, limit=20)
-    is_active = row.paused_at is None and row.removed_at is None
-    return views.trigger_view(row, spec) | {
-        "next": views.coming(row, spec, now, 5) if is_active else [],
-        "firings": [views.firing_view(one) for one in latest],
-        "backfills": [views.backfill_view(one) for one in jobs],
-    }
+    return views.details_view(row, spec_of(row), now, latest, jobs)
 
 
 async def next_moments(
     transactor: Transactor, name: str, *, tenant: str, count: int = 10, after: int | None = None
-) -> dict[str, Any]:
+) -> NextMoments:
     """The next moments of a schedule, also of one that is paused."""
     row = await _row(transactor, name, tenant)
     spec = spec_of(row)
     if spec.schedule is None:
         raise InvalidInput(f"the trigger {row.name} has no schedule: it is of the kind {row.kind}.")
     since = await transactor.store.now() if after is None else after
-    return {
-        "trigger": row.name,
-        "state": views.state_of(row),
-        "next": views.coming(row, spec, since, _count("count", count)),
-    }
+    return NextMoments(trigger=row.name, state=views.state_of(row), next=views.coming(row, spec, since, count))
 
 
 async def _row(transactor: Transactor, name: str, tenant: str) -> TriggerRow:
@@ -106,7 +104,7 @@ async def _row(transactor: Transactor, name: str, tenant: str) -> TriggerRow:
 
 
 # -- change ------------------------------------------------------------------------------------------------------------
-async def add_trigger(firer: Firer, spec: TriggerSpec, workflow: str, *, tenant: str, actor: str) -> dict[str, Any]:
+async def add_trigger(firer: Firer, spec: TriggerSpec, workflow: str, *, tenant: str, actor: str) -> TriggerView:
     """Add a trigger by hand, or change one that was added by hand. It starts the newest version of the workflow."""
     name = trigger_name(spec.name)
     await find_plan(firer.transactor, workflow, None, tenant=tenant)
@@ -233,7 +231,7 @@ def _removed(row: TriggerRow | None, now: int, newer: int | None = None) -> Plan
     return Planned(row=replace(row, seq=row.seq + 1, removed_at=now, next_at=None, due_at=None))
 
 
-async def remove_trigger(firer: Firer, name: str, *, tenant: str) -> dict[str, Any]:
+async def remove_trigger(firer: Firer, name: str, *, tenant: str) -> TriggerView:
     """Remove a trigger that was added by hand. What it started goes on; its firings stay on record."""
     row = await _row(firer.transactor, name, tenant)
     if row.version is not None:
@@ -251,7 +249,7 @@ async def remove_trigger(firer: Firer, name: str, *, tenant: str) -> dict[str, A
     return views.trigger_view(done, spec_of(done))
 
 
-async def pause_trigger(firer: Firer, name: str, *, tenant: str, actor: str) -> dict[str, Any]:
+async def pause_trigger(firer: Firer, name: str, *, tenant: str, actor: str) -> TriggerView:
     """Let a trigger fire nothing by itself until it is resumed. Moments of the pause are not caught up."""
     await _row(firer.transactor, name, tenant)
 
@@ -266,7 +264,7 @@ async def pause_trigger(firer: Firer, name: str, *, tenant: str, actor: str) -> 
     return views.trigger_view(done, spec_of(done))
 
 
-async def resume_trigger(firer: Firer, name: str, *, tenant: str) -> dict[str, Any]:
+async def resume_trigger(firer: Firer, name: str, *, tenant: str) -> TriggerView:
     """Let a paused trigger fire again, from its next moment on."""
     row = await _row(firer.transactor, name, tenant)
     await leave_out_pause(firer, (tenant, row.name))
@@ -292,13 +290,13 @@ async def fire_trigger(
     acting: Acting,
     key: str | None = None,
     payload: Any = None,
-) -> dict[str, Any]:
+) -> FiringView:
     """Fire a trigger by hand, whatever its overlap policy says and also while it is paused. One key fires once."""
     row = await _row(firer.transactor, name, tenant)
     moment = f"hand:{validate.key('the key of the firing', key, 100) if key is not None else uuid7()}"
     event = None if payload is None else {"id": moment, "name": row.topic, "payload": payload}
     done = await fire_once(firer, row, moment, Caused(event=event, acting=acting), forced=True)
-    return {"trigger": row.name, **views.firing_view(done)}
+    return views.firing_view(done, row.name)
 
 
 async def fire_once(
@@ -376,7 +374,7 @@ async def backfill(
     until: int,
     at_once: int = 5,
     dry_run: bool = False,
-) -> dict[str, Any]:
+) -> BackfillView:
     """Fire the moments of a range that have no run: a job that workers carry out in small batches.
 
     With `dry_run`, nothing is written: the answer says how many moments there are, and the first of them.
@@ -387,8 +385,6 @@ async def backfill(
         raise InvalidInput(f"the trigger {row.name} has no schedule to fill: it is of the kind {row.kind}.")
     if since >= until:
         raise InvalidInput("a backfill has a range: its beginning is before its end.")
-    if not (type(at_once) is int and 1 <= at_once <= MOST_AT_ONCE):
-        raise InvalidInput(f"at_once is a whole number from 1 to {MOST_AT_ONCE}.")
     now = await firer.transactor.store.now()
     if until > now:
         raise InvalidInput("a backfill ends by now: later moments fire by themselves.")
@@ -397,7 +393,7 @@ async def backfill(
         raise InvalidInput(f"this range has more than {MOST_COUNTED} moments: fill a shorter one.")
     shown = [moment_text(one) for one in moments[:10]]
     if dry_run:
-        return {"trigger": row.name, "dry_run": True, "moments": len(moments), "first": shown}
+        return BackfillView(trigger=row.name, dry_run=True, moments=len(moments), first=shown)
     job = Backfill(
         tenant=tenant,
         id=str(uuid7()),
@@ -419,7 +415,7 @@ async def backfill(
         return Planned(row=replace(row, seq=row.seq + 1, due_at=now), backfill=job)
 
     await _change(firer, tenant, row.name, plan)
-    return views.backfill_view(job) | {"moments": len(moments)}
+    return views.backfill_view(job, len(moments))
 
 
 async def moments_before(until: int, moments: Iterator[int]) -> list[int]:
@@ -435,7 +431,7 @@ async def moments_before(until: int, moments: Iterator[int]) -> list[int]:
     return found
 
 
-async def stop_backfill(firer: Firer, name: str, job_id: str, *, tenant: str) -> dict[str, Any]:
+async def stop_backfill(firer: Firer, name: str, job_id: str, *, tenant: str) -> BackfillView:
     """End a backfill early. The runs that it has started go on."""
     await _row(firer.transactor, name, tenant)
     triggers = firer.transactor.store.triggers
@@ -452,9 +448,3 @@ async def stop_backfill(firer: Firer, name: str, job_id: str, *, tenant: str) ->
         if await firer.carry_out(row, Planned(row=replace(row, seq=row.seq + 1), backfill=stopped)) is not None:
             return views.backfill_view(stopped)
     raise Contended(f"the trigger {name} is changed by many processes at once: try again")
-
-
-def _count(what: str, value: object) -> int:
-    if not (type(value) is int and 1 <= value <= MOST_SHOWN):
-        raise InvalidInput(f"{what} is a whole number from 1 to {MOST_SHOWN}.")
-    return value

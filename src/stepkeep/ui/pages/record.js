@@ -66,7 +66,7 @@ export function certificateView(run, signal) {
 	const element = h("div.stack");
 	async function show() {
 		put(element, skeleton(4));
-		const told = await get(`/runs/${run}/certificate`, {}, signal).catch(refused);
+		/** @type {any} */ const told = await get(`/runs/${run}/certificate`, {}, signal).catch(refused);
 		if (told instanceof Problem) return put(element, problemBox(told.message));
 		put(element, card("Certificate", h("div.stack", h("p.row", note(told.ok ? "ok" : "bad", told.ok ? "shield" : "warn", `The judge says: ${told.verdict}`), h("span.muted", "It read the journal, the definition and the payloads, with no code of the engine.")),
 			facts([["Entries", String(told.entries ?? "–")], ["Head", told.head && h("code", told.head)], ["Definition", told.definition && `${told.definition.name} version ${told.definition.version}`], ["Payloads compared", told.payloads && String(told.payloads.compared)], ...Object.entries(told.counts ?? {}).map(([name, value]) => ([words(name), String(value)]))]),

@@ -6,10 +6,12 @@ A refused key is an outage for the worker, because the key in its file may be re
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from stepkeep.kernel.errors import LoginRefused, NotAllowed, NotFound, PermissionDenied, StepkeepError, StoreUnavailable
 from stepkeep.network.service import Service, again, decode
+
+T = TypeVar("T")
 
 
 class WorkerForgotten(StoreUnavailable):
@@ -26,15 +28,14 @@ class Channel:
     def path(self, what: str) -> str:
         return f"/work/workers/{self.worker_id}/{what}"
 
-    async def ask(self, method: str, path: str, body: Any = None, *, tries: int = 1, seconds: float = 30.0) -> Any:
-        """Send a request that may be sent again; returns its JSON."""
-        return decode(await self.read(method, path, body, tries=tries, seconds=seconds))
-
-    async def read(self, method: str, path: str, body: Any = None, *, tries: int = 1, seconds: float = 30.0) -> bytes:
-        """The same; returns the bytes of the answer."""
+    async def ask(
+        self, kind: type[T], method: str, path: str, body: Any = None, *, tries: int = 1, seconds: float = 30.0
+    ) -> T:
+        """Send a request that may be sent again; returns its answer."""
         try:
             answer = await again(lambda: self.service.request(method, path, body=body, seconds=seconds), tries=tries)
-            return answer.body
+            found: T = decode(answer.body, kind)
+            return found
         except (NotAllowed, NotFound) as problem:
             raise as_outage(problem) from None
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import WorkerState
 from stepkeep.operations.services import Service as Offer
+from stepkeep.operations.work_messages import Registered
 from stepkeep.store.protocol import Store
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.remote.channel import Channel, WorkerForgotten
@@ -41,8 +42,7 @@ class RemoteMembership(Membership):
             "capacity": self._capacity,
             "capabilities": list(self._capabilities),
         }
-        told = await self._channel.ask("POST", "/work/workers", body)
-        self._row = _row(told, queues)
+        self._row = (await self._channel.ask(Registered, "POST", "/work/workers", body)).worker.row(queues)
         self._instance = ""
         self._channel.worker_id = self._row.id
         self._notices.start(self._row.id)
@@ -76,25 +76,9 @@ class RemoteMembership(Membership):
     async def leave(self) -> None:
         self._notices.stop()
         async with self._one_at_a_time:
-            told = await self._channel.ask("DELETE", f"/work/workers/{self.row.id}")
-            self._row = _row(told, self._queues)
+            told = await self._channel.ask(Registered, "DELETE", f"/work/workers/{self.row.id}")
+            self._row = told.worker.row(self._queues)
 
     async def _tell(self, what: str, body: Any) -> Worker:
-        return _row(await self._channel.ask("POST", self._channel.path(what), body), self._queues)
-
-
-def _row(told: Any, queues: tuple[int, ...]) -> Worker:
-    worker = told["worker"]
-    return Worker(
-        tenant=worker["tenant"],
-        id=worker["id"],
-        no=worker["no"],
-        state=WorkerState(worker["state"]),
-        incarnation=worker["incarnation"],
-        capacity=worker["capacity"],
-        capabilities=tuple(worker["capabilities"]),
-        queues=queues,
-        heard_at=0,
-        started_at=0,
-        owner=worker["owner"],
-    )
+        told = await self._channel.ask(Registered, "POST", self._channel.path(what), body)
+        return told.worker.row(self._queues)

@@ -22,7 +22,6 @@ from stepkeep.kernel.events import Event, StepCheckpointed, StepReported
 from stepkeep.kernel.fitting import outcome_bytes
 from stepkeep.kernel.outcomes import Released
 from stepkeep.kernel.rows import Called, Details, Note, Step
-from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.network.service import CODES
 from stepkeep.operations.asked_calls import CALL_BYTES, AskedCalls
 from stepkeep.operations.batch import Answer
@@ -32,6 +31,21 @@ from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.recorded_calls import CallReader, RecordedCall
 from stepkeep.operations.settings import SettingKind
 from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.work_messages import (
+    ClaimedStep,
+    Claims,
+    Kept,
+    Network,
+    Queues,
+    RecordedCalls,
+    Renewals,
+    Replied,
+    Replies,
+    RunData,
+    StoredOne,
+    WorkCall,
+    WorkRun,
+)
 from stepkeep.operations.work_outcomes import outcome_json
 from stepkeep.store.change import Lease, Renewed, RunKey, StoredDefinition, StoredSetting
 from stepkeep.store.protocol import Store
@@ -48,23 +62,6 @@ MOST_REPORTS = 500
 TRIES = 3
 
 
-class RunAnswer(msgspec.Struct, frozen=True):
-    """What was read of one run. Payloads keep their bytes."""
-
-    run_id: str
-    details: dict[str, msgspec.Raw] | None = None
-    outputs: list[OutputAnswer] = []
-    steps: list[Step] = []
-
-
-class OutputAnswer(msgspec.Struct, frozen=True):
-    """One output; `absent` where the step has none."""
-
-    no: int
-    output: msgspec.Raw
-    absent: bool = False
-
-
 class RemoteStore:
     """The part of a store that workers use."""
 
@@ -76,19 +73,8 @@ class RemoteStore:
         self.notifier = Notices(channel)
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
-        told = await self._channel.ask("GET", "/work/queues")
-        return [
-            (
-                one["number"],
-                QueueSpec(
-                    kind=one["kind"],
-                    name=one["name"],
-                    capabilities=tuple(one["capabilities"]),
-                    group=one["group"],
-                ),
-            )
-            for one in told["queues"]
-        ]
+        told = await self._channel.ask(Queues, "GET", "/work/queues")
+        return [(one.number, msgspec.convert(one, QueueSpec, from_attributes=True)) for one in told.queues]
 
     async def has_ready(self, queues: Collection[int]) -> bool:
         # A claim costs no more requests than this question.
@@ -100,12 +86,12 @@ class RemoteStore:
                 {"run_id": one.run_id, "no": one.no, "fence": one.fence, "lease_us": one.lease} for one in leases
             ]
         }
-        told = await self._channel.ask("POST", self._channel.path("renew"), body, tries=TRIES, seconds=10)
-        return [Renewed(one["run_id"], one["no"], one["fence"], RunState(one["run_state"])) for one in told["renewed"]]
+        told = await self._channel.ask(Renewals, "POST", self._channel.path("renew"), body, tries=TRIES, seconds=10)
+        return told.renewed
 
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
         found = await self._read([{"run_id": run_id, "details": True} for _, run_id in keys])
-        return {(self._tenant, one.run_id): _details(one.details) for one in found if one.details is not None}
+        return {(self._tenant, one.run_id): _details(one.details) for one in found if one.details}
 
     async def read_outputs(self, wants: Sequence[OutputKey]) -> dict[OutputKey, bytes | None]:
         by_run: dict[str, list[int]] = {}
@@ -115,20 +101,19 @@ class RemoteStore:
         return {
             (self._tenant, one.run_id, each.no): None if each.absent else bytes(each.output)
             for one in found
-            for each in one.outputs
+            for each in one.outputs or ()
         }
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
         found = await self._read([{"run_id": run_id, "states": True}])
-        return found[0].steps if found else []
+        return msgspec.convert(found[0].steps, list[Step]) if found else []
 
     async def read_setting(
         self, tenant: str, kind: str, name: str, revision: int | None = None
     ) -> StoredSetting | None:
         if (kind, name) != (SettingKind.NETWORK, NAME):
             raise Broken(f"a remote worker reads no setting {kind} {name}")
-        told = await self._channel.ask("GET", "/work/network")
-        document = msgspec.json.encode(told["allow"])
+        document = msgspec.json.encode((await self._channel.ask(Network, "GET", "/work/network")).allow)
         return StoredSetting(
             tenant=tenant, kind=kind, name=name, revision=1, document=document, saved_at=0, saved_by=""
         )
@@ -138,34 +123,10 @@ class RemoteStore:
             {"run_id": one.run_id, "no": one.no, "fence": one.fence, "evidence": msgspec.Raw(one.body)}
             for one in evidence
         ]
-        await self._channel.ask("POST", self._channel.path("evidence"), {"evidence": told}, tries=TRIES)
+        await self._channel.ask(Kept, "POST", self._channel.path("evidence"), {"evidence": told}, tries=TRIES)
 
-    async def _read(self, runs: list[dict[str, Any]]) -> list[RunAnswer]:
-        answer = await self._channel.read("POST", self._channel.path("inputs"), {"runs": runs})
-        return msgspec.json.decode(answer, type=dict[str, list[RunAnswer]])["runs"]
-
-
-class CallAnswer(msgspec.Struct, frozen=True):
-    """One recorded call of a flow. Its result keeps its bytes; there are none where it has none."""
-
-    no: int
-    fence: int
-    kind: str
-    name: str
-    digest: str
-    state: StepState
-    settled: int | None = None
-    category: Category | None = None
-    error: str | None = None
-    output: msgspec.Raw = msgspec.Raw()
-
-
-class CallsAnswer(msgspec.Struct, frozen=True):
-    """A page of calls. `following` is the place of the next one."""
-
-    calls: list[CallAnswer]
-    until: int
-    following: int | None = None
+    async def _read(self, runs: list[dict[str, Any]]) -> list[WorkRun]:
+        return (await self._channel.ask(RunData, "POST", self._channel.path("inputs"), {"runs": runs})).runs
 
 
 class RemoteCalls(CallReader):
@@ -178,14 +139,13 @@ class RemoteCalls(CallReader):
         found: list[RecordedCall] = []
         body: dict[str, Any] = {"run_id": claim.run_id, "no": claim.step.no, "fence": claim.step.fence}
         while True:
-            answer = await self._channel.read("POST", self._channel.path("calls"), body, tries=TRIES)
-            page = msgspec.json.decode(answer, type=CallsAnswer)
+            page = await self._channel.ask(RecordedCalls, "POST", self._channel.path("calls"), body, tries=TRIES)
             found += [self._recorded(claim, one) for one in page.calls]
             if page.following is None:
                 return found
             body |= {"start": page.following, "until": page.until}
 
-    def _recorded(self, claim: Claim, one: CallAnswer) -> RecordedCall:
+    def _recorded(self, claim: Claim, one: WorkCall) -> RecordedCall:
         call = Called(kind=one.kind, name=one.name, digest=one.digest, arguments="null", step="{}")
         row = Step(
             tenant=self._tenant,
@@ -194,12 +154,12 @@ class RemoteCalls(CallReader):
             queue=0,
             fence=one.fence,
             state=one.state,
-            category=one.category,
-            error=one.error,
+            category=one.get("category"),
+            error=one.get("error"),
             note=Note(call=call),
         )
-        output = bytes(one.output)
-        return RecordedCall(row, one.settled, self._opened(output) if output else None)
+        output = one.get("output")
+        return RecordedCall(row, one.get("settled"), None if output is None else self._opened(bytes(output)))
 
 
 class RemotePayloads(Payloads):
@@ -259,14 +219,14 @@ class RemoteTransactor(Transactor):
     async def _send_claim(self, body: dict[str, Any]) -> list[Claim]:
         self._unanswered = body
         try:
-            told = await self._channel.ask("POST", self._channel.path("claim"), body, tries=TRIES)
+            told = await self._channel.ask(Claims, "POST", self._channel.path("claim"), body, tries=TRIES)
         except StoreError:
             raise
         except errors.StepkeepError:
             self._unanswered = None
             raise
         self._unanswered = None
-        return await self._claims(told["claims"])
+        return await self._claims(told.claims)
 
     async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
         replies: list[Answer] = []
@@ -282,9 +242,9 @@ class RemoteTransactor(Transactor):
             }
             if claimer is not None and place == len(portions) - 1:
                 body["claim"] = self._wanted(claimer, claimer.slots)
-            told = await self._channel.ask("POST", self._channel.path("report"), body, tries=TRIES)
-            replies += [_reply(one) for one in told["replies"]]
-            claims += await self._claims(told["claims"])
+            told = await self._channel.ask(Replies, "POST", self._channel.path("report"), body, tries=TRIES)
+            replies += [_reply(one) for one in told.replies]
+            claims += await self._claims(told.claims)
         return replies, claims
 
     async def checkpoint(self, event: StepCheckpointed) -> Accepted:
@@ -295,8 +255,8 @@ class RemoteTransactor(Transactor):
             "name": event.name,
             "value": msgspec.Raw(event.value),
         }
-        told = await self._channel.ask("POST", self._channel.path("checkpoint"), body, tries=TRIES)
-        reply = _reply(told["reply"])
+        told = await self._channel.ask(Replied, "POST", self._channel.path("checkpoint"), body, tries=TRIES)
+        reply = _reply(told.reply)
         if not isinstance(reply, Accepted):
             raise reply
         return reply
@@ -314,11 +274,11 @@ class RemoteTransactor(Transactor):
             "give": "rows",
         }
 
-    async def _claims(self, told: Sequence[Mapping[str, Any]]) -> list[Claim]:
+    async def _claims(self, told: Sequence[ClaimedStep]) -> list[Claim]:
         claims = []
         for one in told:
-            step = msgspec.convert(one["row"], Step)
-            plan = await self._plan(one["definition_id"])
+            step = msgspec.convert(one.row, Step)
+            plan = await self._plan(one.definition_id)
             if plan is None:
                 # Its lease is left to expire; another worker may have the version that reads it.
                 log.error("step %s of run %s cannot be run here: its definition is unreadable", step.no, step.run_id)
@@ -330,27 +290,17 @@ class RemoteTransactor(Transactor):
                     step=step,
                     planned=plan.of(step),
                     plan=plan,
-                    claimed_at=one["claimed_at"],
-                    run_due_at=one["run_due_at"],
+                    claimed_at=one.claimed_at,
+                    run_due_at=one.run_due_at,
                 )
             )
         return claims
 
     async def _plan(self, definition_id: int) -> Any:
         if not self.plans.knows(definition_id):
-            told = (await self._channel.ask("GET", f"/work/definitions/{definition_id}", tries=TRIES))["definition"]
-            stored = StoredDefinition(
-                tenant=self._tenant,
-                id=told["id"],
-                name=told["name"],
-                version=told["version"],
-                dialect=told["dialect"],
-                digest=told["digest"],
-                document=told["document"].encode(),
-                queues=tuple(told["queues"]),
-                published_at=0,
-                published_by="",
-            )
+            told = await self._channel.ask(StoredOne, "GET", f"/work/definitions/{definition_id}", tries=TRIES)
+            plain = msgspec.structs.asdict(told.definition) | {"document": told.definition.document.encode()}
+            stored = StoredDefinition(tenant=self._tenant, published_at=0, published_by="", **plain)
             self.plans.learn([stored])
         return self.plans.get(definition_id)
 

@@ -1,0 +1,176 @@
+"""`stepkeep profile`: services and databases by name, in a file of the user. It opens none of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from msgspec.structs import replace
+
+from stepkeep.cli.asking import read_key, service_address, table
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.profiles import Profile, complete_profile, profiles_file, read_profiles, write_profiles
+from stepkeep.cli.settings import Needs, Settings, with_settings
+from stepkeep.cli.status import SUCCEEDED
+from stepkeep.edges.redaction import database_url
+from stepkeep.kernel.errors import InvalidInput
+
+app = typer.Typer(help="Services and databases by name.", no_args_is_help=True)
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", re.ASCII)
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="The profile.", autocompletion=complete_profile, show_default=False),
+]
+Chosen = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="The profile; the one in use without it.", autocompletion=complete_profile),
+]
+
+
+def add(
+    settings: Settings,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
+    store_key: Annotated[
+        bool,
+        typer.Option(
+            "--store-key", help="Keep the key itself, from --key-file (- reads a pipe) or STEPKEEP_KEY, in the file."
+        ),
+    ] = False,
+    use: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
+    replaces: Annotated[bool, typer.Option("--replace", help="Replace a profile of this name.")] = False,
+) -> int:
+    """Add a service (--server URL) or a database (--db URL), with the key for it: --key-file FILE, or --store-key."""
+    if NAME.fullmatch(name) is None:
+        raise InvalidInput("the name of a profile has 1 to 64 letters, digits, dots, dashes and underscores.")
+    if not settings.typed & {"server", "db"}:
+        raise InvalidInput("Say what the profile stands for: --server URL, or --db URL.")
+    known = read_profiles()
+    if name in known.profiles and not replaces:
+        raise InvalidInput(f"there is a profile {name}. Give --replace to replace it.")
+    made = Profile(
+        server=None if settings.server is None else service_address(settings.server),
+        db=_absolute(settings.db) if settings.server is None else None,
+        tenant=settings.tenant,
+        key_file=str(Path(settings.key_file).absolute()) if settings.key_file and not store_key else None,
+        key=_stored_key(settings) if store_key else None,
+    )
+    for text in (made.server, made.db, made.tenant, made.key_file):
+        if text is not None and not text.isprintable():
+            raise InvalidInput("a profile has no control characters.")
+    write_profiles(replace(known, use=name if use else known.use, profiles={**known.profiles, name: made}))
+    return _tell(settings, replace(made, name=name), is_used=use or known.use == name)
+
+
+def list_(settings: Settings) -> int:
+    """List the profiles."""
+    found = read_profiles()
+    rows = [_view(found.named(name), is_used=name == found.use) for name in sorted(found.profiles)]
+    if settings.json:
+        answer({"profiles": rows, "file": str(profiles_file())})
+    else:
+        shown = [
+            {"": "*" if one["in_use"] else "", "profile": one["profile"], "place": _place(one), "key": one["key"] or ""}
+            for one in rows
+        ]
+        table(shown, f"no profile is in {profiles_file()}: add one with stepkeep profile add NAME --server URL")
+    return SUCCEEDED
+
+
+def show(settings: Settings, name: Chosen = None) -> int:
+    """Show a profile. Of its key it says where it is, and never what it is."""
+    found = read_profiles()
+    if name is None and found.use is None:
+        raise InvalidInput("no profile is in use. Name one; `stepkeep profile list` has them.")
+    chosen = found.named(name or str(found.use))
+    return _tell(settings, chosen, is_used=chosen.name == found.use)
+
+
+def use(
+    settings: Settings,
+    name: Chosen = None,
+    none: Annotated[bool, typer.Option("--none", help="Use no profile from now on.")] = False,
+) -> int:
+    """Use a profile from now on, wherever neither an option nor a variable says where runs are."""
+    if (name is None) is not none:
+        raise InvalidInput("Name the profile, or give --none: one of the two.")
+    found = read_profiles()
+    chosen = None if name is None else found.named(name)
+    write_profiles(replace(found, use=name))
+    if chosen is not None:
+        return _tell(settings, chosen, is_used=True)
+    if settings.json:
+        answer({"profile": None})
+    else:
+        say("no profile is in use")
+    return SUCCEEDED
+
+
+def remove(settings: Settings, name: Name) -> int:
+    """Remove a profile, with the key that it holds. A file of the key stays."""
+    found = read_profiles()
+    gone = found.named(name)
+    left = {other: one for other, one in found.profiles.items() if other != name}
+    write_profiles(replace(found, use=None if found.use == name else found.use, profiles=left))
+    if settings.json:
+        answer({"removed": _view(gone, is_used=False)})
+    else:
+        say(f"profile {name} is removed" + ("; no profile is in use now" if found.use == name else ""))
+    return SUCCEEDED
+
+
+def _stored_key(settings: Settings) -> str:
+    from stepkeep.operations.access import parse_key
+
+    key = read_key(settings)
+    if key is None:
+        raise InvalidInput("--store-key needs the key: --key-file FILE, --key-file - for a pipe, or STEPKEEP_KEY.")
+    parse_key(key)
+    return key
+
+
+def _absolute(url: str) -> str:
+    """The same database from every directory."""
+    path = url.removeprefix("sqlite:///")
+    return url if path == url or not path or path.startswith(":") else f"sqlite:///{Path(path).absolute()}"
+
+
+def _tell(settings: Settings, one: Profile, *, is_used: bool) -> int:
+    view = _view(one, is_used=is_used)
+    if settings.json:
+        answer({"profile": view, "file": str(profiles_file())})
+        return SUCCEEDED
+    key = f"its key is {view['key']}" if view["key"] else "it has no key: --key-file or STEPKEEP_KEY give one"
+    say(f"profile {one.name} is {_place(view)}; {key}")
+    if is_used:
+        say("it is in use where neither an option nor a variable says otherwise")
+    else:
+        say(f"Use it: stepkeep profile use {one.name}, or --profile {one.name} with any command")
+    return SUCCEEDED
+
+
+def _view(one: Profile, *, is_used: bool) -> dict[str, Any]:
+    kept = None if one.key is None else f"in {profiles_file()}"
+    return {
+        "profile": one.name,
+        "server": one.server,
+        "db": None if one.db is None else database_url(one.db),
+        "tenant": None if one.server is not None else one.tenant,
+        "key": kept or (None if one.key_file is None else f"in {one.key_file}"),
+        "in_use": is_used,
+    }
+
+
+def _place(view: dict[str, Any]) -> str:
+    if view["server"] is not None:
+        return str(view["server"])
+    return str(view["db"]) + ("" if view["tenant"] == "default" else f", tenant {view['tenant']}")
+
+
+app.command("add")(with_settings(add, Needs.NOTHING))
+app.command("list")(with_settings(list_, Needs.NOTHING))
+app.command("show")(with_settings(show, Needs.NOTHING))
+app.command("use")(with_settings(use, Needs.NOTHING))
+app.command("remove")(with_settings(remove, Needs.NOTHING))

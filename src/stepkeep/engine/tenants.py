@@ -1,0 +1,160 @@
+"""Settings of tenants: `engine.tenants`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.blocking import Blocking, blocking
+from stepkeep.kernel.errors import InvalidInput, NotAllowed
+from stepkeep.operations import principals, quotas, run_webhooks
+from stepkeep.operations.access import ADMINISTER, READ
+from stepkeep.operations.operation import Actor, Name, group, operation
+from stepkeep.operations.principals import TenantList, TenantView
+from stepkeep.operations.quotas import Quota, Quotas, TenantQuotas
+from stepkeep.operations.run_webhooks import MOST_SECRETS, TenantSigning
+from stepkeep.operations.typed import InPython
+
+Vouching = Literal["allowed", "refused"]
+SecretName = Annotated[str, Meta(max_length=100)]
+Secrets = Annotated[Iterable[str], InPython(Annotated[list[SecretName], Meta(max_length=MOST_SECRETS)])]
+
+
+@group("tenants", "People")
+class AsyncTenants(AsyncGroup):
+    """Tenants that have settings. A tenant needs none: it then allows that programs vouch for persons.
+
+    >>> engine.tenants.list().tenants
+    []
+    """
+
+    @operation(
+        ADMINISTER,
+        "POST /tenants",
+        "create_tenant",
+        "Give the tenant of the key settings",
+        status=201,
+        done="Created",
+        example={"name": "default", "vouching": "allowed"},
+        repeatable=False,
+    )
+    async def create(self, name: Name, *, vouching: Vouching = "allowed", by: Actor = None) -> TenantView:
+        """Give a tenant settings: whether programs without a key may name persons (`"allowed"` or `"refused"`).
+
+        >>> print(engine.tenants.create("acme").tenant.vouching)
+        allowed
+        """
+        return await principals.create_tenant(
+            self._store, self.access, name, vouching=vouching, acting=self._acting(by)
+        )
+
+    @operation(
+        ADMINISTER,
+        "PATCH /tenants/{name:path}",
+        "change_tenant",
+        "Change the tenant of the key",
+        example={"vouching": "allowed"},
+    )
+    async def set_vouching(self, name: Name, vouching: Vouching, *, by: Actor = None) -> TenantView:
+        """Allow or refuse that programs without a key name persons. `"refused"` needs a key with the scope admin.
+
+        From then on, only callers with a key start, decide, complete and change anything in this tenant.
+
+        >>> _ = engine.tenants.create("acme")
+        >>> print(engine.tenants.set_vouching("acme", "allowed").tenant.vouching)
+        allowed
+        """
+        return await principals.set_vouching(self._store, self.access, name, vouching, acting=self._acting(by))
+
+    @operation(ADMINISTER, summary="Limit what the keys of a tenant use together")
+    async def set_quotas(
+        self,
+        /,
+        name: Name,
+        *,
+        max_concurrent_runs: Quota | None = None,
+        max_requests_per_min: Quota | None = None,
+        by: Actor = None,
+        **limits: int | None,
+    ) -> TenantQuotas:
+        """Limit what all keys of a tenant use together: unfinished runs, requests a minute of each process, and what
+        is stored (`max_triggers=…`); docs/access.md has all of them.
+
+        Only an engine without a key may: the limits are the operator's. None takes the limit away, or sets the default.
+
+        >>> engine.tenants.set_quotas("default", max_concurrent_runs=20).quotas.max_concurrent_runs
+        20
+        """
+        own = principals.own_tenant(self.access, name)
+        if self.access.key is not None:
+            raise NotAllowed(
+                "the quotas of a tenant are the operator's: set them without a key, with access to the database.",
+                "operator_only",
+                self.access.actor,
+            )
+        known = Quotas.__struct_fields__
+        if unknown := [one for one in limits if one not in known]:
+            raise InvalidInput(f"tenants.set_quotas: there is no quota {unknown[0]!a}. There are: {', '.join(known)}.")
+        wanted = Quotas(
+            max_concurrent_runs=max_concurrent_runs,
+            max_requests_per_min=max_requests_per_min,
+            **{one: quotas.read_quota(f"tenants.set_quotas: {one}", value) for one, value in limits.items()},
+        )
+        return await quotas.set_tenant_quotas(self._store, own, wanted, actor=self._actor(by))
+
+    @operation(READ, "GET /tenants/{name:path}/quotas", "get_tenant_quotas", "The quotas of the tenant of the key")
+    async def quotas(self, name: Name) -> TenantQuotas:
+        """The limits of a tenant. The operator sets them, at the database.
+
+        >>> engine.tenants.quotas("default").quotas.max_concurrent_runs is None
+        True
+        """
+        own = principals.own_tenant(self.access, name)
+        return TenantQuotas(tenant=own, quotas=await quotas.tenant_quotas(self._store, own))
+
+    @operation(
+        ADMINISTER,
+        "PUT /tenants/{name:path}/signing",
+        "release_signing_secrets",
+        "Release secrets for signing",
+        example={"secrets": ["SHOP_HOOK"]},
+    )
+    async def set_signing(self, name: Name, secrets: Secrets, *, by: Actor = None) -> TenantSigning:
+        """Let starts name these secrets of the workers, and no others, to sign the webhooks of their runs.
+
+        >>> engine.tenants.set_signing("default", ["SHOP_HOOK"]).secrets
+        ['SHOP_HOOK']
+        """
+        own = principals.own_tenant(self.access, name)
+        return await run_webhooks.release_secrets(self._store, own, secrets, actor=self._actor(by))
+
+    @operation(READ, "GET /tenants/{name:path}/signing", "get_signing_secrets", "The secrets that starts may name")
+    async def signing(self, name: Name) -> TenantSigning:
+        """The secrets that starts may name to sign the webhooks of their runs.
+
+        >>> engine.tenants.signing("default").secrets
+        []
+        """
+        return await run_webhooks.released_secrets(self._store, principals.own_tenant(self.access, name))
+
+    @operation(READ, "GET /tenants", "list_tenants", "The tenant of the key")
+    async def list(self) -> TenantList:
+        """The tenants that have settings; with a key, its own alone.
+
+        >>> engine.tenants.list().tenants
+        []
+        """
+        return await principals.list_tenants(self._store, self.access)
+
+
+class Tenants(Blocking[AsyncTenants]):
+    create = blocking(AsyncTenants.create)
+    set_vouching = blocking(AsyncTenants.set_vouching)
+    set_quotas = blocking(AsyncTenants.set_quotas)
+    quotas = blocking(AsyncTenants.quotas)
+    set_signing = blocking(AsyncTenants.set_signing)
+    signing = blocking(AsyncTenants.signing)
+    list = blocking(AsyncTenants.list)

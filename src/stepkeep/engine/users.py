@@ -1,0 +1,286 @@
+"""Users and services: `engine.users`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from stepkeep.engine.arguments import moment, optional_key
+from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.blocking import Blocking, blocking
+from stepkeep.kernel.authority import MembershipKind
+from stepkeep.kernel.errors import InvalidInput
+from stepkeep.operations import principals, validate
+from stepkeep.operations.access import ADMINISTER, OWN, READ
+from stepkeep.operations.answers import says
+from stepkeep.operations.operation import Actor, Cursor, Limit, Name, Time, Words, group, operation
+from stepkeep.operations.people_journal import History
+from stepkeep.operations.principals import (
+    DelegationList,
+    DelegationView,
+    DisabledUser,
+    MembershipView,
+    UserDetailsView,
+    UserList,
+    UserView,
+)
+
+Display = Annotated[str, Meta(max_length=255)]
+UserName = Annotated[Name, Meta(description="The name of a user or service.", examples=["ann"])]
+
+
+@group("users", "People")
+class AsyncUsers(AsyncGroup):
+    """Users and services of the tenant: their roles, groups and delegations, and the record of every change.
+
+    >>> _ = engine.users.create("ann", display="Ann Lee")
+    >>> _ = engine.users.grant("ann", role="finance")
+    >>> engine.users.show("ann").user.roles
+    ['finance']
+    """
+
+    @operation(
+        ADMINISTER,
+        "POST /users",
+        "create_user",
+        "Register a user or a service",
+        status=201,
+        done="Created",
+        example={"name": "bob", "display": "Bob"},
+        repeatable=False,
+    )
+    async def create(
+        self, name: Name, *, kind: Literal["user", "service"] = "user", display: Display = "", by: Actor = None
+    ) -> UserView:
+        """Register a user or a service (`kind="service"`). A name that looks like a registered one is refused.
+
+        Names are case-sensitive, but no two differ by case or look-alike letters alone: one person could pass for two.
+
+        >>> print(engine.users.create("portal", kind="service").user.kind)
+        service
+        """
+        return await principals.create_user(
+            self._store, self._tenant, name, kind=kind, display=display, acting=self._acting(by)
+        )
+
+    @operation(ADMINISTER, "POST /users/{name:path}/disable", "disable_user", "Disable a user", ends_access=True)
+    async def disable(self, name: UserName, *, by: Actor = None) -> DisabledUser:
+        """Refuse a principal in every decision from now on, and revoke its keys.
+
+        >>> _ = engine.users.create("ann")
+        >>> engine.users.disable("ann").revoked_keys
+        []
+        """
+        return await principals.disable_user(self._store, self._tenant, name, acting=self._acting(by))
+
+    @operation(ADMINISTER, "POST /users/{name:path}/enable", "enable_user", "Enable a disabled user")
+    async def enable(self, name: UserName, *, by: Actor = None) -> UserView:
+        """Let a disabled principal act again; its revoked keys stay revoked.
+
+        >>> _ = engine.users.create("ann"), engine.users.disable("ann")
+        >>> print(engine.users.enable("ann").user.disabled_at)
+        None
+        """
+        return await principals.enable_user(self._store, self._tenant, name, acting=self._acting(by))
+
+    @operation(
+        ADMINISTER,
+        "POST /users/{name:path}/grant",
+        "grant_membership",
+        "Give a role or a group",
+        example={"role": "finance"},
+        repeatable=False,
+    )
+    async def grant(
+        self,
+        name: UserName,
+        *,
+        role: Name | None = None,
+        group: Name | None = None,
+        to_group: Annotated[bool, says("The name is that of a group, which gets the role.")] = False,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
+        by: Actor = None,
+    ) -> MembershipView:
+        """Give a person a role or a group, within dates if given; with `to_group`, give a group a role.
+
+        >>> _ = engine.users.create("ann")
+        >>> _ = engine.users.grant("ann", group="accounting")
+        >>> _ = engine.users.grant("accounting", role="finance", to_group=True)
+        >>> engine.users.show("ann").user.roles
+        ['finance']
+        """
+        return await principals.grant(
+            self._store,
+            self._tenant,
+            name,
+            *_membership("grant", role, group),
+            to_group=to_group,
+            valid_from=moment("valid_from", valid_from),
+            valid_to=moment("valid_to", valid_to),
+            acting=self._acting(by),
+        )
+
+    @operation(
+        ADMINISTER,
+        "POST /users/{name:path}/revoke",
+        "revoke_membership",
+        "Take a role or a group away",
+        example={"role": "finance"},
+        repeatable=False,
+    )
+    async def revoke(
+        self,
+        name: UserName,
+        *,
+        role: Name | None = None,
+        group: Name | None = None,
+        from_group: bool = False,
+        by: Actor = None,
+    ) -> MembershipView:
+        """Take a role or a group away; with `from_group`, take a role from a group.
+
+        >>> _ = engine.users.create("ann"), engine.users.grant("ann", role="finance")
+        >>> engine.users.revoke("ann", role="finance").membership.role
+        'finance'
+        """
+        what = _membership("revoke", role, group)
+        acting = self._acting(by)
+        return await principals.revoke(self._store, self._tenant, name, *what, from_group=from_group, acting=acting)
+
+    @operation(
+        OWN,
+        "POST /delegations",
+        "create_delegation",
+        "Delegate decisions",
+        status=201,
+        done="Delegated",
+        example={"delegator": "ann", "to": "bob", "open_ended": True},
+        repeatable=False,
+    )
+    async def delegate(
+        self,
+        delegator: Name,
+        to: Name,
+        *,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
+        open_ended: bool = False,
+        reason: Words = "",
+        by: Actor = None,
+    ) -> DelegationView:
+        """Let `to` decide on behalf of `delegator`: until `valid_to`, or `open_ended`.
+
+        With a key, a person delegates for themselves; for another person the key needs the scope admin.
+
+        >>> _ = engine.users.create("ann"), engine.users.create("bea")
+        >>> engine.users.delegate("ann", "bea", open_ended=True, reason="on leave").delegation.delegate
+        'bea'
+        """
+        if open_ended is (valid_to is not None):
+            raise InvalidInput("a delegation has an end, or none on purpose: give valid_to or open_ended=True.")
+        return await principals.delegate(
+            self._store,
+            self._tenant,
+            self.access,
+            delegator,
+            to,
+            reason=reason,
+            valid_from=moment("valid_from", valid_from),
+            valid_to=moment("valid_to", valid_to),
+            acting=self._acting(by),
+        )
+
+    @operation(
+        OWN,
+        "POST /delegations/end",
+        "end_delegation",
+        "End a delegation",
+        example={"delegator": "ann", "to": "bob"},
+        repeatable=False,
+    )
+    async def undelegate(self, delegator: Name, to: Name, *, by: Actor = None) -> DelegationView:
+        """End a delegation before its date.
+
+        >>> _ = engine.users.create("ann"), engine.users.create("bea")
+        >>> _ = engine.users.delegate("ann", "bea", open_ended=True)
+        >>> engine.users.undelegate("ann", "bea").delegation.revoked_at is None
+        False
+        """
+        return await principals.undelegate(
+            self._store, self._tenant, self.access, delegator, to, acting=self._acting(by)
+        )
+
+    @operation(READ, "GET /delegations", "list_delegations", "List delegations", pages="delegations", page_key="id")
+    async def delegations(self) -> DelegationList:
+        """The delegations that have not ended.
+
+        >>> engine.users.delegations().delegations
+        []
+        """
+        return await principals.list_delegations(self._store, self._tenant)
+
+    @operation(READ, "GET /users/{name:path}", "get_user", "Show a user or service")
+    async def show(self, name: UserName) -> UserDetailsView:
+        """A principal with what it has now, what it was ever given, its delegations and its keys.
+
+        >>> _ = engine.users.create("ann")
+        >>> engine.users.show("ann").user.groups
+        []
+        """
+        return await principals.show_user(self._store, self._tenant, name)
+
+    @operation(READ, "GET /history", "get_history", "The record of changes of people", pages="history", page_size=100)
+    async def history(
+        self,
+        name: Annotated[Name | None, says("Of one person, group or tenant.")] = None,
+        *,
+        after: Annotated[int, Meta(ge=0, le=2**43, description="The `seq` of the last entry that is known.")] = 0,
+        limit: Limit = 1000,
+    ) -> History:
+        """The record of changes of people, in order, with its hash chain; of one person, group or tenant if named.
+
+        >>> _ = engine.users.create("ann"), engine.users.grant("ann", role="finance")
+        >>> [entry.event for entry in engine.users.history("ann").history]
+        ['user_created', 'granted']
+        >>> engine.users.history().chain.is_intact
+        True
+        """
+        from stepkeep.evidence.people import history
+
+        return await history(self._store, self._tenant, optional_key("the name", name), after=after, limit=limit)
+
+    @operation(READ, "GET /users", "list_users", "List users and services", names={"after": "cursor"}, pages="users")
+    async def list(self, *, after: Cursor = None, limit: Limit = 1000) -> UserList:
+        """A page of principals by name; `after` is the last name of the page before.
+
+        >>> _ = engine.users.create("ann"), engine.users.create("bea")
+        >>> [user.name for user in engine.users.list().users]
+        ['ann', 'bea']
+        """
+        begin = validate.words("after", after or "")
+        return await principals.list_users(self._store, self._tenant, after=begin, limit=limit)
+
+
+class Users(Blocking[AsyncUsers]):
+    create = blocking(AsyncUsers.create)
+    disable = blocking(AsyncUsers.disable)
+    enable = blocking(AsyncUsers.enable)
+    grant = blocking(AsyncUsers.grant)
+    revoke = blocking(AsyncUsers.revoke)
+    delegate = blocking(AsyncUsers.delegate)
+    undelegate = blocking(AsyncUsers.undelegate)
+    delegations = blocking(AsyncUsers.delegations)
+    show = blocking(AsyncUsers.show)
+    history = blocking(AsyncUsers.history)
+    list = blocking(AsyncUsers.list)
+
+
+def _membership(what: str, role: str | None, group: str | None) -> tuple[MembershipKind, str]:
+    if (role is None) is (group is None):
+        raise InvalidInput(f"{what}: name a role or a group, one of the two.")
+    if role is not None:
+        return MembershipKind.ROLE, role
+    assert group is not None
+    return MembershipKind.GROUP, group

@@ -1,6 +1,0 @@
--- Claim a job that no worker carries out. ?3 is the time, ?4 the length of the lease.
-update jobs
-set seq = seq + 1, lease_until = ?3 + ?4, holder = ?5
-where tenant = ?1 and id = ?2 and state = 'running' and lease_until <= ?3
-returning tenant, id, action, state, options, created_at, created_by, vouched_by, api_key, idempotency_key, digest, seq,
-    lease_until, holder, ended_at, scope

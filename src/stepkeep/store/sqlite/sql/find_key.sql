@@ -1,5 +1,0 @@
--- Read a key by its public id.
-select tenant, id, owner, secret_hash, scopes, created_at, created_by, expires_at, revoked_at, revoked_by, replaces,
-    max_concurrent_runs, max_requests_per_min, queues, handlers, lineage
-from api_keys
-where id = ?1

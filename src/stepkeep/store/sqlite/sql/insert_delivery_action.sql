@@ -1,3 +1,0 @@
--- Record what a person did.
-insert into delivery_actions (tenant, at, actor, action, sink, run_id, seq, number, reason)
-values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)

@@ -1,5 +1,0 @@
--- List the delegations of a tenant that are not revoked.
-select tenant, id, delegator, delegate, granted_at, granted_by, reason, valid_from, valid_to, revoked_at, revoked_by
-from delegations
-where tenant = ?1 and revoked_at is null
-order by granted_at, id

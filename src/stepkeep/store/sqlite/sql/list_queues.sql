@@ -1,5 +1,0 @@
--- List the queues of a tenant.
-select id, spec
-from queues
-where tenant = ?1
-order by id

@@ -1,7 +1,0 @@
--- List the triggers of a tenant by name, after a given one.
-select tenant, name, seq, workflow, version, kind, topic, spec, next_at, due_at, cursor_at, paused_at, paused_by,
-    created_at, created_by, removed_at
-from triggers
-where tenant = ?1 and name > ?2 and removed_at is null
-order by name
-limit ?3

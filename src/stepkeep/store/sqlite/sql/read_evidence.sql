@@ -1,5 +1,0 @@
--- Read the evidence of all attempts of a run, by step and fence.
-select no, fence, body
-from attempt_evidence
-where tenant = ?1 and run_id = ?2
-order by no, fence

@@ -1,5 +1,0 @@
--- Read a trigger, also one that was removed.
-select tenant, name, seq, workflow, version, kind, topic, spec, next_at, due_at, cursor_at, paused_at, paused_by,
-    created_at, created_by, removed_at
-from triggers
-where tenant = ?1 and name = ?2

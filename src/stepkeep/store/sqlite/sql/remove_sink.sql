@@ -1,2 +1,0 @@
--- Remove a sink.
-delete from sinks where tenant = ?1 and name = ?2 returning name
