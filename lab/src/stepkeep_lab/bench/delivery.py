@@ -52,7 +52,7 @@ async def embedded(ground: Ground, *, steps: int, probes: int) -> Figures:
         taken = []
         for probe in range(probes + 5):
             begun = time.perf_counter()
-            _check(await engine.run(plan, INPUT))
+            check(await engine.run(plan, INPUT))
             if probe >= 5:
                 taken.append(time.perf_counter() - begun)
     return _latency(taken)
@@ -67,14 +67,15 @@ async def _serve_callers(engine: AsyncEngine, plan: Plan, runs: int, callers: in
         for _ in left:
             begun = time.perf_counter()
             started = await engine.start(plan, INPUT)
-            _check(await engine.wait(started.run_id))
+            check(await engine.wait(started.run_id))
             taken.append(time.perf_counter() - begun)
 
     await asyncio.gather(*(call() for _ in range(callers)))
     return taken
 
 
-def _check(result: Result) -> None:
+def check(result: Result) -> None:
+    """Raise unless the run succeeded and its output was delivered."""
     if result.raise_for_state().output is None:
         raise AssertionError(f"run {result.run_id} succeeded and delivered no output")
 

@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 
 from stepkeep.engine import AsyncEngine
-from stepkeep.kernel.errors import StepkeepError
+from stepkeep.kernel.errors import InvalidInput, StepkeepError
 from stepkeep_lab.bench import handlers
-from stepkeep_lab.postgres import PostgresServer
+from stepkeep_lab.postgres import PostgresServer, PostgresUnavailable
 
 STORES = ("postgres", "sqlite")
 PATIENCE = 60.0
@@ -46,6 +46,22 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def server_pid(self) -> int | None:
         return None if self.server is None else self.server.pid
+
+
+@contextmanager
+def own_server(stores: Sequence[str]) -> Iterator[PostgresServer | None]:
+    """A PostgreSQL server for as long as the block runs, if one of these stores needs it."""
+    if unknown := [store for store in stores if store not in STORES]:
+        raise InvalidInput(f"there is no database {unknown[0]!r}. Choose from: {', '.join(STORES)}.")
+    if "postgres" not in stores:
+        yield None
+        return
+    try:
+        server = PostgresServer().start()
+    except PostgresUnavailable as problem:
+        raise NotMeasured(str(problem)) from problem
+    with server:
+        yield server
 
 
 @contextmanager

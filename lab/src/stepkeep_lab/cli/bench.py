@@ -34,6 +34,10 @@ def bench(
         str | None,
         typer.Option("--peers-dir", metavar="DIR", help="Where peers are installed; among the caches otherwise."),
     ] = None,
+    cpu: Annotated[
+        bool, typer.Option("--cpu", help="Only the CPU of a run and of a step: client, worker, PostgreSQL.")
+    ] = False,
+    waterfall: Annotated[bool, typer.Option("--waterfall", help="Only the stages of one idle run.")] = False,
     report: Annotated[
         str | None, typer.Option("--report", metavar="DIR", help="Write bench.json, bench.md and bench.svg there.")
     ] = None,
@@ -44,6 +48,8 @@ def bench(
     against the targets. Absolute figures hold for one machine; ratios travel. Exit status 1 when something of ours
     could not be measured; a peer that cannot be installed is reported as absent.
     """
+    if cpu or waterfall:
+        return _instruments(settings, tuple(store or ("postgres", "sqlite")), rounds, runs, cpu, waterfall)
     from stepkeep_lab.bench.campaign import Ask, run_campaign
     from stepkeep_lab.bench.ground import STORES
     from stepkeep_lab.bench.report import as_json, line, text, write
@@ -68,3 +74,23 @@ def bench(
     else:
         page(text(campaign))
     return SUCCEEDED if campaign.ok else FAILED
+
+
+def _instruments(
+    settings: Settings, stores: tuple[str, ...], rounds: int | None, runs: int | None, cpu: bool, waterfall: bool
+) -> int:
+    """CPU by process and the stages of a run, in place of a campaign."""
+    import msgspec
+
+    from stepkeep_lab.bench import cpu as cpu_by_process
+    from stepkeep_lab.bench import waterfall as stages
+
+    spent = cpu_by_process.measure(stores, rounds, runs, told=warn) if cpu else []
+    drawn = stages.measure(stores, runs) if waterfall else []
+    if settings.json:
+        answer(msgspec.to_builtins({"cpu": spent, "waterfall": drawn}))
+    else:
+        page(
+            "\n\n".join([*([cpu_by_process.text(spent)] if cpu else []), *([stages.text(drawn)] if waterfall else [])])
+        )
+    return SUCCEEDED
