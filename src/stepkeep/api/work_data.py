@@ -7,7 +7,7 @@ the protocol.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -174,5 +174,5 @@ async def listen_for_work(request: Request, engine: AsyncEngine, worker_id: Work
     return event_stream(request, notices())
 
 
-def _notice(told: dict[str, Any]) -> bytes:
+def _notice(told: Mapping[str, object]) -> bytes:
     return b"event: notice\ndata: %s\n\n" % msgspec.json.encode(told)

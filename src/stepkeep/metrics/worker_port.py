@@ -8,12 +8,25 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TypedDict
 
 from stepkeep.metrics.exposition import Exposition
 from stepkeep.metrics.port import Port, Told, open_port
 from stepkeep.operations.transact import Transactor
 from stepkeep.worker.loop import Worker
+
+
+class WorkerHealth(TypedDict):
+    """A worker as its health check tells it."""
+
+    worker: str | None
+    store_up: bool
+    draining: bool
+    held: int
+    free: int
+    loop_lag_seconds: float
+    answered_seconds_ago: float
+    claimed_seconds_ago: float
 
 
 @asynccontextmanager
@@ -22,7 +35,7 @@ async def open_worker_port(
 ) -> AsyncIterator[None]:
     """Tell about this worker on this socket inside the block."""
 
-    def body() -> dict[str, Any]:
+    def body() -> WorkerHealth:
         found = worker.vitals()
         return {
             "worker": found.id,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -60,7 +60,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, Any] = {}
     asked: tuple[str, ...] | None = ()
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> Mapping[str, object]:
         """What expressions read."""
         plain = {"id": self.id, "name": self.name, "time": instant(self.at), "run": self.run}
         return {**plain, "correlation_id": self.correlation_id, **self.facts, "payload": self.payload}
@@ -69,7 +69,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 class Caused(msgspec.Struct, frozen=True, kw_only=True):
     """What caused a firing, for its input and its record: the event, and the person of one by hand."""
 
-    event: dict[str, Any] | None = None
+    event: Mapping[str, Any] | None = None
     caller: Caller | None = None
 
 

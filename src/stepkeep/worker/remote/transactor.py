@@ -10,7 +10,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import msgspec
 
@@ -60,6 +60,17 @@ LARGEST_RESULT = 3 * 1024 * 1024
 
 MOST_REPORTS = 500
 TRIES = 3
+
+
+class WantedClaims(TypedDict):
+    """What a claim asks for, in the body of its request."""
+
+    slots: int
+    queues: list[int]
+    blocking: list[int]
+    blocking_slots: int
+    lease_us: int | None
+    give: str
 
 
 class RemoteStore:
@@ -264,7 +275,7 @@ class RemoteTransactor(Transactor):
     def forget(self, claim: Claim) -> None:
         """Nothing is remembered here."""
 
-    def _wanted(self, claimer: Claimer, slots: int) -> dict[str, Any]:
+    def _wanted(self, claimer: Claimer, slots: int) -> WantedClaims:
         return {
             "slots": min(slots, 1000),
             "queues": sorted(claimer.queues),

@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import msgspec
 
@@ -26,6 +26,57 @@ MERGE_TRIES = 5
 
 NAMED = 5
 """How many files an error names."""
+
+
+class Created(TypedDict):
+    """A worktree on its branch."""
+
+    path: str
+    branch: str
+    base: str
+    base_commit: str | None
+
+
+class ListedCommit(TypedDict):
+    commit: str
+    subject: str
+
+
+class ChangedFile(TypedDict):
+    status: str
+    file: str
+
+
+class MergePlan(TypedDict):
+    """What a merge would bring. `cut`: lists have more than is shown; `committed`: changes were committed for it."""
+
+    path: str
+    branch: str
+    base: str
+    head_commit: str
+    base_commit: str
+    commits: list[ListedCommit]
+    files: list[ChangedFile]
+    conflicts: list[str]
+    cut: bool
+    committed: NotRequired[bool]
+
+
+class Merged(TypedDict):
+    """A branch that is in its base, and the commit that brought it there."""
+
+    merged: bool
+    branch: str
+    base: str
+    commit: str
+
+
+class Removed(TypedDict):
+    """Whether a worktree is gone with its branch, and why not."""
+
+    removed: bool
+    branch: str
+    why: NotRequired[str]
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +119,7 @@ def place_of(given: Mapping[str, Any], run_id: str) -> Place:
 
 
 # -- create ----------------------------------------------------------------------------------------------------------
-async def create(place: Place, user: Identity | None) -> dict[str, Any]:
+async def create(place: Place, user: Identity | None) -> Created:
     """A branch from the base and a worktree on it."""
     async with _repository(place, user) as git:
         base = await _required(git, place.base_ref, f"the base branch {place.base}")
@@ -114,7 +165,7 @@ async def _make_room(git: Git, place: Place) -> None:
 
 
 # -- plan ------------------------------------------------------------------------------------------------------------
-async def plan(place: Place, user: Identity | None) -> dict[str, Any]:
+async def plan(place: Place, user: Identity | None) -> MergePlan:
     """Commit what the tasks left uncommitted, and say what a merge would bring."""
     async with _repository(place, user) as git:
         tree = await _own_tree(git, place)
@@ -122,7 +173,8 @@ async def plan(place: Place, user: Identity | None) -> dict[str, Any]:
         base = await _required(git, place.base_ref, f"the base branch {place.base}")
         head = await _required(git, place.head_ref, f"the branch {place.branch}")
         told = await _plan(git, place, base, head)
-        return {**told, "committed": committed}
+        told["committed"] = committed
+        return told
 
 
 async def _commit_rest(tree: Git, place: Place) -> bool:
@@ -134,11 +186,11 @@ async def _commit_rest(tree: Git, place: Place) -> bool:
     return True
 
 
-async def _plan(git: Git, place: Place, base: str, head: str) -> dict[str, Any]:
+async def _plan(git: Git, place: Place, base: str, head: str) -> MergePlan:
     commits = (await git("log", "-z", f"-n{MOST_SHOWN + 1}", "--format=%H %s", f"{base}..{head}")).output
     listed = [line for line in commits.decode("utf-8", "replace").split("\0") if line]
     files = (await git("diff", "-z", "--no-renames", "--name-status", f"{base}...{head}")).parts
-    changed = [{"status": files[at], "file": files[at + 1]} for at in range(0, len(files) - 1, 2)]
+    changed: list[ChangedFile] = [{"status": files[at], "file": files[at + 1]} for at in range(0, len(files) - 1, 2)]
     _, conflicts = await _merged_tree(git, base, head)
     return {
         "path": place.path,
@@ -161,7 +213,7 @@ async def _merged_tree(git: Git, base: str, head: str) -> tuple[str, list[str]]:
 
 
 # -- merge -----------------------------------------------------------------------------------------------------------
-async def merge(place: Place, user: Identity | None) -> dict[str, Any]:
+async def merge(place: Place, user: Identity | None) -> Merged:
     """Merge the branch into its base. A conflict is a failure that people can settle in the worktree."""
     async with _repository(place, user) as git:
         for _ in range(MERGE_TRIES):
@@ -179,7 +231,7 @@ async def merge(place: Place, user: Identity | None) -> dict[str, Any]:
         raise GitProblemError(said, Category.TRANSIENT)
 
 
-def _merge_told(place: Place, commit: str) -> dict[str, Any]:
+def _merge_told(place: Place, commit: str) -> Merged:
     return {"merged": True, "branch": place.branch, "base": place.base, "commit": commit}
 
 
@@ -241,7 +293,7 @@ async def _move_checkout(checkout: Git, place: Place, base: str, commit: str) ->
 
 
 # -- cleanup ---------------------------------------------------------------------------------------------------------
-async def cleanup(place: Place, user: Identity | None) -> dict[str, Any]:
+async def cleanup(place: Place, user: Identity | None) -> Removed:
     """Remove the worktree of a merged run, its branch and its marks. A branch with later commits stays."""
     async with _repository(place, user) as git:
         head, base = await git.commit_of(place.head_ref), await git.commit_of(place.base_ref)
@@ -321,6 +373,6 @@ def _few(files: list[str]) -> str:
     return ", ".join(files[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-Action = Callable[[Place, Identity | None], Awaitable[dict[str, Any]]]
+Action = Callable[[Place, Identity | None], Awaitable[Created | MergePlan | Merged | Removed]]
 
 ACTIONS: Mapping[str, Action] = {"create": create, "plan": plan, "merge": merge, "cleanup": cleanup}
