@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NamedTuple, Param
 
 import typer
 
+from stepkeep.cli.arguments import opt
 from stepkeep.cli.settings import Settings
 from stepkeep.edges.own_process import protect_process
 from stepkeep.edges.redaction import secrets_of_url
@@ -58,12 +59,12 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "http_port": (
         Annotated[
             list[int] | None,
-            typer.Option(
+            opt(
                 "--http-port",
-                metavar="PORT",
+                "PORT",
+                "Let HTTP steps reach only these ports; may be repeated.",
                 min=1,
                 max=65535,
-                help="Let HTTP steps reach only these ports; may be repeated.",
                 rich_help_panel=PANEL,
             ),
         ],

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from msgspec.structs import replace
 
-from stepkeep.cli.arguments import By
+from stepkeep.cli.arguments import By, opt
 from stepkeep.cli.asking import ask
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
@@ -25,14 +24,10 @@ MOST_SHOWN = 300
 
 def approvals(
     settings: Settings,
-    mine: Annotated[bool, typer.Option("--mine", help="Only those that you may decide.")] = False,
-    late: Annotated[
-        bool, typer.Option("--late", help="Only those past their deadline, or escalated to the next people.")
-    ] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")] = DEFAULT_LIMIT,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="PLACE", help="Where the page before ended: the next page.")
-    ] = None,
+    mine: Annotated[bool, opt("--mine", "Only those that you may decide.")] = False,
+    late: Annotated[bool, opt("--late", "Only those past their deadline, or escalated to the next people.")] = False,
+    limit: Annotated[int, opt("--limit", "At most this many.", min=1, max=1000)] = DEFAULT_LIMIT,
+    after: Annotated[str | None, opt("--after", "PLACE", "Where the page before ended: the next page.")] = None,
     by: By = None,
 ) -> int:
     """List open gates, oldest run first: what is asked, what is shown, who has decided, and whether you may."""

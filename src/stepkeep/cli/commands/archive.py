@@ -6,9 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stepkeep.cli.arguments import ArchiveRoot
+from stepkeep.cli.arguments import ArchiveRoot, arg, opt
 from stepkeep.cli.asking import find_run, open_engine
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
@@ -23,11 +21,10 @@ if TYPE_CHECKING:
 def archive(
     settings: Settings,
     runs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Which ended runs; by default all whose workflow declares it."),
+        list[str] | None, arg("[RUN]...", "Which ended runs; by default all whose workflow declares it.")
     ] = None,
     to: Annotated[
-        str, typer.Option("--to", metavar="DIR", help="Where the named runs go; a declaration names its own folder.")
+        str, opt("--to", "DIR", "Where the named runs go; a declaration names its own folder.")
     ] = ".state/archive",
     archive_root: ArchiveRoot = Path(),
 ) -> int:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import moment_of
+from stepkeep.cli.arguments import arg, moment_of, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.printer import say
 from stepkeep.cli.settings import Settings
@@ -17,29 +15,15 @@ if TYPE_CHECKING:
 
 def audit(
     settings: Settings,
-    target: Annotated[
-        str | None, typer.Argument(metavar="[TARGET]", help="Only about this run, user, key or other thing.")
-    ] = None,
-    actor: Annotated[
-        str | None, typer.Option("--actor", metavar="NAME", help="Only what this person asked for.")
-    ] = None,
-    operation: Annotated[
-        str | None, typer.Option("--operation", metavar="NAME", help="Only this one: approve.")
-    ] = None,
-    outcome: Annotated[
-        str | None, typer.Option("--outcome", metavar="OUTCOME", help="Only done, refused or failed ones.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="ID", help="Only with the API key that has this id.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Since: 2026-11-03T10:15Z, or 2h ago.")
-    ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Before then.")] = None,
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="NEXT", help="Continue after the page that ended with it.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")] = 50,
+    target: Annotated[str | None, arg("[TARGET]", "Only about this run, user, key or other thing.")] = None,
+    actor: Annotated[str | None, opt("--actor", "NAME", "Only what this person asked for.")] = None,
+    operation: Annotated[str | None, opt("--operation", "NAME", "Only this one: approve.")] = None,
+    outcome: Annotated[str | None, opt("--outcome", "OUTCOME", "Only done, refused or failed ones.")] = None,
+    key: Annotated[str | None, opt("--key", "ID", "Only with the API key that has this id.")] = None,
+    since: Annotated[str | None, opt("--since", "TIME", "Since: 2026-11-03T10:15Z, or 2h ago.")] = None,
+    until: Annotated[str | None, opt("--until", "TIME", "Before then.")] = None,
+    cursor: Annotated[str | None, opt("--cursor", "NEXT", "Continue after the page that ended with it.")] = None,
+    limit: Annotated[int, opt("--limit", "How many at most.", min=1, max=10_000)] = 50,
 ) -> int:
     """Search the audit log: operations with API keys and through the service, refusals, and changes of people."""
     given = {"actor": actor, "target": target, "operation": operation, "outcome": outcome, "key": key}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from stepkeep.cli.arguments import arg
 from stepkeep.cli.asking import ask
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import json_value
@@ -19,15 +18,8 @@ if TYPE_CHECKING:
 
 def call(
     settings: Settings,
-    name: Annotated[
-        str | None, typer.Argument(metavar="OPERATION", help="As in `slots.set`. Without it, all are listed.")
-    ] = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME=VALUE…", help="Arguments: JSON, @FILE with JSON, or else a text.", show_default=False
-        ),
-    ] = None,
+    name: Annotated[str | None, arg("OPERATION", "As in `slots.set`. Without it, all are listed.")] = None,
+    given: Annotated[list[str] | None, arg("NAME=VALUE…", "Arguments: JSON, @FILE with JSON, or else a text.")] = None,
 ) -> int:
     """Call an operation by its name, and print its answer as JSON."""
     from stepkeep.operations.operation import CATALOGUE, routed

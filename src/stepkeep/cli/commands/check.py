@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stepkeep.cli.arguments import Apps, WrittenAs
+from stepkeep.cli.arguments import Apps, WrittenAs, arg, opt
 from stepkeep.cli.failures import problem_view
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import is_python, load_handlers, workflow_in
@@ -19,13 +17,11 @@ if TYPE_CHECKING:
 
 def check(
     settings: Settings,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A definition: YAML, JSON or Python.")],
+    file: Annotated[str, arg("FILE", "A definition: YAML, JSON or Python.")],
     app: Apps = None,
     as_: WrittenAs = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Let advice fail the check, too.")] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show the definition as the engine has it, with every default.")
-    ] = False,
+    strict: Annotated[bool, opt("--strict", "Let advice fail the check, too.")] = False,
+    explain: Annotated[bool, opt("--explain", "Show the definition as the engine has it, with every default.")] = False,
 ) -> int:
     """Say everything that is wrong with a definition, with its place, and give advice.
 

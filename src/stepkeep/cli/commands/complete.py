@@ -6,9 +6,7 @@ import json
 import os
 from typing import Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import By, RunId
+from stepkeep.cli.arguments import By, RunId, arg, opt
 from stepkeep.cli.asking import tell
 from stepkeep.cli.commands.decide import Evidence, For, and_run, decided
 from stepkeep.cli.session import json_value, read_file
@@ -22,39 +20,30 @@ MAX_SIGNAL_BYTES = 1_000_000
 
 def complete(
     settings: Settings,
-    run: Annotated[
-        str | None,
-        typer.Argument(metavar="RUN", help="The run's id, or enough of its beginning or end.", show_default=False),
-    ] = None,
-    step: Annotated[
-        str | None, typer.Argument(metavar="STEP", help="The step to complete.", show_default=False)
-    ] = None,
+    run: Annotated[str | None, arg("RUN", "The run's id, or enough of its beginning or end.")] = None,
+    step: Annotated[str | None, arg("STEP", "The step to complete.")] = None,
     token: Annotated[
         str | None,
-        typer.Option(
+        opt(
             "--token",
+            "TOKEN",
+            "The token that its handler was given; also STEPKEEP_TOKEN, which the process list does not show.",
             envvar=TOKEN_VARIABLE,
-            metavar="TOKEN",
-            help="The token that its handler was given; also STEPKEEP_TOKEN, which the process list does not show.",
         ),
     ] = None,
     token_file: Annotated[
-        str | None, typer.Option("--token-file", metavar="FILE", help="A file that holds the token; - reads a pipe.")
+        str | None, opt("--token-file", "FILE", "A file that holds the token; - reads a pipe.")
     ] = None,
-    outcome: Annotated[
-        str, typer.Option("--outcome", metavar="OUTCOME", help="Succeeded, Failed or Cancelled.")
-    ] = "Succeeded",
-    output: Annotated[
-        str | None, typer.Option("--output", metavar="JSON|@FILE", help="What the step comes to.")
-    ] = None,
-    notes: Annotated[str, typer.Option("--notes", metavar="TEXT", help="Kept with the completion.")] = "",
+    outcome: Annotated[str, opt("--outcome", "OUTCOME", "Succeeded, Failed or Cancelled.")] = "Succeeded",
+    output: Annotated[str | None, opt("--output", "JSON|@FILE", "What the step comes to.")] = None,
+    notes: Annotated[str, opt("--notes", "TEXT", "Kept with the completion.")] = "",
     evidence: Evidence = None,
     signal: Annotated[
         str | None,
-        typer.Option(
+        opt(
             "--signal",
-            metavar="JSON|@FILE",
-            help="A manual completion signal of the action dialect, instead of RUN and STEP; a FILE without @, too.",
+            "JSON|@FILE",
+            "A manual completion signal of the action dialect, instead of RUN and STEP; a FILE without @, too.",
         ),
     ] = None,
     for_: For = None,
@@ -91,8 +80,8 @@ def complete(
 def token(
     settings: Settings,
     run: RunId,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="The manual step whose token is lost.")],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the new token.")],
+    step: Annotated[str, arg("STEP", "The manual step whose token is lost.")],
+    reason: Annotated[str, opt("--reason", "TEXT", "Why; kept with the new token.")],
     by: By = None,
 ) -> int:
     """Give a manual step a new token in place of a lost one.

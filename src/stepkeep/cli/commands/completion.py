@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from stepkeep.cli.arguments import arg
 from stepkeep.cli.printer import answer, page
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
@@ -19,7 +18,7 @@ SHELLS = ("bash", "zsh", "fish", "powershell")
 
 def completion(
     settings: Settings,
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh, fish or powershell.", show_default=False)],
+    shell: Annotated[str, arg("SHELL", "bash, zsh, fish or powershell.")],
 ) -> int:
     """Print the script that completes commands and options in a shell; load it where the shell starts.
 

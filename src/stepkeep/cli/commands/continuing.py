@@ -9,9 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
-from stepkeep.cli.arguments import LARGEST, Apps, By, Capabilities, Concurrency, Input, RunId
+from stepkeep.cli.arguments import LARGEST, Apps, By, Capabilities, Concurrency, Input, RunId, opt
 from stepkeep.cli.asking import find_run, open_engine, tell
 from stepkeep.cli.commands.run import conclude
 from stepkeep.cli.policies import Policies
@@ -26,22 +24,15 @@ if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
     from stepkeep.operations.going_on import ContinuationPreview
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run again and what would be adopted.")]
+DryRun = Annotated[bool, opt("--dry-run", "Say what would run again and what would be adopted.")]
 Version = Annotated[
-    int | None,
-    typer.Option(
-        "--version", metavar="N", min=1, max=LARGEST, help="Another version of the workflow, where it is safe."
-    ),
+    int | None, opt("--version", "N", "Another version of the workflow, where it is safe.", min=1, max=LARGEST)
 ]
 Wait = Annotated[
     bool | None,
-    typer.Option(
-        "--wait/--no-wait", help="Execute it here, as is the default at a database, or leave it to the workers."
-    ),
+    opt("--wait/--no-wait", "Execute it here, as is the default at a database, or leave it to the workers."),
 ]
-Key = Annotated[
-    str | None, typer.Option("--key", metavar="KEY", help="Idempotency key: the same key never makes a second run.")
-]
+Key = Annotated[str | None, opt("--key", "KEY", "Idempotency key: the same key never makes a second run.")]
 
 
 class Asked(NamedTuple):
@@ -116,7 +107,7 @@ def fork(
     settings: Settings,
     policies: Policies,
     run: RunId,
-    at: Annotated[str, typer.Option("--at", metavar="STEP", help="The step from which the new run takes its course.")],
+    at: Annotated[str, opt("--at", "STEP", "The step from which the new run takes its course.")],
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
     version: Version = None,

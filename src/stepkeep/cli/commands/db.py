@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import typer
 
+from stepkeep.cli.arguments import arg, opt
 from stepkeep.cli.asking import require_database
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Needs, Settings, with_settings
@@ -67,7 +68,7 @@ def maintain(settings: Settings) -> int:
 
 def backup(
     settings: Settings,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The new file. An existing one is never overwritten.")],
+    file: Annotated[str, arg("FILE", "The new file. An existing one is never overwritten.")],
 ) -> int:
     """Copy an SQLite database that may be in use to a file of its own, and check the copy.
 
@@ -91,8 +92,8 @@ def backup(
 
 def grants(
     settings: Settings,
-    role: Annotated[str, typer.Argument(metavar="ROLE", help="A role of the PostgreSQL server.")],
-    part: Annotated[str, typer.Option("--as", metavar="PART", help="What it is for: worker, client or api.")],
+    role: Annotated[str, arg("ROLE", "A role of the PostgreSQL server.")],
+    part: Annotated[str, opt("--as", "PART", "What it is for: worker, client or api.")],
 ) -> int:
     """Print the statements that give a role at PostgreSQL what a worker, a client or the API needs, and nothing more.
 

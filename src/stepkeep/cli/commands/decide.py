@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import By, RunId
+from stepkeep.cli.arguments import By, RunId, arg, opt
 from stepkeep.cli.asking import of_run, tell
 from stepkeep.cli.render.look import words
 from stepkeep.cli.session import json_value
@@ -17,20 +15,11 @@ if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
     from stepkeep.operations.answers import Answer
 
-Gate = Annotated[
-    str | None,
-    typer.Argument(metavar="STEP", help="The gate; may be left out when exactly one is open.", show_default=False),
-]
-Comment = Annotated[str, typer.Option("--comment", metavar="TEXT", help="Kept with the decision.")]
-For = Annotated[
-    str | None,
-    typer.Option("--for", metavar="PERSON", help="The person who delegated the decision to you.", show_default=False),
-]
-Evidence = Annotated[
-    list[str] | None,
-    typer.Option("--evidence", metavar="REFERENCE", help="Where the proof is; may be repeated."),
-]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the decision.")]
+Gate = Annotated[str | None, arg("STEP", "The gate; may be left out when exactly one is open.")]
+Comment = Annotated[str, opt("--comment", "TEXT", "Kept with the decision.")]
+For = Annotated[str | None, opt("--for", "PERSON", "The person who delegated the decision to you.", show_default=False)]
+Evidence = Annotated[list[str] | None, opt("--evidence", "REFERENCE", "Where the proof is; may be repeated.")]
+Reason = Annotated[str, opt("--reason", "TEXT", "Kept with the decision.")]
 
 
 def approve(
@@ -64,16 +53,10 @@ def reject(
 def decide(
     settings: Settings,
     run: RunId,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="The step that is stuck.", show_default=False)],
-    choice: Annotated[
-        str, typer.Argument(metavar="DECISION", help="retry, skip, fail or complete.", show_default=False)
-    ],
-    output: Annotated[
-        str | None, typer.Option("--output", metavar="JSON|@FILE", help="What a completed step comes to.")
-    ] = None,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Kept with the decision; required unless the step holds.")
-    ] = "",
+    step: Annotated[str, arg("STEP", "The step that is stuck.")],
+    choice: Annotated[str, arg("DECISION", "retry, skip, fail or complete.")],
+    output: Annotated[str | None, opt("--output", "JSON|@FILE", "What a completed step comes to.")] = None,
+    reason: Annotated[str, opt("--reason", "TEXT", "Kept with the decision; required unless the step holds.")] = "",
     by: By = None,
 ) -> int:
     """Retry, skip, fail or complete a stuck step.
@@ -87,7 +70,7 @@ def decide(
 def cancel(
     settings: Settings,
     run: RunId,
-    compensate: Annotated[bool, typer.Option("--compensate", help="Undo what the run did.")] = False,
+    compensate: Annotated[bool, opt("--compensate", "Undo what the run did.")] = False,
     reason: Reason = "",
     by: By = None,
 ) -> int:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import LARGEST, Apps, By, Elsewhere, WrittenAs
+from stepkeep.cli.arguments import LARGEST, Apps, By, Elsewhere, WrittenAs, arg, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.printer import quiet_stdout
 from stepkeep.cli.session import load_handlers, load_workflow
@@ -17,16 +15,14 @@ if TYPE_CHECKING:
     from stepkeep.operations.publish import Definitions, DefinitionSummary
     from stepkeep.operations.withdrawn import Withdrawn
 
-Workflow = Annotated[str, typer.Argument(metavar="WORKFLOW", help="The name of a workflow.", show_default=False)]
-Version = Annotated[int, typer.Argument(metavar="VERSION", min=1, max=LARGEST, help="Its number.", show_default=False)]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stays on record.", show_default=False)]
+Workflow = Annotated[str, arg("WORKFLOW", "The name of a workflow.")]
+Version = Annotated[int, arg("VERSION", "Its number.", min=1, max=LARGEST)]
+Reason = Annotated[str, opt("--reason", "TEXT", "Why; it stays on record.", show_default=False)]
 
 
 def definitions(
     settings: Settings,
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Only the versions of this workflow.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, arg("NAME", "Only the versions of this workflow.")] = None,
 ) -> int:
     """List published workflows with their versions."""
 
@@ -44,9 +40,7 @@ def _line(one: DefinitionSummary) -> dict[str, Any]:
 
 def publish(
     settings: Settings,
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A definition: YAML, JSON, or FILE.py[:NAME].", show_default=False)
-    ],
+    file: Annotated[str, arg("FILE", "A definition: YAML, JSON, or FILE.py[:NAME].")],
     app: Apps = None,
     as_: WrittenAs = None,
     elsewhere: Elsewhere = False,

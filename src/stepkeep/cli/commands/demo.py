@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from stepkeep.cli.arguments import opt
 from stepkeep.cli.settings import Settings
 
 
 def demo(
     settings: Settings,
-    directory: Annotated[
-        str | None, typer.Option("--directory", metavar="DIR", help="Where to work; a temporary one by default.")
-    ] = None,
+    directory: Annotated[str | None, opt("--directory", "DIR", "Where to work; a temporary one by default.")] = None,
 ) -> int:
     """Show a rollback, a worker that is killed and replaced, and an approval. Needs no network and no set-up."""
     from stepkeep.cli.demo.tour import tour

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from stepkeep.cli.arguments import arg, opt
 from stepkeep.cli.printer import answer, console, page
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
@@ -17,11 +16,9 @@ if TYPE_CHECKING:
 
 def dialects(
     settings: Settings,
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="One dialect, in full.", show_default=False)
-    ] = None,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="Draw its machines as Mermaid diagrams.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="The JSON Schema of its format.")] = False,
+    name: Annotated[str | None, arg("NAME", "One dialect, in full.")] = None,
+    mermaid: Annotated[bool, opt("--mermaid", "Draw its machines as Mermaid diagrams.")] = False,
+    schema: Annotated[bool, opt("--schema", "The JSON Schema of its format.")] = False,
 ) -> int:
     """List the dialects, or tell all about one: states, arrows, extensions with their reasons, defaults."""
     from stepkeep.dialects import registry

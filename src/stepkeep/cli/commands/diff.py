@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import LARGEST
+from stepkeep.cli.arguments import LARGEST, arg, opt
 from stepkeep.cli.asking import SHORTEST_ID, find_run, of_run, tell
 from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput
@@ -18,28 +16,14 @@ if TYPE_CHECKING:
 
 def diff(
     settings: Settings,
-    first: Annotated[
-        str, typer.Argument(metavar="A", help="WORKFLOW@VERSION, or the id of a run.", show_default=False)
-    ],
-    second: Annotated[
-        str | None, typer.Argument(metavar="B", help="Another one of the same kind.", show_default=False)
-    ] = None,
-    step: Annotated[
-        str | None, typer.Option("--step", metavar="STEP", help="With one run: a step whose attempts are compared.")
-    ] = None,
+    first: Annotated[str, arg("A", "WORKFLOW@VERSION, or the id of a run.")],
+    second: Annotated[str | None, arg("B", "Another one of the same kind.")] = None,
+    step: Annotated[str | None, opt("--step", "STEP", "With one run: a step whose attempts are compared.")] = None,
     attempts: Annotated[
         tuple[int, int] | None,
-        typer.Option(
-            "--attempts",
-            metavar="N M",
-            min=1,
-            max=LARGEST,
-            help="With --step: two numbers of attempts; the last two by default.",
-        ),
+        opt("--attempts", "N M", "With --step: two numbers of attempts; the last two by default.", min=1, max=LARGEST),
     ] = None,
-    live: Annotated[
-        bool, typer.Option("--live", help="Also which live runs of version A could continue under version B.")
-    ] = False,
+    live: Annotated[bool, opt("--live", "Also which live runs of version A could continue under version B.")] = False,
 ) -> int:
     """Compare two versions of a workflow, two runs, or two attempts of a step.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from stepkeep.cli.arguments import arg, opt
 from stepkeep.cli.asking import ask, of_run, tell
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
@@ -20,31 +19,21 @@ if TYPE_CHECKING:
 
 def evidence(
     settings: Settings,
-    run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="The finished run; a part of its id is enough.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; evidence-RUN.zip by default.")
-    ] = None,
+    run: Annotated[str | None, arg("[RUN]", "The finished run; a part of its id is enough.")] = None,
+    output: Annotated[Path | None, opt("--output", "-o", "FILE", "Where to; evidence-RUN.zip by default.")] = None,
     sign_with: Annotated[
-        Path | None,
-        typer.Option("--sign-with", metavar="FILE", envvar="STEPKEEP_SIGNING_KEY_FILE", help="Sign with this key."),
+        Path | None, opt("--sign-with", "FILE", "Sign with this key.", envvar="STEPKEEP_SIGNING_KEY_FILE")
     ] = None,
     without_payloads: Annotated[
-        bool, typer.Option("--without-payloads", help="Leave inputs and outputs out; their digests remain.")
+        bool, opt("--without-payloads", "Leave inputs and outputs out; their digests remain.")
     ] = False,
-    verify: Annotated[
-        Path | None, typer.Option("--verify", metavar="PACK", help="Verify this pack instead. Needs no database.")
-    ] = None,
+    verify: Annotated[Path | None, opt("--verify", "PACK", "Verify this pack instead. Needs no database.")] = None,
     public_key: Annotated[
-        list[str] | None,
-        typer.Option("--public-key", metavar="KEY", help="With --verify: a key that you trust, in hex or as a file."),
+        list[str] | None, opt("--public-key", "KEY", "With --verify: a key that you trust, in hex or as a file.")
     ] = None,
-    new_key: Annotated[
-        Path | None, typer.Option("--new-key", metavar="FILE", help="Make a signing key in this new file instead.")
-    ] = None,
+    new_key: Annotated[Path | None, opt("--new-key", "FILE", "Make a signing key in this new file instead.")] = None,
     sign_heads: Annotated[
-        bool, typer.Option("--sign-heads", help="Sign the heads of all finished runs that the key has not signed.")
+        bool, opt("--sign-heads", "Sign the heads of all finished runs that the key has not signed.")
     ] = False,
 ) -> int:
     """Write one archive that an auditor can check without Stepkeep: definition, journal, decisions, payloads.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec.structs import replace
 
+from stepkeep.cli.arguments import arg
 from stepkeep.cli.asking import ask, find_run
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
@@ -21,15 +21,8 @@ if TYPE_CHECKING:
 
 def explain(
     settings: Settings,
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="WHAT", help="The id of a run (or a part of it), a queue, or a worker.", show_default=False
-        ),
-    ],
-    step: Annotated[
-        str | None, typer.Argument(metavar="STEP", help="Only this step of the run.", show_default=False)
-    ] = None,
+    what: Annotated[str, arg("WHAT", "The id of a run (or a part of it), a queue, or a worker.")],
+    step: Annotated[str | None, arg("STEP", "Only this step of the run.")] = None,
 ) -> int:
     """Say why it does not move, and the command that moves it. Exit status 1 when something is wrong."""
     from stepkeep.operations.causes import FAULTS, unreachable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import By
+from stepkeep.cli.arguments import By, arg
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.kernel.errors import InvalidInput
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Inbound webhooks that become messages or starts of runs.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The hook.", show_default=False)]
+Name = Annotated[str, arg("NAME", "The hook.")]
 
 
 def add(
     settings: Settings,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Its definition: YAML or JSON.", show_default=False)],
+    file: Annotated[Path, arg("FILE", "Its definition: YAML or JSON.")],
     by: By = None,
 ) -> int:
     """Save an endpoint. One of the same name is replaced, and the earlier one stays on record."""
@@ -66,10 +66,7 @@ def _row(one: HookView) -> dict[str, Any]:
 def test(
     settings: Settings,
     name: Name,
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="A delivery: headers (a mapping) and body (a text).", show_default=False),
-    ],
+    file: Annotated[Path, arg("FILE", "A delivery: headers (a mapping) and body (a text).")],
 ) -> int:
     """Verify and map a recorded delivery, and do nothing else. Its time must be within five minutes."""
     delivery = _mapping(file)

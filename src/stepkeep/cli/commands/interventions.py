@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from stepkeep.cli.arguments import By, RunId
+from stepkeep.cli.arguments import By, RunId, arg, opt
 from stepkeep.cli.asking import tell
 from stepkeep.cli.commands.decide import For, Gate, and_run, decided, stands
 from stepkeep.cli.printer import say
 from stepkeep.cli.settings import Settings
 
-Said = Annotated[str, typer.Option("--comment", metavar="TEXT", help="What is to change.", show_default=False)]
-Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept in the journal.", show_default=False)]
+Said = Annotated[str, opt("--comment", "TEXT", "What is to change.", show_default=False)]
+Why = Annotated[str, opt("--reason", "TEXT", "Kept in the journal.", show_default=False)]
 
 
 def request_changes(
@@ -39,12 +37,10 @@ def escalate(settings: Settings, run: RunId, reason: Why, step: Gate = None, for
 def reassign(
     settings: Settings,
     run: RunId,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="The gate.", show_default=False)],
+    step: Annotated[str, arg("STEP", "The gate.")],
     reason: Why,
-    to: Annotated[
-        list[str] | None, typer.Option("--to", metavar="NAME", help="Who may decide it; may be repeated.")
-    ] = None,
-    fail: Annotated[bool, typer.Option("--fail", help="Fail the gate instead.")] = False,
+    to: Annotated[list[str] | None, opt("--to", "NAME", "Who may decide it; may be repeated.")] = None,
+    fail: Annotated[bool, opt("--fail", "Fail the gate instead.")] = False,
     by: By = None,
 ) -> int:
     """Name other approvers for a gate that nobody may decide, or fail it.
@@ -61,10 +57,8 @@ def reassign(
 def annotate(
     settings: Settings,
     run: RunId,
-    note: Annotated[str, typer.Argument(metavar="NOTE", help="The text.", show_default=False)],
-    step: Annotated[
-        str | None, typer.Option("--step", metavar="STEP", help="The step that it is about.", show_default=False)
-    ] = None,
+    note: Annotated[str, arg("NOTE", "The text.")],
+    step: Annotated[str | None, opt("--step", "STEP", "The step that it is about.", show_default=False)] = None,
     by: By = None,
 ) -> int:
     """Keep a note in the journal of a run. No state changes."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import By, label_of, moment_of
+from stepkeep.cli.arguments import By, arg, label_of, moment_of, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.kernel.errors import InvalidInput
@@ -18,38 +18,26 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Actions on many runs at once, and backfills.", no_args_is_help=True)
 
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of the job.", show_default=False)]
+JobId = Annotated[str, arg("JOB", "The id of the job.")]
 
 
 def start(
     settings: Settings,
-    action: Annotated[str, typer.Argument(metavar="ACTION", help="cancel, rerun, pause, resume.", show_default=False)],
-    run: Annotated[
-        list[str] | None, typer.Option("--run", metavar="RUN", help="This run; repeated. Else the filters count.")
-    ] = None,
-    state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="Only runs in this state; repeated.")
-    ] = None,
-    workflow: Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="Only runs of this one.")] = None,
-    business_key: Annotated[
-        str | None, typer.Option("--business-key", metavar="KEY", help="Only runs with this business key.")
-    ] = None,
-    correlation_id: Annotated[
-        str | None, typer.Option("--correlation-id", metavar="ID", help="Only runs with this correlation id.")
-    ] = None,
-    label: Annotated[
-        list[str] | None, typer.Option("--label", metavar="NAME=TEXT", help="Only runs with this label; repeated.")
-    ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Created since then.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created until then.")] = None,
-    error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="With this in their error.")] = None,
-    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="With this anywhere.")] = None,
-    compensate: Annotated[bool, typer.Option("--compensate", help="With cancel: undo what the runs did.")] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with each run; not with rerun.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which runs they are.")] = False,
-    idempotency_key: Annotated[
-        str | None, typer.Option("--idempotency-key", metavar="KEY", help="The same key makes the job once.")
-    ] = None,
+    action: Annotated[str, arg("ACTION", "cancel, rerun, pause, resume.")],
+    run: Annotated[list[str] | None, opt("--run", "RUN", "This run; repeated. Else the filters count.")] = None,
+    state: Annotated[list[str] | None, opt("--state", "STATE", "Only runs in this state; repeated.")] = None,
+    workflow: Annotated[str | None, opt("--workflow", "NAME", "Only runs of this one.")] = None,
+    business_key: Annotated[str | None, opt("--business-key", "KEY", "Only runs with this business key.")] = None,
+    correlation_id: Annotated[str | None, opt("--correlation-id", "ID", "Only runs with this correlation id.")] = None,
+    label: Annotated[list[str] | None, opt("--label", "NAME=TEXT", "Only runs with this label; repeated.")] = None,
+    since: Annotated[str | None, opt("--since", "TIME", "Created since then.")] = None,
+    until: Annotated[str | None, opt("--until", "TIME", "Created until then.")] = None,
+    error: Annotated[str | None, opt("--error", "TEXT", "With this in their error.")] = None,
+    text: Annotated[str | None, opt("--text", "TEXT", "With this anywhere.")] = None,
+    compensate: Annotated[bool, opt("--compensate", "With cancel: undo what the runs did.")] = False,
+    reason: Annotated[str, opt("--reason", "TEXT", "Kept with each run; not with rerun.")] = "",
+    dry_run: Annotated[bool, opt("--dry-run", "Only say which runs they are.")] = False,
+    idempotency_key: Annotated[str | None, opt("--idempotency-key", "KEY", "The same key makes the job once.")] = None,
     by: By = None,
 ) -> int:
     """Cancel, pause or resume many runs, or run them again. Workers do it in small batches."""
@@ -87,7 +75,7 @@ def start(
 
 def list_(
     settings: Settings,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")] = 50,
+    limit: Annotated[int, opt("--limit", "How many at most.", min=1, max=1000)] = 50,
 ) -> int:
     """List jobs and backfills, newest first."""
     nothing = f"there are no jobs. Make one: {settings.command('jobs', 'start', '--help')}"
@@ -112,7 +100,7 @@ def _rows(found: JobList) -> list[dict[str, Any]]:
 def show(
     settings: Settings,
     job: JobId,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many runs at most.")] = 100,
+    limit: Annotated[int, opt("--limit", "How many runs at most.", min=1, max=1000)] = 100,
 ) -> int:
     """Show a job and what became of each run. Exit status 1 if a run was refused."""
 

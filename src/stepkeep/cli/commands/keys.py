@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import MOST_QUOTA, By, moment_of
+from stepkeep.cli.arguments import MOST_QUOTA, By, arg, moment_of, opt
 from stepkeep.cli.asking import ask, table, tell
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings, with_settings
@@ -23,47 +23,30 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="API keys, which say who acts.", no_args_is_help=True)
 
-KeyId = Annotated[str, typer.Argument(metavar="KEY", help="The id of the key.", show_default=False)]
+KeyId = Annotated[str, arg("KEY", "The id of the key.")]
 MaxRuns = Annotated[
-    int | None,
-    typer.Option(
-        "--max-concurrent-runs", min=1, max=MOST_QUOTA, metavar="N", help="How many unfinished runs; no limit."
-    ),
+    int | None, opt("--max-concurrent-runs", "N", "How many unfinished runs; no limit.", min=1, max=MOST_QUOTA)
 ]
 MaxRequests = Annotated[
-    int | None,
-    typer.Option(
-        "--max-requests-per-min", min=1, max=MOST_QUOTA, metavar="N", help="How many HTTP requests; no limit."
-    ),
+    int | None, opt("--max-requests-per-min", "N", "How many HTTP requests; no limit.", min=1, max=MOST_QUOTA)
 ]
 Queues = Annotated[
-    list[str] | None,
-    typer.Option("--queue", metavar="NAME", help='Work on this queue alone, repeated; the default one is "".'),
+    list[str] | None, opt("--queue", "NAME", 'Work on this queue alone, repeated; the default one is "".')
 ]
-Handlers = Annotated[
-    list[str] | None, typer.Option("--handler", metavar="NAME", help="Work on steps of this handler alone, repeated.")
-]
+Handlers = Annotated[list[str] | None, opt("--handler", "NAME", "Work on steps of this handler alone, repeated.")]
 Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write the key to this new file, readable by its owner alone."),
+    Path | None, opt("--output", "-o", "FILE", "Write the key to this new file, readable by its owner alone.")
 ]
 
 
 def create(
     settings: Settings,
-    owner: Annotated[str, typer.Argument(metavar="OWNER", help="The user or service that acts.", show_default=False)],
+    owner: Annotated[str, arg("OWNER", "The user or service that acts.")],
     scope: Annotated[
         list[str],
-        typer.Option(
-            "--scope",
-            metavar="SCOPE",
-            help="What for, repeated: read, start, decide, complete, operate, work, admin, vouch.",
-        ),
+        opt("--scope", "SCOPE", "What for, repeated: read, start, decide, complete, operate, work, admin, vouch."),
     ],
-    expires: Annotated[
-        str | None,
-        typer.Option("--expires", metavar="TIME|DURATION", help="Its end, such as 90d; none by default."),
-    ] = None,
+    expires: Annotated[str | None, opt("--expires", "TIME|DURATION", "Its end, such as 90d; none by default.")] = None,
     max_concurrent_runs: MaxRuns = None,
     max_requests_per_min: MaxRequests = None,
     queue: Queues = None,
@@ -87,9 +70,7 @@ def create(
 def rotate(
     settings: Settings,
     key: KeyId,
-    overlap: Annotated[
-        str, typer.Option("--overlap", metavar="DURATION", help="How long the old key goes on to work.")
-    ] = "1d",
+    overlap: Annotated[str, opt("--overlap", "DURATION", "How long the old key goes on to work.")] = "1d",
     output: Output = None,
     by: By = None,
 ) -> int:
@@ -110,7 +91,7 @@ def revoke(settings: Settings, key: KeyId, by: By = None) -> int:
 
 def list_(
     settings: Settings,
-    owner: Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Only keys of this owner.")] = None,
+    owner: Annotated[str | None, opt("--owner", "NAME", "Only keys of this owner.")] = None,
 ) -> int:
     """List keys, without their secrets."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
-from stepkeep.cli.arguments import As
+from stepkeep.cli.arguments import As, arg, opt
 from stepkeep.cli.asking import find_run, open_engine
 from stepkeep.cli.printer import answer, binary_output, say
 from stepkeep.cli.settings import Needs, Settings, with_settings
@@ -26,18 +26,12 @@ app = typer.Typer(help="Export and verify transition logs.", no_args_is_help=Tru
 
 def export(
     settings: Settings,
-    runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="Which runs; or --all.", show_default=False)
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All runs of the tenant.")] = False,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; standard output by default.")
-    ] = None,
-    workers: Annotated[
-        bool, typer.Option("--workers", help="With the workers, all journals in the order of time.")
-    ] = False,
-    append: Annotated[bool, typer.Option("--append", help="Add to FILE if it exists.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    runs: Annotated[list[str] | None, arg("[RUN]...", "Which runs; or --all.")] = None,
+    every: Annotated[bool, opt("--all", "All runs of the tenant.")] = False,
+    output: Annotated[str | None, opt("--output", "-o", "FILE", "Where to; standard output by default.")] = None,
+    workers: Annotated[bool, opt("--workers", "With the workers, all journals in the order of time.")] = False,
+    append: Annotated[bool, opt("--append", "Add to FILE if it exists.")] = False,
+    force: Annotated[bool, opt("--force", "Replace FILE if it exists.")] = False,
     as_: As = None,
 ) -> int:
     """Write journals as lines of JSON: one per change of state, and a closing one per run.
@@ -65,9 +59,7 @@ def export(
 
 def verify(
     settings: Settings,
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A log, packed or not, or an archive's manifest; - reads a pipe.")
-    ],
+    file: Annotated[str, arg("FILE", "A log, packed or not, or an archive's manifest; - reads a pipe.")],
     as_: As = None,
 ) -> int:
     """Check a log: every transition legal, nothing missing, changed or reordered. Exit status 1 on findings.

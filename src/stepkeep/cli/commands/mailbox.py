@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stepkeep.cli.arguments import arg, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.settings import Settings, with_settings
 
@@ -17,8 +18,8 @@ app = typer.Typer(help="Messages that are kept for runs that do not exist yet.",
 
 def list_(
     settings: Settings,
-    key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="Only those for this business key.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")] = 100,
+    key: Annotated[str | None, arg("[KEY]", "Only those for this business key.")] = None,
+    limit: Annotated[int, opt("--limit", "How many at most.", min=1, max=10_000)] = 100,
 ) -> int:
     """List the messages that are kept, in the order of business key and arrival."""
     following = settings.command("mailbox", "list", "--limit", str(min(limit * 10, 10_000)))
@@ -37,10 +38,8 @@ def _row(message: KeptMessage) -> dict[str, Any]:
 
 def drop(
     settings: Settings,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The business key.", show_default=False)],
-    message_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="Only this message.", show_default=False)
-    ] = None,
+    key: Annotated[str, arg("KEY", "The business key.")],
+    message_id: Annotated[str | None, opt("--id", "ID", "Only this message.", show_default=False)] = None,
 ) -> int:
     """Drop what is kept for a business key. A duplicate of a dropped message is not kept again."""
     left = f"what is left: {settings.command('mailbox', 'list', key)}"

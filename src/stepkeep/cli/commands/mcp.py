@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-import typer
-
+from stepkeep.cli.arguments import opt
 from stepkeep.cli.asking import open_engine, read_key
 from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.printer import warn
@@ -18,12 +17,9 @@ from stepkeep.kernel.errors import InvalidInput
 def mcp(
     settings: Settings,
     allow_approvals: Annotated[
-        bool,
-        typer.Option("--allow-approvals", help="Offer tools that decide gates which name the service of the key."),
+        bool, opt("--allow-approvals", "Offer tools that decide gates which name the service of the key.")
     ] = False,
-    log_level: Annotated[
-        str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
-    ] = "warning",
+    log_level: Annotated[str, opt("--log-level", "LEVEL", "debug, info, warning or error.")] = "warning",
 ) -> int:
     """Offer tools to agents over the Model Context Protocol. The key bounds what they may do."""
     from importlib.util import find_spec

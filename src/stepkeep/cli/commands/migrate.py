@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import LARGEST, By
+from stepkeep.cli.arguments import LARGEST, By, arg, opt
 from stepkeep.cli.asking import find_run, tell
 from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput
@@ -23,23 +21,14 @@ if TYPE_CHECKING:
 
 def migrate(
     settings: Settings,
-    to: Annotated[int, typer.Option("--to", metavar="VERSION", min=1, max=LARGEST, help="The version to go on under.")],
-    run: Annotated[
-        str | None,
-        typer.Argument(metavar="RUN", help="The run's id, or enough of its beginning or end.", show_default=False),
-    ] = None,
-    all_of: Annotated[
-        str | None,
-        typer.Option("--all", metavar="WORKFLOW", help="Every live run of this workflow, by a job."),
-    ] = None,
+    to: Annotated[int, opt("--to", "VERSION", "The version to go on under.", min=1, max=LARGEST)],
+    run: Annotated[str | None, arg("RUN", "The run's id, or enough of its beginning or end.")] = None,
+    all_of: Annotated[str | None, opt("--all", "WORKFLOW", "Every live run of this workflow, by a job.")] = None,
     of: Annotated[
-        int | None,
-        typer.Option("--of", metavar="VERSION", min=1, max=LARGEST, help="With --all: only runs of this version."),
+        int | None, opt("--of", "VERSION", "With --all: only runs of this version.", min=1, max=LARGEST)
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say which runs could be migrated, and why others stay.")
-    ] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the end of the run.")] = "",
+    dry_run: Annotated[bool, opt("--dry-run", "Only say which runs could be migrated, and why others stay.")] = False,
+    reason: Annotated[str, opt("--reason", "TEXT", "Kept with the end of the run.")] = "",
     by: By = None,
 ) -> int:
     """Go on with live runs under another version, where that is safe.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import UNSET
 
-from stepkeep.cli.arguments import By
+from stepkeep.cli.arguments import By, arg, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.settings import Needs, Settings, with_settings
 
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="What HTTP steps may reach on the internal network.", no_args_is_help=True)
 
-Host = Annotated[
-    str,
-    typer.Argument(metavar="ADDRESS", help="As in search.internal:9200 or 10.0.0.0/8.", show_default=False),
-]
+Host = Annotated[str, arg("ADDRESS", "As in search.internal:9200 or 10.0.0.0/8.")]
 
 
 def allow(settings: Settings, host: Host, by: By = None) -> int:
@@ -39,7 +36,7 @@ def remove(settings: Settings, host: Host, by: By = None) -> int:
 
 def list_(
     settings: Settings,
-    history: Annotated[bool, typer.Option("--history", help="Show every change with its actor, too.")] = False,
+    history: Annotated[bool, opt("--history", "Show every change with its actor, too.")] = False,
 ) -> int:
     """List what the tenant's HTTP steps may reach beside public addresses."""
 

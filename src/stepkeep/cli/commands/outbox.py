@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import By
+from stepkeep.cli.arguments import By, arg, opt
 from stepkeep.cli.asking import find_run, of_run, table, tell
 from stepkeep.cli.settings import Settings, with_settings
 
@@ -24,20 +24,18 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Events on their way to sinks.", no_args_is_help=True)
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The run, or the beginning of its id.")]
-SinkOption = Annotated[str | None, typer.Option("--sink", metavar="NAME", help="This sink alone.")]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stays on record.")]
+Run = Annotated[str, arg("RUN", "The run, or the beginning of its id.")]
+SinkOption = Annotated[str | None, opt("--sink", "NAME", "This sink alone.")]
+Reason = Annotated[str, opt("--reason", "TEXT", "Why; it stays on record.")]
 
 
 def listed(
     settings: Settings,
-    state: Annotated[str | None, typer.Option("--state", metavar="STATE", help="ready, sending or dead.")] = None,
+    state: Annotated[str | None, opt("--state", "STATE", "ready, sending or dead.")] = None,
     sink: SinkOption = None,
-    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="This run alone, sent or not.")] = None,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="SINK/RUN", help="Go on after this one: `next` of the page before.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")] = 100,
+    run: Annotated[str | None, opt("--run", "RUN", "This run alone, sent or not.")] = None,
+    after: Annotated[str | None, opt("--after", "SINK/RUN", "Go on after this one: `next` of the page before.")] = None,
+    limit: Annotated[int, opt("--limit", "How many at most.", min=1, max=1000)] = 100,
 ) -> int:
     """List runs with events that are not delivered, by sink."""
 
@@ -58,7 +56,7 @@ def _row(one: DeliveryView) -> dict[str, Any]:
     return {**shown, "due": one.ready_at or one.dead_at or "", "error": one.error or ""}
 
 
-def show(settings: Settings, run: Run, sink: Annotated[str, typer.Argument(metavar="SINK", help="The sink.")]) -> int:
+def show(settings: Settings, run: Run, sink: Annotated[str, arg("SINK", "The sink.")]) -> int:
     """Show what a run has for a sink: events that are not delivered, and what people did."""
 
     def words(found: DeliveryDetails) -> Iterator[str]:
@@ -78,7 +76,7 @@ def show(settings: Settings, run: Run, sink: Annotated[str, typer.Argument(metav
 
 def redrive(
     settings: Settings,
-    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Of this run.")] = None,
+    run: Annotated[str | None, opt("--run", "RUN", "Of this run.")] = None,
     sink: SinkOption = None,
     reason: Reason = "",
     by: By = None,
@@ -100,8 +98,8 @@ def redrive(
 def drop(
     settings: Settings,
     run: Run,
-    sink: Annotated[str, typer.Argument(metavar="SINK", help="The sink.")],
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="The id of the dead event, as `outbox show` has it.")],
+    sink: Annotated[str, arg("SINK", "The sink.")],
+    event: Annotated[str, arg("EVENT", "The id of the dead event, as `outbox show` has it.")],
     reason: Reason = "",
     by: By = None,
 ) -> int:
@@ -130,7 +128,7 @@ def _has_dead(found: OutboxStatus) -> bool:
 
 
 def history(
-    settings: Settings, limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many at most.")] = 100
+    settings: Settings, limit: Annotated[int, opt("--limit", "How many at most.", min=1, max=1000)] = 100
 ) -> int:
     """Show what people did to sinks and events, newest first."""
 

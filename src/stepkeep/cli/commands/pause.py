@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stepkeep.cli.arguments import By
+from stepkeep.cli.arguments import By, arg, opt
 from stepkeep.cli.asking import tell
 from stepkeep.cli.commands.decide import Reason, decided
 from stepkeep.cli.settings import Settings
@@ -20,19 +18,12 @@ if TYPE_CHECKING:
 
     Work = Callable[[AsyncEngine], Awaitable[PauseList]]
 
-Run = Annotated[
-    str | None,
-    typer.Argument(metavar="RUN", help="The run's id, or enough of its beginning or end.", show_default=False),
-]
-Queue = Annotated[
-    str | None,
-    typer.Option("--queue", metavar="NAME", help='A queue, not a run; the default one is "".', show_default=False),
-]
+Run = Annotated[str | None, arg("RUN", "The run's id, or enough of its beginning or end.")]
+Queue = Annotated[str | None, opt("--queue", "NAME", 'A queue, not a run; the default one is "".', show_default=False)]
 Workflow = Annotated[
-    str | None,
-    typer.Option("--workflow", metavar="NAME", help="The new runs of a workflow, not a run.", show_default=False),
+    str | None, opt("--workflow", "NAME", "The new runs of a workflow, not a run.", show_default=False)
 ]
-All = Annotated[bool, typer.Option("--all", help="The whole tenant in place of a run.")]
+All = Annotated[bool, opt("--all", "The whole tenant in place of a run.")]
 
 
 def pause(

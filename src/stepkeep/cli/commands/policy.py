@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stepkeep.cli.arguments import By
+from stepkeep.cli.arguments import By, arg
 from stepkeep.cli.asking import of_run, tell
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Needs, Settings, with_settings
@@ -23,7 +23,7 @@ app = typer.Typer(help="Rules that allow, hold or deny steps before they run.", 
 
 def test(
     settings: Settings,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The policy document, with its cases.")],
+    file: Annotated[Path, arg("FILE", "The policy document, with its cases.")],
 ) -> int:
     """Judge every case of a policy document, without a database. Exit status 1 if one has another verdict.
 
@@ -65,7 +65,7 @@ def test(
 
 def publish(
     settings: Settings,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The policy document. Its cases must hold.")],
+    file: Annotated[Path, arg("FILE", "The policy document. Its cases must hold.")],
     by: By = None,
 ) -> int:
     """Publish a policy as the next revision of the tenant.
@@ -92,14 +92,7 @@ def listed(settings: Settings) -> int:
 def show(
     settings: Settings,
     revision: Annotated[
-        int | None,
-        typer.Argument(
-            metavar="[REVISION]",
-            min=1,
-            max=2_147_483_647,
-            help="Its number; the newest without one.",
-            show_default=False,
-        ),
+        int | None, arg("[REVISION]", "Its number; the newest without one.", min=1, max=2147483647)
     ] = None,
 ) -> int:
     """Show a revision of the tenant's policy with its rules."""
@@ -116,7 +109,7 @@ def show(
 
 def replay(
     settings: Settings,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run; a part of its id is enough.")],
+    run: Annotated[str, arg("RUN", "The run; a part of its id is enough.")],
 ) -> int:
     """Evaluate every verdict of a run again. Exit status 1 if one has another answer.
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from msgspec.structs import replace
 
+from stepkeep.cli.arguments import arg, opt
 from stepkeep.cli.asking import read_key, service_address, table
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.profiles import Profile, complete_profile, profiles_file, read_profiles, write_profiles
@@ -20,27 +21,20 @@ from stepkeep.kernel.errors import InvalidInput
 app = typer.Typer(help="Services and databases by name.", no_args_is_help=True)
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", re.ASCII)
-Name = Annotated[
-    str,
-    typer.Argument(metavar="NAME", help="The profile.", autocompletion=complete_profile, show_default=False),
-]
+Name = Annotated[str, arg("NAME", "The profile.", autocompletion=complete_profile)]
 Chosen = Annotated[
-    str | None,
-    typer.Argument(metavar="[NAME]", help="The profile; the one in use without it.", autocompletion=complete_profile),
+    str | None, arg("[NAME]", "The profile; the one in use without it.", autocompletion=complete_profile)
 ]
 
 
 def add(
     settings: Settings,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.", show_default=False)],
+    name: Annotated[str, arg("NAME", "Its name.")],
     store_key: Annotated[
-        bool,
-        typer.Option(
-            "--store-key", help="Keep the key itself, from --key-file (- reads a pipe) or STEPKEEP_KEY, in the file."
-        ),
+        bool, opt("--store-key", "Keep the key itself, from --key-file (- reads a pipe) or STEPKEEP_KEY, in the file.")
     ] = False,
-    use: Annotated[bool, typer.Option("--use", help="Use it from now on.")] = False,
-    replaces: Annotated[bool, typer.Option("--replace", help="Replace a profile of this name.")] = False,
+    use: Annotated[bool, opt("--use", "Use it from now on.")] = False,
+    replaces: Annotated[bool, opt("--replace", "Replace a profile of this name.")] = False,
 ) -> int:
     """Add a service (--server URL) or a database (--db URL), with the key for it: --key-file FILE, or --store-key."""
     if NAME.fullmatch(name) is None:
@@ -91,7 +85,7 @@ def show(settings: Settings, name: Chosen = None) -> int:
 def use(
     settings: Settings,
     name: Chosen = None,
-    none: Annotated[bool, typer.Option("--none", help="Use no profile from now on.")] = False,
+    none: Annotated[bool, opt("--none", "Use no profile from now on.")] = False,
 ) -> int:
     """Use a profile from now on, wherever neither an option nor a variable says where runs are."""
     if (name is None) is not none:

@@ -7,9 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import LARGEST
+from stepkeep.cli.arguments import LARGEST, opt
 from stepkeep.cli.asking import open_engine
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Settings
@@ -25,45 +23,25 @@ TOLD_EVERY = 1.0
 
 def prune(
     settings: Settings,
-    older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="DURATION", help="Only runs that ended so long ago: 30d.")
-    ] = None,
-    keep: Annotated[
-        int | None, typer.Option("--keep", min=0, max=LARGEST, metavar="N", help="Spare the newest N finished runs.")
-    ] = None,
-    workflow: Annotated[
-        str | None, typer.Option("--workflow", metavar="NAME", help="Only runs of this one; --keep counts its runs.")
-    ] = None,
-    archive: Annotated[
-        str | None, typer.Option("--archive", metavar="DIR", help="Where archives go; nothing else is deleted.")
-    ] = None,
-    no_archive: Annotated[bool, typer.Option("--no-archive", help="Delete without a trace.")] = False,
+    older_than: Annotated[str | None, opt("--older-than", "DURATION", "Only runs that ended so long ago: 30d.")] = None,
+    keep: Annotated[int | None, opt("--keep", "N", "Spare the newest N finished runs.", min=0, max=LARGEST)] = None,
+    workflow: Annotated[str | None, opt("--workflow", "NAME", "Only runs of this one; --keep counts its runs.")] = None,
+    archive: Annotated[str | None, opt("--archive", "DIR", "Where archives go; nothing else is deleted.")] = None,
+    no_archive: Annotated[bool, opt("--no-archive", "Delete without a trace.")] = False,
     forget_keys: Annotated[
-        str | None,
-        typer.Option(
-            "--forget-keys", metavar="DURATION", help="Also idempotency keys of runs that are gone, so old: 90d."
-        ),
+        str | None, opt("--forget-keys", "DURATION", "Also idempotency keys of runs that are gone, so old: 90d.")
     ] = None,
     forget_audit: Annotated[
-        str | None,
-        typer.Option("--forget-audit", metavar="DURATION", help="Also entries of the audit log, so old: 400d."),
+        str | None, opt("--forget-audit", "DURATION", "Also entries of the audit log, so old: 400d.")
     ] = None,
     forget_firings: Annotated[
-        str | None,
-        typer.Option(
-            "--forget-firings", metavar="DURATION", help="Also firings of triggers whose runs are gone, so old: 90d."
-        ),
+        str | None, opt("--forget-firings", "DURATION", "Also firings of triggers whose runs are gone, so old: 90d.")
     ] = None,
     forget_jobs: Annotated[
-        str | None,
-        typer.Option(
-            "--forget-jobs", metavar="DURATION", help="Also jobs that ended so long ago, with their keys: 90d."
-        ),
+        str | None, opt("--forget-jobs", "DURATION", "Also jobs that ended so long ago, with their keys: 90d.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
-    batch: Annotated[
-        int, typer.Option("--batch", min=1, max=10_000, help="How many runs are deleted in one transaction.")
-    ] = 500,
+    dry_run: Annotated[bool, opt("--dry-run", "Only count what would go.")] = False,
+    batch: Annotated[int, opt("--batch", "How many runs are deleted in one transaction.", min=1, max=10_000)] = 500,
 ) -> int:
     """Archive finished runs, then delete them: those that every limit given lets go.
 

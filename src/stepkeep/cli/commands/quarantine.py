@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import By
+from stepkeep.cli.arguments import By, arg, opt
 from stepkeep.cli.asking import of_run, tell
 from stepkeep.cli.settings import Settings
 from stepkeep.kernel.errors import InvalidInput
@@ -18,18 +16,12 @@ if TYPE_CHECKING:
 
 def quarantine(
     settings: Settings,
-    run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="The run to set aside; a part of its id is enough.")
-    ] = None,
-    reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept with the quarantine.")
-    ] = None,
+    run: Annotated[str | None, arg("[RUN]", "The run to set aside; a part of its id is enough.")] = None,
+    reason: Annotated[str | None, opt("--reason", "TEXT", "Why; kept with the quarantine.")] = None,
     by: By = None,
-    release: Annotated[
-        str | None, typer.Option("--release", metavar="RUN", help="End the quarantine of this run instead.")
-    ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List the runs that are set aside instead.")] = False,
-    history: Annotated[bool, typer.Option("--history", help="With --list: also those that were released.")] = False,
+    release: Annotated[str | None, opt("--release", "RUN", "End the quarantine of this run instead.")] = None,
+    listed: Annotated[bool, opt("--list", "List the runs that are set aside instead.")] = False,
+    history: Annotated[bool, opt("--history", "With --list: also those that were released.")] = False,
 ) -> int:
     """Set a run aside: nothing claims, moves, sweeps or deletes it until it is released.
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from stepkeep.cli.arguments import Apps, By, Capabilities, Concurrency, Input, RunId
+from stepkeep.cli.arguments import Apps, By, Capabilities, Concurrency, Input, RunId, opt
 from stepkeep.cli.commands.continuing import Asked, DryRun, Key, Version, Wait, go_on, place_of, preview
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.session import json_value
@@ -26,8 +24,7 @@ def rerun(
     by: By = None,
     capability: Capabilities = None,
     from_step: Annotated[
-        str | None,
-        typer.Option("--from", metavar="STEP", help="Run only this step and what depends on it; adopt the rest."),
+        str | None, opt("--from", "STEP", "Run only this step and what depends on it; adopt the rest.")
     ] = None,
     version: Version = None,
     dry_run: DryRun = False,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stepkeep.cli.arguments import By
+from stepkeep.cli.arguments import By, arg
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.definition.bounds import MAX_UNITS
@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Resources that steps need while they run.", no_args_is_help=True)
 
-Resource = Annotated[str, typer.Argument(metavar="RESOURCE", help="Its name.", show_default=False)]
-Number = Annotated[
-    int,
-    typer.Argument(metavar="NUMBER", min=1, max=MAX_UNITS, help="How many units it has.", show_default=False),
-]
+Resource = Annotated[str, arg("RESOURCE", "Its name.")]
+Number = Annotated[int, arg("NUMBER", "How many units it has.", min=1, max=MAX_UNITS)]
 
 
 def set_(settings: Settings, resource: Resource, number: Number, by: By = None) -> int:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Input, WrittenAs
+from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Input, WrittenAs, arg, opt
 from stepkeep.cli.asking import find_run, open_engine
 from stepkeep.cli.hints import hints
 from stepkeep.cli.policies import Policies
@@ -26,28 +24,18 @@ if TYPE_CHECKING:
 def run(
     settings: Settings,
     policies: Policies,
-    file: Annotated[
-        str | None,
-        typer.Argument(metavar="FILE", help="A definition: YAML, JSON, or FILE.py[:NAME].", show_default=False),
-    ] = None,
+    file: Annotated[str | None, arg("FILE", "A definition: YAML, JSON, or FILE.py[:NAME].")] = None,
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
-    resume: Annotated[
-        str | None, typer.Option("--resume", metavar="RUN", help="Go on with this run instead of starting one.")
-    ] = None,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Start the run and leave it to the workers.")] = False,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="Idempotency key: the same key never makes a second run."),
-    ] = None,
+    resume: Annotated[str | None, opt("--resume", "RUN", "Go on with this run instead of starting one.")] = None,
+    no_wait: Annotated[bool, opt("--no-wait", "Start the run and leave it to the workers.")] = False,
+    key: Annotated[str | None, opt("--key", "KEY", "Idempotency key: the same key never makes a second run.")] = None,
     as_: WrittenAs = None,
     concurrency: Concurrency = 16,
     dev: Annotated[
-        bool, typer.Option("--dev", help="Publish a changed file under the next version by itself, while you try it.")
+        bool, opt("--dev", "Publish a changed file under the next version by itself, while you try it.")
     ] = False,
-    serve_all: Annotated[
-        bool, typer.Option("--serve-all", help="Execute steps of other runs here too, as a worker does.")
-    ] = False,
+    serve_all: Annotated[bool, opt("--serve-all", "Execute steps of other runs here too, as a worker does.")] = False,
     capability: Capabilities = None,
 ) -> int:
     """Execute a workflow in this process until it ends, or until only people or messages can move it.

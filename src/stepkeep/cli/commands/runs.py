@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.cli.arguments import As, label_of, moment_of
+from stepkeep.cli.arguments import As, arg, label_of, moment_of, opt
 from stepkeep.cli.asking import ask, find_run, open_engine
 from stepkeep.cli.commands.quarantine import told
 from stepkeep.cli.printer import answer, console, say
@@ -29,40 +28,20 @@ MOST_PARTS = 20
 
 def runs(
     settings: Settings,
-    text: Annotated[
-        str | None,
-        typer.Argument(metavar="TEXT", help="Only runs that have this anywhere.", show_default=False),
-    ] = None,
-    state: Annotated[
-        list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only runs in this state; may be repeated."),
-    ] = None,
-    workflow: Annotated[str | None, typer.Option("--workflow", metavar="NAME", help="Only runs of this one.")] = None,
-    business_key: Annotated[
-        str | None, typer.Option("--business-key", metavar="KEY", help="Only runs with this business key.")
-    ] = None,
-    correlation_id: Annotated[
-        str | None, typer.Option("--correlation-id", metavar="ID", help="Only runs with this correlation id.")
-    ] = None,
+    text: Annotated[str | None, arg("TEXT", "Only runs that have this anywhere.")] = None,
+    state: Annotated[list[str] | None, opt("--state", "STATE", "Only runs in this state; may be repeated.")] = None,
+    workflow: Annotated[str | None, opt("--workflow", "NAME", "Only runs of this one.")] = None,
+    business_key: Annotated[str | None, opt("--business-key", "KEY", "Only runs with this business key.")] = None,
+    correlation_id: Annotated[str | None, opt("--correlation-id", "ID", "Only runs with this correlation id.")] = None,
     label: Annotated[
-        list[str] | None,
-        typer.Option("--label", metavar="NAME=TEXT", help="Only runs with this label; may be repeated."),
+        list[str] | None, opt("--label", "NAME=TEXT", "Only runs with this label; may be repeated.")
     ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="Created since: 2026-11-03T10:15Z, or 2h ago."),
-    ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created until then.")] = None,
-    error: Annotated[
-        str | None, typer.Option("--error", metavar="TEXT", help="Only runs with this in their error.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")] = DEFAULT_LIMIT,
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="RUN", help="Only runs older than this one: the next page.")
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Look at every run for labels and texts.", show_default=False)
-    ] = False,
+    since: Annotated[str | None, opt("--since", "TIME", "Created since: 2026-11-03T10:15Z, or 2h ago.")] = None,
+    until: Annotated[str | None, opt("--until", "TIME", "Created until then.")] = None,
+    error: Annotated[str | None, opt("--error", "TEXT", "Only runs with this in their error.")] = None,
+    limit: Annotated[int, opt("--limit", "At most this many.", min=1, max=1000)] = DEFAULT_LIMIT,
+    before: Annotated[str | None, opt("--before", "RUN", "Only runs older than this one: the next page.")] = None,
+    every: Annotated[bool, opt("--all", "Look at every run for labels and texts.", show_default=False)] = False,
     as_: As = None,
 ) -> int:
     """List runs, newest first, and how many there are."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stepkeep.cli.arguments import arg, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.settings import Settings, with_settings
 
@@ -15,15 +16,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="JSON Schemas that definitions refer to by name.", no_args_is_help=True)
 
-Ref = Annotated[str, typer.Argument(metavar="REF", help="The reference of a published schema.", show_default=False)]
+Ref = Annotated[str, arg("REF", "The reference of a published schema.")]
 
 
 def publish(
     settings: Settings,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A JSON Schema: JSON or YAML.", show_default=False)],
-    ref: Annotated[
-        str, typer.Option("--ref", metavar="REF", help="The name by which definitions refer to it.", show_default=False)
-    ],
+    file: Annotated[Path, arg("FILE", "A JSON Schema: JSON or YAML.")],
+    ref: Annotated[str, opt("--ref", "REF", "The name by which definitions refer to it.", show_default=False)],
 ) -> int:
     """Publish a JSON Schema under a reference. A published schema never changes."""
     from stepkeep.definition.document import read_document

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import Apps, By, Input
+from stepkeep.cli.arguments import Apps, By, Input, arg, opt
 from stepkeep.cli.asking import tell
 from stepkeep.cli.commands.decide import and_run, stands
 from stepkeep.cli.session import json_value, load_handlers, load_workflow, looks_like_a_file
@@ -22,42 +20,27 @@ if TYPE_CHECKING:
 def send(
     settings: Settings,
     first: Annotated[
-        str,
-        typer.Argument(
-            metavar="[RUN]",
-            help="The run's id, or enough of its beginning or end; left out with --key and --correlation.",
-            show_default=False,
-        ),
+        str, arg("[RUN]", "The run's id, or enough of its beginning or end; left out with --key and --correlation.")
     ],
-    second: Annotated[str | None, typer.Argument(metavar="NAME", help="The event's name.", show_default=False)] = None,
-    payload: Annotated[
-        str | None, typer.Option("--payload", metavar="JSON|@FILE", help="What the message says.")
-    ] = None,
-    message_id: Annotated[
-        str | None,
-        typer.Option("--id", metavar="ID", help="The sender's id: the same one again changes nothing."),
-    ] = None,
+    second: Annotated[str | None, arg("NAME", "The event's name.")] = None,
+    payload: Annotated[str | None, opt("--payload", "JSON|@FILE", "What the message says.")] = None,
+    message_id: Annotated[str | None, opt("--id", "ID", "The sender's id: the same one again changes nothing.")] = None,
     key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="To the run with this business key; kept while no run has it."),
+        str | None, opt("--key", "KEY", "To the run with this business key; kept while no run has it.")
     ] = None,
     correlation: Annotated[
-        str | None,
-        typer.Option("--correlation", metavar="ID", help="To the only live run with this correlation id."),
+        str | None, opt("--correlation", "ID", "To the only live run with this correlation id.")
     ] = None,
     start: Annotated[
-        str | None,
-        typer.Option("--start", metavar="FILE_OR_NAME", help="With --key: start this workflow if no run has the key."),
+        str | None, opt("--start", "FILE_OR_NAME", "With --key: start this workflow if no run has the key.")
     ] = None,
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
     idempotency_key: Annotated[
-        str | None,
-        typer.Option("--idempotency-key", metavar="KEY", help="With --start: the same key never makes a second run."),
+        str | None, opt("--idempotency-key", "KEY", "With --start: the same key never makes a second run.")
     ] = None,
     ttl: Annotated[
-        str | None,
-        typer.Option("--ttl", metavar="DURATION", help="With --key: how long it is kept for a run; 7d by default."),
+        str | None, opt("--ttl", "DURATION", "With --key: how long it is kept for a run; 7d by default.")
     ] = None,
     by: By = None,
 ) -> int:

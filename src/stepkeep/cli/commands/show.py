@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import As, RunId, moment_of
+from stepkeep.cli.arguments import As, RunId, moment_of, opt
 from stepkeep.cli.asking import ask, find_run, of_run, open_engine, tell
 from stepkeep.cli.commands.quarantine import told
 from stepkeep.cli.hints import hints
@@ -27,20 +25,17 @@ def show(
     run: RunId,
     as_: As = None,
     step: Annotated[
-        str | None,
-        typer.Option("--step", metavar="NAME", help="Only this step: its attempts with traceback, inputs and log."),
+        str | None, opt("--step", "NAME", "Only this step: its attempts with traceback, inputs and log.")
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(
+        opt(
             "--at",
-            metavar="SEQ|TIME",
-            help="As it stood after this entry of its journal, or at this time: 2026-11-03T10:15Z, or 2h ago.",
+            "SEQ|TIME",
+            "As it stood after this entry of its journal, or at this time: 2026-11-03T10:15Z, or 2h ago.",
         ),
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on showing what happens until the run has ended.")
-    ] = False,
+    follow: Annotated[bool, opt("--follow", "Go on showing what happens until the run has ended.")] = False,
 ) -> int:
     """Draw a run: its graph, its timeline, its attempts, who decided, what it waits for.
 

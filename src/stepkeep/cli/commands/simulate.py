@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec.structs import replace
 
-from stepkeep.cli.arguments import Apps, Input, WrittenAs
+from stepkeep.cli.arguments import Apps, Input, WrittenAs, arg, opt
 from stepkeep.cli.child_definitions import ChildDefinitions
 from stepkeep.cli.printer import answer, console, quiet_stdout, say
 from stepkeep.cli.session import is_python, json_value, load_definition, load_handlers
@@ -26,21 +25,18 @@ KINDS = ("stuck", "no-deadline", "uncompensated")
 
 def simulate(
     settings: Settings,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A definition: YAML, JSON or FILE.py[:NAME].")],
+    file: Annotated[str, arg("FILE", "A definition: YAML, JSON or FILE.py[:NAME].")],
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
     as_: WrittenAs = None,
-    tree: Annotated[bool, typer.Option("--tree", help="Show a tree of paths instead of a table.")] = False,
-    pairs: Annotated[bool, typer.Option("--pairs", help="Let any two things go wrong together.")] = False,
-    max_paths: Annotated[
-        int, typer.Option("--max-paths", min=1, max=1_000_000, help="Walk at most this many paths.")
-    ] = 5_000,
+    tree: Annotated[bool, opt("--tree", "Show a tree of paths instead of a table.")] = False,
+    pairs: Annotated[bool, opt("--pairs", "Let any two things go wrong together.")] = False,
+    max_paths: Annotated[int, opt("--max-paths", "Walk at most this many paths.", min=1, max=1_000_000)] = 5_000,
     allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", metavar="KIND", help=f"Accept a kind of finding: {', '.join(KINDS)}. Repeatable."),
+        list[str] | None, opt("--allow", "KIND", f"Accept a kind of finding: {', '.join(KINDS)}. Repeatable.")
     ] = None,
     only_serious: Annotated[
-        bool, typer.Option("--serious", help="Show only serious findings, and the paths that lead to them.")
+        bool, opt("--serious", "Show only serious findings, and the paths that lead to them.")
     ] = False,
 ) -> int:
     """Walk every failure path of a definition on a virtual clock, through the engine's own decisions.

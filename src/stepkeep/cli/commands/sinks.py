@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import By
+from stepkeep.cli.arguments import By, arg, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import warn
@@ -19,30 +19,24 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Where events go: webhooks, files, functions, other programs.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the sink.")]
+Name = Annotated[str, arg("NAME", "The name of the sink.")]
 
 
 def add(
     settings: Settings,
     name: Name,
-    kind: Annotated[str, typer.Option("--kind", metavar="KIND", help="webhook, jsonl, host, or one that was added.")],
+    kind: Annotated[str, opt("--kind", "KIND", "webhook, jsonl, host, or one that was added.")],
     on: Annotated[
-        list[str] | None,
-        typer.Option("--on", metavar="PATTERN", help="Event types, such as 'order.*'; repeat it. All by default."),
+        list[str] | None, opt("--on", "PATTERN", "Event types, such as 'order.*'; repeat it. All by default.")
     ] = None,
     events: Annotated[
         list[str] | None,
-        typer.Option(
-            "--events",
-            metavar="SOURCE",
-            help="emitted (default), dialect, transitions, endings or workers; may be repeated.",
-        ),
+        opt("--events", "SOURCE", "emitted (default), dialect, transitions, endings or workers; may be repeated."),
     ] = None,
     option: Annotated[
-        list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="An option of the kind, such as url=https://…; repeat it."),
+        list[str] | None, opt("--option", "NAME=VALUE", "An option of the kind, such as url=https://…; repeat it.")
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Change the sink of this name; nothing is lost.")] = False,
+    replace: Annotated[bool, opt("--replace", "Change the sink of this name; nothing is lost.")] = False,
     by: By = None,
 ) -> int:
     """Add a sink. Secrets are named, and read by the workers: --option secrets=HOOK_SECRET."""
@@ -98,8 +92,8 @@ def _row(one: SinkSummary) -> dict[str, Any]:
 def remove(
     settings: Settings,
     name: Name,
-    discard: Annotated[bool, typer.Option("--discard", help="Lose the events that were not delivered.")] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stays on record.")] = "",
+    discard: Annotated[bool, opt("--discard", "Lose the events that were not delivered.")] = False,
+    reason: Annotated[str, opt("--reason", "TEXT", "Why; it stays on record.")] = "",
     by: By = None,
 ) -> int:
     """Remove a sink. Refused while events for it are not delivered, unless with --discard."""
@@ -115,15 +109,12 @@ def try_out(
     settings: Settings,
     name: Name,
     http_allow: Annotated[
-        list[str] | None,
-        typer.Option("--http-allow", metavar="HOST|NETWORK[:PORT]", help="Reach this host, although it is not public."),
+        list[str] | None, opt("--http-allow", "HOST|NETWORK[:PORT]", "Reach this host, although it is not public.")
     ] = None,
     secrets_dir: Annotated[
-        str | None, typer.Option("--secrets-dir", metavar="DIR", help="A directory with one file for each secret.")
+        str | None, opt("--secrets-dir", "DIR", "A directory with one file for each secret.")
     ] = None,
-    secrets_file: Annotated[
-        str | None, typer.Option("--secrets-file", metavar="FILE", help="A file with lines NAME=value.")
-    ] = None,
+    secrets_file: Annotated[str | None, opt("--secrets-file", "FILE", "A file with lines NAME=value.")] = None,
 ) -> int:
     """Send one event of type stepkeep.test from here, or from the service. Exit status 1 if it is not acknowledged."""
     if http_allow or secrets_dir or secrets_file:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stepkeep.cli.arguments import By
+from stepkeep.cli.arguments import By, arg, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.definition.bounds import MAX_SLOTS
@@ -16,14 +16,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Limits on running runs.", no_args_is_help=True)
 
-Workflow = Annotated[
-    str | None,
-    typer.Option("--workflow", metavar="NAME", help="A workflow, not the whole tenant.", show_default=False),
-]
-Number = Annotated[
-    int,
-    typer.Argument(metavar="NUMBER", min=1, max=MAX_SLOTS, help="How many runs may hold a slot.", show_default=False),
-]
+Workflow = Annotated[str | None, opt("--workflow", "NAME", "A workflow, not the whole tenant.", show_default=False)]
+Number = Annotated[int, arg("NUMBER", "How many runs may hold a slot.", min=1, max=MAX_SLOTS)]
 
 
 def set_(settings: Settings, number: Number, workflow: Workflow = None, by: By = None) -> int:

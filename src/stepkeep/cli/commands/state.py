@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stepkeep.cli.arguments import finite
+from stepkeep.cli.arguments import arg, finite, opt
 from stepkeep.cli.asking import find_run, open_engine
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Needs, Settings, with_settings
@@ -20,20 +20,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Write the state files of workstreams.", no_args_is_help=True)
 
-Folder = Annotated[str, typer.Argument(metavar="DIR", help="The folder of state files, such as .state.")]
+Folder = Annotated[str, arg("DIR", "The folder of state files, such as .state.")]
 
 
 def export(
     settings: Settings,
     folder: Folder,
-    runs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Which runs; the newest of each workstream by default."),
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Keep the files current until interrupted.")] = False,
+    runs: Annotated[list[str] | None, arg("[RUN]...", "Which runs; the newest of each workstream by default.")] = None,
+    follow: Annotated[bool, opt("--follow", "Keep the files current until interrupted.")] = False,
     interval: Annotated[
-        float,
-        typer.Option("--interval", min=0.05, max=3600, callback=finite, metavar="SECONDS", help="How often to look."),
+        float, opt("--interval", "SECONDS", "How often to look.", min=0.05, max=3600, callback=finite)
     ] = 1.0,
 ) -> int:
     """Write current.json, dag_WS.json, execution_plan_WS.json, checkpoints/WS_latest.json and transitions.jsonl.

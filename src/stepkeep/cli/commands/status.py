@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from stepkeep.cli.arguments import opt
 from stepkeep.cli.asking import ask
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.settings import Settings
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
 
 def status(
     settings: Settings,
-    window: Annotated[
-        str, typer.Option("--window", metavar="DURATION", help="How far back failures and recent runs are counted.")
-    ] = "1h",
+    window: Annotated[str, opt("--window", "DURATION", "How far back failures and recent runs are counted.")] = "1h",
 ) -> int:
     """Say how the system stands: runs, queues, failures, workers. Exit status 1 when something needs attention."""
     found = ask(settings, lambda engine: engine.status(window=window))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from stepkeep.cli.arguments import By
+from stepkeep.cli.arguments import By, arg, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.commands.keys import MaxRequests, MaxRuns
 from stepkeep.cli.settings import Settings, with_settings
@@ -21,12 +21,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Tenants and their settings.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant.", show_default=False)]
+Name = Annotated[str, arg("NAME", "The tenant.")]
 Vouching = Annotated[
-    str,
-    typer.Option(
-        "--vouching", metavar="WORD", help="allowed or refused: whether programs without a key may name persons."
-    ),
+    str, opt("--vouching", "WORD", "allowed or refused: whether programs without a key may name persons.")
 ]
 
 
@@ -60,12 +57,9 @@ def quotas(
     max_concurrent_runs: MaxRuns = None,
     max_requests_per_min: MaxRequests = None,
     limit: Annotated[
-        list[str] | None,
-        typer.Option("--limit", metavar="NAME=N", help="Another quota, such as max_triggers=50. Repeatable."),
+        list[str] | None, opt("--limit", "NAME=N", "Another quota, such as max_triggers=50. Repeatable.")
     ] = None,
-    none: Annotated[
-        bool, typer.Option("--none", help="Take all limits away; those with a default have it again.")
-    ] = False,
+    none: Annotated[bool, opt("--none", "Take all limits away; those with a default have it again.")] = False,
     by: By = None,
 ) -> int:
     """Show or change what all API keys of a tenant may use together. What is not named stays as it is."""
@@ -107,10 +101,8 @@ def _limit(text: str) -> tuple[str, int]:
 def signing(
     settings: Settings,
     name: Name,
-    secret: Annotated[
-        list[str] | None, typer.Option("--secret", metavar="SECRET", help="The name of a secret, repeated.")
-    ] = None,
-    none: Annotated[bool, typer.Option("--none", help="Release no secret.")] = False,
+    secret: Annotated[list[str] | None, opt("--secret", "SECRET", "The name of a secret, repeated.")] = None,
+    none: Annotated[bool, opt("--none", "Release no secret.")] = False,
     by: By = None,
 ) -> int:
     """Show or change the secrets of the workers that starts may name to sign the webhooks of their runs."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import By, moment_of
+from stepkeep.cli.arguments import By, arg, moment_of, opt
 from stepkeep.cli.asking import Words, table, tell
 from stepkeep.cli.printer import say
 from stepkeep.cli.session import json_value
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="What starts runs by itself: schedules, events, ends of runs.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="TRIGGER", help="The trigger's name.", show_default=False)]
-Payload = Annotated[str | None, typer.Option("--payload", metavar="JSON|@FILE", help="What the event carries.")]
+Name = Annotated[str, arg("TRIGGER", "The trigger's name.")]
+Payload = Annotated[str | None, opt("--payload", "JSON|@FILE", "What the event carries.")]
 
 
 def list_(settings: Settings) -> int:
@@ -41,7 +41,7 @@ def _row(one: TriggerView) -> dict[str, Any]:
 def show(
     settings: Settings,
     name: Name,
-    firings: Annotated[int, typer.Option("--firings", min=1, max=1000, help="How many firings to show.")] = 20,
+    firings: Annotated[int, opt("--firings", "How many firings to show.", min=1, max=1000)] = 20,
 ) -> int:
     """Show a trigger with its next moments, its latest firings and its backfills."""
 
@@ -63,10 +63,8 @@ def show(
 def next_(
     settings: Settings,
     name: Name,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many moments.")] = 10,
-    after: Annotated[
-        str | None, typer.Option("--after", metavar="TIME", help="Moments after this time instead of now.")
-    ] = None,
+    count: Annotated[int, opt("--count", "-n", "How many moments.", min=1, max=1000)] = 10,
+    after: Annotated[str | None, opt("--after", "TIME", "Moments after this time instead of now.")] = None,
 ) -> int:
     """Show the next moments of a schedule, in UTC and in its zone."""
     since = None if after is None else moment_of(after, "--after", is_ago=False)
@@ -82,38 +80,20 @@ def next_(
 def add(
     settings: Settings,
     name: Name,
-    workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="A published workflow.", show_default=False)],
-    cron: Annotated[
-        str | None, typer.Option("--cron", metavar="EXPRESSION", help="Five fields, or a name such as @daily.")
-    ] = None,
-    every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="An interval, such as 15m.")] = None,
-    zone: Annotated[str | None, typer.Option("--zone", metavar="ZONE", help="Of the cron expression; UTC.")] = None,
-    gap: Annotated[str | None, typer.Option("--gap", metavar="shift|skip", help="For skipped local times.")] = None,
-    fold: Annotated[str | None, typer.Option("--fold", metavar="first|both", help="For repeated local times.")] = None,
-    jitter: Annotated[
-        str | None, typer.Option("--jitter", metavar="DURATION", help="Start up to so much later than the moment.")
-    ] = None,
-    event: Annotated[
-        str | None, typer.Option("--event", metavar="NAME", help="Fire on events of this name; `order.*` is a pattern.")
-    ] = None,
-    ended: Annotated[
-        str | None, typer.Option("--ended", metavar="WORKFLOW", help="Fire when runs of this workflow end.")
-    ] = None,
-    state: Annotated[
-        list[str] | None, typer.Option("--state", metavar="STATE", help="With --ended: only in this state; repeated.")
-    ] = None,
-    condition: Annotated[
-        str | None, typer.Option("--if", metavar="EXPRESSION", help="Fire only if it holds: riskScore >= 0.7.")
-    ] = None,
-    overlap: Annotated[
-        str | None, typer.Option("--overlap", metavar="POLICY", help="skip, queue, cancel or allow.")
-    ] = None,
-    catch_up: Annotated[
-        str | None, typer.Option("--catch-up", metavar="POLICY", help="Missed moments: none, last or all.")
-    ] = None,
-    with_: Annotated[
-        str | None, typer.Option("--with", metavar="JSON|@FILE", help="The input, with ${{ payload.field }}.")
-    ] = None,
+    workflow: Annotated[str, arg("WORKFLOW", "A published workflow.")],
+    cron: Annotated[str | None, opt("--cron", "EXPRESSION", "Five fields, or a name such as @daily.")] = None,
+    every: Annotated[str | None, opt("--every", "DURATION", "An interval, such as 15m.")] = None,
+    zone: Annotated[str | None, opt("--zone", "ZONE", "Of the cron expression; UTC.")] = None,
+    gap: Annotated[str | None, opt("--gap", "shift|skip", "For skipped local times.")] = None,
+    fold: Annotated[str | None, opt("--fold", "first|both", "For repeated local times.")] = None,
+    jitter: Annotated[str | None, opt("--jitter", "DURATION", "Start up to so much later than the moment.")] = None,
+    event: Annotated[str | None, opt("--event", "NAME", "Fire on events of this name; `order.*` is a pattern.")] = None,
+    ended: Annotated[str | None, opt("--ended", "WORKFLOW", "Fire when runs of this workflow end.")] = None,
+    state: Annotated[list[str] | None, opt("--state", "STATE", "With --ended: only in this state; repeated.")] = None,
+    condition: Annotated[str | None, opt("--if", "EXPRESSION", "Fire only if it holds: riskScore >= 0.7.")] = None,
+    overlap: Annotated[str | None, opt("--overlap", "POLICY", "skip, queue, cancel or allow.")] = None,
+    catch_up: Annotated[str | None, opt("--catch-up", "POLICY", "Missed moments: none, last or all.")] = None,
+    with_: Annotated[str | None, opt("--with", "JSON|@FILE", "The input, with ${{ payload.field }}.")] = None,
     by: By = None,
 ) -> int:
     """Add a trigger for the newest version of a workflow, or change one that was added so."""
@@ -177,7 +157,7 @@ def fire(
     settings: Settings,
     name: Name,
     payload: Payload = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="The same key fires once.")] = None,
+    key: Annotated[str | None, opt("--key", "KEY", "The same key fires once.")] = None,
     by: By = None,
 ) -> int:
     """Fire a trigger now, whatever its overlap policy says and also while it is paused."""
@@ -192,13 +172,11 @@ def fire(
 def backfill(
     settings: Settings,
     name: Name,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="The first moment.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="The end, exclusive; now.")] = None,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, max=100, help="How many of its runs live at a time.")] = 5,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the moments and start nothing.")] = False,
-    stop: Annotated[
-        str | None, typer.Option("--stop", metavar="ID", help="End this backfill instead; its runs go on.")
-    ] = None,
+    since: Annotated[str | None, opt("--since", "TIME", "The first moment.")] = None,
+    until: Annotated[str | None, opt("--until", "TIME", "The end, exclusive; now.")] = None,
+    at_once: Annotated[int, opt("--at-once", "How many of its runs live at a time.", min=1, max=100)] = 5,
+    dry_run: Annotated[bool, opt("--dry-run", "Count the moments and start nothing.")] = False,
+    stop: Annotated[str | None, opt("--stop", "ID", "End this backfill instead; its runs go on.")] = None,
     by: By = None,
 ) -> int:
     """Fire the moments of a range that have no run. Workers do it in small batches."""
@@ -221,14 +199,10 @@ def backfill(
 
 def emit(
     settings: Settings,
-    event: Annotated[str, typer.Argument(metavar="NAME", help="The event's name.", show_default=False)],
+    event: Annotated[str, arg("NAME", "The event's name.")],
     payload: Payload = None,
-    event_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The sender's id: the same one again fires nothing.")
-    ] = None,
-    correlation: Annotated[
-        str | None, typer.Option("--correlation", metavar="ID", help="The correlation id of the runs it starts.")
-    ] = None,
+    event_id: Annotated[str | None, opt("--id", "ID", "The sender's id: the same one again fires nothing.")] = None,
+    correlation: Annotated[str | None, opt("--correlation", "ID", "The correlation id of the runs it starts.")] = None,
     by: By = None,
 ) -> int:
     """Hand in an event from outside. Every trigger that it concerns fires."""

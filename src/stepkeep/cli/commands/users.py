@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import By, moment_of
+from stepkeep.cli.arguments import By, arg, moment_of, opt
 from stepkeep.cli.asking import ask, table, tell
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings, with_settings
@@ -30,22 +30,20 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Users and services, their roles and groups.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the user or service.", show_default=False)]
-Holder = Annotated[
-    str, typer.Argument(metavar="NAME", help="The user or service, or with --is-group the group.", show_default=False)
-]
-Role = Annotated[str | None, typer.Option("--role", metavar="ROLE", help="The role.")]
-Group = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="The group.")]
-IsGroup = Annotated[bool, typer.Option("--is-group", help="NAME is a group: its members share the role.")]
-From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="From when on it counts; at once by default.")]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Until when it counts.")]
+Name = Annotated[str, arg("NAME", "The name of the user or service.")]
+Holder = Annotated[str, arg("NAME", "The user or service, or with --is-group the group.")]
+Role = Annotated[str | None, opt("--role", "ROLE", "The role.")]
+Group = Annotated[str | None, opt("--group", "GROUP", "The group.")]
+IsGroup = Annotated[bool, opt("--is-group", "NAME is a group: its members share the role.")]
+From = Annotated[str | None, opt("--from", "TIME", "From when on it counts; at once by default.")]
+Until = Annotated[str | None, opt("--until", "TIME", "Until when it counts.")]
 
 
 def create(
     settings: Settings,
     name: Name,
-    service: Annotated[bool, typer.Option("--service", help="A program, not a person.")] = False,
-    display: Annotated[str, typer.Option("--display", metavar="TEXT", help="The name to show to people.")] = "",
+    service: Annotated[bool, opt("--service", "A program, not a person.")] = False,
+    display: Annotated[str, opt("--display", "TEXT", "The name to show to people.")] = "",
     by: By = None,
 ) -> int:
     """Register a user or a service. A name that looks like a registered one is refused."""
@@ -156,9 +154,7 @@ def revoke(
 
 def history(
     settings: Settings,
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Only changes of this user, group or tenant.")
-    ] = None,
+    name: Annotated[str | None, arg("[NAME]", "Only changes of this user, group or tenant.")] = None,
 ) -> int:
     """Show every change of people, with its actor; check the hash chain, and that the tables say the same.
 
@@ -200,14 +196,14 @@ def history(
 
 def delegate(
     settings: Settings,
-    delegator: Annotated[str | None, typer.Argument(metavar="[DELEGATOR]", help="Whose roles count.")] = None,
-    to: Annotated[str | None, typer.Argument(metavar="[DELEGATE]", help="The user who decides.")] = None,
+    delegator: Annotated[str | None, arg("[DELEGATOR]", "Whose roles count.")] = None,
+    to: Annotated[str | None, arg("[DELEGATE]", "The user who decides.")] = None,
     from_: From = None,
     until: Until = None,
-    open_ended: Annotated[bool, typer.Option("--open-ended", help="Without an end, until --end.")] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept on record.")] = "",
-    end: Annotated[bool, typer.Option("--end", help="End the delegation instead.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="List the delegations that have not ended instead.")] = False,
+    open_ended: Annotated[bool, opt("--open-ended", "Without an end, until --end.")] = False,
+    reason: Annotated[str, opt("--reason", "TEXT", "Why; kept on record.")] = "",
+    end: Annotated[bool, opt("--end", "End the delegation instead.")] = False,
+    listed: Annotated[bool, opt("--list", "List the delegations that have not ended instead.")] = False,
     by: By = None,
 ) -> int:
     """Let one user decide on behalf of another, for a time. Never to oneself; delegations do not chain."""

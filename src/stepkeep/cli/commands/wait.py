@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stepkeep.cli.arguments import RunId, finite
+from stepkeep.cli.arguments import RunId, finite, opt
 from stepkeep.cli.asking import ask, of_run
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Settings
@@ -24,18 +22,18 @@ def wait(
     run: RunId,
     timeout: Annotated[
         float | None,
-        typer.Option(
+        opt(
             "--timeout",
             "--seconds",
+            "SECONDS",
+            "Give up after so long, with exit status 4.",
             min=0,
             max=LONGEST_SECONDS,
             callback=finite,
-            metavar="SECONDS",
-            help="Give up after so long, with exit status 4.",
         ),
     ] = None,
     until_blocked: Annotated[
-        bool, typer.Option("--until-blocked", help="Return also when only people or messages can move the run.")
+        bool, opt("--until-blocked", "Return also when only people or messages can move the run.")
     ] = False,
 ) -> int:
     """Wait until a run has ended. It only watches: workers execute the run."""

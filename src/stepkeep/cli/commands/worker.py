@@ -9,9 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from stepkeep.cli.arguments import Apps, ArchiveRoot, Capabilities, Concurrency, Threads, finite
+from stepkeep.cli.arguments import Apps, ArchiveRoot, Capabilities, Concurrency, Threads, finite, opt
 from stepkeep.cli.asking import open_engine
 from stepkeep.cli.commands.remote_worker import interrupted_by_signals, require_remote, serve_remote
 from stepkeep.cli.commands.serve import MetricsHost, MetricsPort
@@ -40,48 +38,31 @@ def worker(
     threads: Threads = 64,
     capability: Capabilities = None,
     queue: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--queue", metavar="NAME", help='Serve only these queues; may be repeated. The default queue is "".'
-        ),
+        list[str] | None, opt("--queue", "NAME", 'Serve only these queues; may be repeated. The default queue is "".')
     ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What this worker's id begins with.")] = "worker",
+    name: Annotated[str, opt("--name", "NAME", "What this worker's id begins with.")] = "worker",
     grace: Annotated[
         float,
-        typer.Option(
-            "--grace",
-            min=0,
-            max=86_400,
-            callback=finite,
-            metavar="SECONDS",
-            help="How long running steps may take when it stops.",
-        ),
+        opt("--grace", "SECONDS", "How long running steps may take when it stops.", min=0, max=86_400, callback=finite),
     ] = 30.0,
-    log_level: Annotated[
-        str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
-    ] = "info",
-    log_format: Annotated[
-        str, typer.Option("--log-format", metavar="FORMAT", help="text, or json: one object per line.")
-    ] = "text",
+    log_level: Annotated[str, opt("--log-level", "LEVEL", "debug, info, warning or error.")] = "info",
+    log_format: Annotated[str, opt("--log-format", "FORMAT", "text, or json: one object per line.")] = "text",
     keep_log: Annotated[
-        int,
-        typer.Option("--keep-log", min=0, max=1000, help="Keep the last N lines of ctx.logger with each attempt."),
+        int, opt("--keep-log", "Keep the last N lines of ctx.logger with each attempt.", min=0, max=1000)
     ] = 0,
     state_dir: Annotated[
-        str | None,
-        typer.Option("--state-dir", metavar="DIR", help="Keep the state files of workstreams in DIR current."),
+        str | None, opt("--state-dir", "DIR", "Keep the state files of workstreams in DIR current.")
     ] = None,
     archive_root: ArchiveRoot = Path(),
     delete_expired: Annotated[
-        bool,
-        typer.Option("--delete-expired", help="Delete archived runs when the `keep` of their workflow has passed."),
+        bool, opt("--delete-expired", "Delete archived runs when the `keep` of their workflow has passed.")
     ] = False,
     sign_with: Annotated[
         Path | None,
-        typer.Option(
+        opt(
             "--sign-with",
-            metavar="FILE",
-            help="Sign the heads of runs of this tenant soon after they end, with the signing key of this file.",
+            "FILE",
+            "Sign the heads of runs of this tenant soon after they end, with the signing key of this file.",
         ),
     ] = None,
     metrics_port: MetricsPort = None,

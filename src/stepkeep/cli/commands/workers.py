@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from stepkeep.cli.arguments import opt
 from stepkeep.cli.asking import ask
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.settings import Settings
@@ -14,7 +13,7 @@ from stepkeep.cli.status import SUCCEEDED
 
 def workers(
     settings: Settings,
-    all_: Annotated[bool, typer.Option("--all", help="Also those that were shut down.")] = False,
+    all_: Annotated[bool, opt("--all", "Also those that were shut down.")] = False,
 ) -> int:
     """List workers."""
     found = ask(settings, lambda engine: engine.workers(live_only=not all_))
