@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -44,8 +44,10 @@ def arg(metavar: str, help: str, **more: Any) -> Any:  # noqa: A002 - typer's ow
 def _extended(make: Callable[..., Any], more: dict[str, Any], *names: str, **given: Any) -> Any:
     """With what counts where it belongs to an operation: `reads` makes a value of the text, `typed_as` is its name in
     the signature, `by_default` and `kind` are its default and type where they are not those of the row; `is_run` is a
-    run, which a part of its id names."""
-    own = {"reads": None, "typed_as": None, "by_default": inspect.Parameter.empty, "kind": None, "is_run": False}
+    run, which a part of its id names. `bounds_of` names the operation and the argument whose bounds an option of
+    another command has."""
+    own: dict[str, Any] = {"reads": None, "typed_as": None, "kind": None, "is_run": False, "bounds_of": ""}
+    own["by_default"] = inspect.Parameter.empty
     own = {name: more.pop(name, value) for name, value in own.items()}
     made = make(*names, **{**given, **more})
     vars(made).update(own)
@@ -82,6 +84,23 @@ Threads = Annotated[
     ),
 ]
 IdempotencyKey = Annotated[str | None, opt("--key", "KEY", "Idempotency key: the same key never makes a second run.")]
+
+
+OfWorkflow = Annotated[str | None, opt("--workflow", "NAME", "Only runs of this one.")]
+OfBusinessKey = Annotated[str | None, opt("--business-key", "KEY", "Only runs with this business key.")]
+OfCorrelationId = Annotated[str | None, opt("--correlation-id", "ID", "Only runs with this correlation id.")]
+
+
+def run_filter(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Which runs the options of a command choose, as the engine takes it."""
+    same = ("workflow", "business_key", "correlation_id", "error", "text")
+    return {
+        **{name: given[name] for name in same},
+        "state": given["state"] or None,
+        "labels": dict(label_of(one) for one in given["label"] or ()) or None,
+        "since": None if given["since"] is None else moment_of(given["since"], "--since"),
+        "until": None if given["until"] is None else moment_of(given["until"], "--until"),
+    }
 
 
 def label_of(text: str) -> tuple[str, str]:

@@ -27,6 +27,10 @@ NOTHING = inspect.Parameter.empty
 Render = Callable[[Any, "Asked"], Words]
 
 
+GROUPS: dict[str, Commands] = {}
+"""Commands under one word, by the word."""
+
+
 class Asked:
     """What was typed, for a renderer: `asked["name"]` is an argument, by its name in Python."""
 
@@ -50,7 +54,13 @@ class Command:
 
     @cached_property
     def made(self) -> Callable[..., int]:
-        return with_settings(self._make(), self._needs)
+        made = with_settings(self._make(), self._needs)
+        for one in inspect.signature(made).parameters.values():
+            for info in getattr(one.annotation, "__metadata__", ()):
+                if place := getattr(info, "bounds_of", ""):
+                    name, _, argument = place.rpartition(" ")
+                    vars(info).update(_plain(row_of(name).hints[argument])[1])
+        return made
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -63,9 +73,11 @@ class Command:
 class Commands:
     """Commands under one word, such as `stepkeep slots …`; or without one, those of the program itself."""
 
-    def __init__(self, help: str = "") -> None:  # noqa: A002 - typer's own word
+    def __init__(self, word: str = "", help: str = "") -> None:  # noqa: A002 - typer's own word
         self.app = typer.Typer(help=help, no_args_is_help=True)
         self.made: dict[str, Command] = {}
+        if word:
+            GROUPS[word] = self
 
     def command(
         self, word: str, needs: Needs = Needs.EITHER, *, policies: bool = False
@@ -90,23 +102,27 @@ class Commands:
         word: str,
         name: str,
         says: str | None = None,
+        /,
         *,
         under: str | None = None,
         fails: Callable[[Any], Any] | None = None,
         creates: bool = False,
         recorded: bool = False,
+        shaped: Callable[[Any, Asked], Any] | None = None,
         needs: Needs = Needs.EITHER,
         **told: Any,
     ) -> Callable[[Render], Render]:
         """A function renders the answer of an operation; its docstring, or `says`, explains the command.
 
         `told` has an `arg` or an `opt` for arguments of the operation whose words differ from those of the row; one
-        that is None is not offered. `recorded`: with the decision, the run as it then stands. The rest is as in
-        `tell`."""
+        that is None is not offered. `recorded`: with the decision, the run as it then stands. `shaped` makes
+        what is printed of the answer. The rest is as in `tell`."""
 
         def add(render: Render) -> Render:
+            telling = {"under": under, "fails": fails, "creates": creates}
+
             def make() -> Callable[..., int]:
-                return _derived(name, render, told, under=under, fails=fails, creates=creates, recorded=recorded)
+                return _derived(name, render, told, recorded, shaped, telling)
 
             self._add(word, Command(word, says or render.__doc__, make, needs))
             return render
@@ -119,23 +135,34 @@ class Commands:
 
 
 program = Commands()
-"""The commands of the program itself. `main` puts them in their places."""
+"""The commands of the program itself. `main` gives each its place."""
 
 
-def _derived(
-    name: str, render: Render, told: Mapping[str, Any], *, recorded: bool, **telling: Any
-) -> Callable[..., int]:
-    """The function of a command that is an operation."""
+def row_of(name: str) -> Operation:
+    """The row of an operation."""
     import stepkeep.engine  # noqa: F401 - whose methods have the rows
     from stepkeep.operations.operation import CATALOGUE
 
-    row = CATALOGUE[name]
-    infos = {one: _info(row, one, told.get(one)) for one in row.parameters if one not in told or told[one] is not None}
+    return CATALOGUE[name]
+
+
+def _derived(
+    name: str,
+    render: Render,
+    told: Mapping[str, Any],
+    recorded: bool,
+    shaped: Callable[[Any, Asked], Any] | None,
+    telling: Mapping[str, Any],
+) -> Callable[..., int]:
+    """The function of a command that is an operation."""
+    row = row_of(name)
+    infos = {one: _info(row, one, told.get(one)) for one in _ordered(row, told)}
     typed = {one: info.typed_as or one for one, info in infos.items()}
     runs = [one for one, info in infos.items() if info.is_run]
 
     def command(settings: Settings, **given: Any) -> int:
         named = {one: given[typed[one]] for one in infos}
+        asked = Asked(settings, named)
         values: dict[str, Any] = {}
         for one, value in named.items():
             if value is None and not row.parameters[one].is_required:
@@ -147,16 +174,24 @@ def _derived(
                 if one in values:
                     values[one] = await find_run(engine, values[one])
             found = await row.called_on(engine, values)
-            return {"decision": found, **await engine.show(values["run_id"])} if recorded else found
+            if recorded:
+                return {"decision": found, **await engine.show(values["run_id"])}
+            return found if shaped is None else shaped(found, asked)
 
-        return tell(settings, work, lambda found: render(found, Asked(settings, named)), **telling)
+        return tell(settings, work, lambda found: render(found, asked), **telling)
 
     parameters = [_parameter(row, one, info, typed[one]) for one, info in infos.items()]
-    parameters.sort(key=lambda one: not isinstance(get_args(one.annotation)[1], typer.models.ArgumentInfo))
     settings = inspect.Parameter("settings", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     shown: Any = command
     shown.__signature__ = inspect.Signature([settings, *parameters])
     return command
+
+
+def _ordered(row: Operation, told: Mapping[str, Any]) -> list[str]:
+    """The arguments in the order of the row; those of the table among themselves in its order."""
+    offered = [one for one in row.parameters if one not in told or told[one] is not None]
+    chosen = iter([one for one in told if one in offered])
+    return [next(chosen) if one in told else one for one in offered]
 
 
 def _info(row: Operation, name: str, told: Any) -> Any:
@@ -176,7 +211,7 @@ def _parameter(row: Operation, name: str, info: Any, typed: str) -> inspect.Para
     kind, bounds = _plain(row.hints[name])
     info, kind = copy.copy(info), info.kind or kind
     default = row.signature.parameters[name].default if info.by_default is NOTHING else info.by_default
-    if default == ():
+    if isinstance(default, tuple):
         default = None
     if kind in (int, float):
         info.min, info.max = bounds.get("min", info.min), bounds.get("max", info.max)

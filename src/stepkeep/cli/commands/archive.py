@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from stepkeep.cli.arguments import ArchiveRoot, arg, opt
 from stepkeep.cli.asking import find_run, open_engine
+from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, say
-from stepkeep.cli.settings import Settings
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from stepkeep.operations.run_archive import Swept
 
 
+@program.command("archive", Needs.DATABASE)
 def archive(
     settings: Settings,
     runs: Annotated[

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import typer
-
 from stepkeep.cli.arguments import arg, opt
 from stepkeep.cli.asking import require_database
+from stepkeep.cli.command import Commands
 from stepkeep.cli.printer import answer, say
-from stepkeep.cli.settings import Needs, Settings, with_settings
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import InvalidInput
@@ -24,14 +23,16 @@ if TYPE_CHECKING:
 Answered = tuple["SchemaStatus", "list[RunKey]", list[list[str]], list[str]]
 """The schema, runs that are stuck, names that look alike, and where the record of people is not whole."""
 
-app = typer.Typer(help="Look after the database.", no_args_is_help=True)
+db = Commands("db", "Look after the database.")
 
 
+@db.command("migrate", Needs.DATABASE)
 def migrate(settings: Settings) -> int:
     """Bring the database's schema up to date; what is there already is left alone."""
     return _tell(settings, asyncio.run(_ask(settings, migrating=True)))
 
 
+@db.command("status", Needs.DATABASE)
 def status(settings: Settings) -> int:
     """Say which migrations the database has, whether any run is stuck, and whether the record of people holds.
 
@@ -40,6 +41,7 @@ def status(settings: Settings) -> int:
     return _tell(settings, asyncio.run(_ask(settings, migrating=False)))
 
 
+@db.command("maintain", Needs.DATABASE)
 def maintain(settings: Settings) -> int:
     """Make the coming weeks of the journal and drop those that retention has emptied. Exit status 1 when put off.
 
@@ -66,6 +68,7 @@ def maintain(settings: Settings) -> int:
     return FAILED if done.put_off or done.weeks_denied else SUCCEEDED
 
 
+@db.command("backup", Needs.DATABASE)
 def backup(
     settings: Settings,
     file: Annotated[str, arg("FILE", "The new file. An existing one is never overwritten.")],
@@ -90,6 +93,7 @@ def backup(
     return SUCCEEDED
 
 
+@db.command("grants", Needs.DATABASE)
 def grants(
     settings: Settings,
     role: Annotated[str, arg("ROLE", "A role of the PostgreSQL server.")],
@@ -120,13 +124,6 @@ def grants(
         for statement in said:
             say(statement)
     return SUCCEEDED
-
-
-app.command("migrate")(with_settings(migrate, Needs.DATABASE))
-app.command("status")(with_settings(status, Needs.DATABASE))
-app.command("maintain")(with_settings(maintain, Needs.DATABASE))
-app.command("backup")(with_settings(backup, Needs.DATABASE))
-app.command("grants")(with_settings(grants, Needs.DATABASE))
 
 
 async def _maintain(settings: Settings) -> Maintenance:

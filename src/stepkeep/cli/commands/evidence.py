@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from stepkeep.cli.arguments import arg, opt
 from stepkeep.cli.asking import ask, of_run, tell
+from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from stepkeep.evidence.heads import HeadsSigned
 
 
+@program.command("evidence")
 def evidence(
     settings: Settings,
     run: Annotated[str | None, arg("[RUN]", "The finished run; a part of its id is enough.")] = None,

@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
-import typer
-
 from stepkeep.cli.arguments import As, arg, opt
 from stepkeep.cli.asking import find_run, open_engine
+from stepkeep.cli.command import Commands
 from stepkeep.cli.printer import answer, binary_output, say
-from stepkeep.cli.settings import Needs, Settings, with_settings
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.edges.safe_text import inert_json
 from stepkeep.kernel.errors import InvalidInput
@@ -21,9 +20,10 @@ if TYPE_CHECKING:
     from stepkeep.conformance.report import Report
     from stepkeep.engine import AsyncEngine
 
-app = typer.Typer(help="Export and verify transition logs.", no_args_is_help=True)
+log = Commands("log", "Export and verify transition logs.")
 
 
+@log.command("export")
 def export(
     settings: Settings,
     runs: Annotated[list[str] | None, arg("[RUN]...", "Which runs; or --all.")] = None,
@@ -57,6 +57,7 @@ def export(
     return SUCCEEDED
 
 
+@log.command("verify", Needs.NOTHING)
 def verify(
     settings: Settings,
     file: Annotated[str, arg("FILE", "A log, packed or not, or an archive's manifest; - reads a pipe.")],
@@ -92,10 +93,6 @@ def verify(
     verdict = "no findings" if found.ok else _count(len(found.findings) + found.omitted, "finding")
     say(f"{file}: {_count(found.lines, 'line')}, {_count(found.runs, 'journal')}, {verdict}")
     return SUCCEEDED if found.ok else FAILED
-
-
-app.command("export")(with_settings(export))
-app.command("verify")(with_settings(verify, Needs.NOTHING))
 
 
 def _count(number: int, noun: str) -> str:

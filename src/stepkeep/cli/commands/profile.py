@@ -6,19 +6,19 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from msgspec.structs import replace
 
 from stepkeep.cli.arguments import arg, opt
 from stepkeep.cli.asking import read_key, service_address, table
+from stepkeep.cli.command import Commands
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.profiles import Profile, complete_profile, profiles_file, read_profiles, write_profiles
-from stepkeep.cli.settings import Needs, Settings, with_settings
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.edges.redaction import database_url
 from stepkeep.kernel.errors import InvalidInput
 
-app = typer.Typer(help="Services and databases by name.", no_args_is_help=True)
+profile = Commands("profile", "Services and databases by name.")
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", re.ASCII)
 Name = Annotated[str, arg("NAME", "The profile.", autocompletion=complete_profile)]
@@ -27,6 +27,7 @@ Chosen = Annotated[
 ]
 
 
+@profile.command("add", Needs.NOTHING)
 def add(
     settings: Settings,
     name: Annotated[str, arg("NAME", "Its name.")],
@@ -58,6 +59,7 @@ def add(
     return _tell(settings, replace(made, name=name), is_used=use or known.use == name)
 
 
+@profile.command("list", Needs.NOTHING)
 def list_(settings: Settings) -> int:
     """List the profiles."""
     found = read_profiles()
@@ -73,6 +75,7 @@ def list_(settings: Settings) -> int:
     return SUCCEEDED
 
 
+@profile.command("show", Needs.NOTHING)
 def show(settings: Settings, name: Chosen = None) -> int:
     """Show a profile. Of its key it says where it is, and never what it is."""
     found = read_profiles()
@@ -82,6 +85,7 @@ def show(settings: Settings, name: Chosen = None) -> int:
     return _tell(settings, chosen, is_used=chosen.name == found.use)
 
 
+@profile.command("use", Needs.NOTHING)
 def use(
     settings: Settings,
     name: Chosen = None,
@@ -102,6 +106,7 @@ def use(
     return SUCCEEDED
 
 
+@profile.command("remove", Needs.NOTHING)
 def remove(settings: Settings, name: Name) -> int:
     """Remove a profile, with the key that it holds. A file of the key stays."""
     found = read_profiles()
@@ -161,10 +166,3 @@ def _place(view: dict[str, Any]) -> str:
     if view["server"] is not None:
         return str(view["server"])
     return str(view["db"]) + ("" if view["tenant"] == "default" else f", tenant {view['tenant']}")
-
-
-app.command("add")(with_settings(add, Needs.NOTHING))
-app.command("list")(with_settings(list_, Needs.NOTHING))
-app.command("show")(with_settings(show, Needs.NOTHING))
-app.command("use")(with_settings(use, Needs.NOTHING))
-app.command("remove")(with_settings(remove, Needs.NOTHING))

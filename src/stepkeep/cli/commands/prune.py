@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import LARGEST, opt
 from stepkeep.cli.asking import open_engine
+from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, say, warn
-from stepkeep.cli.settings import Settings
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
@@ -21,6 +22,7 @@ TOLD_EVERY = 1.0
 """Seconds between two lines of progress."""
 
 
+@program.command("prune", Needs.DATABASE)
 def prune(
     settings: Settings,
     older_than: Annotated[str | None, opt("--older-than", "DURATION", "Only runs that ended so long ago: 30d.")] = None,

@@ -1,4 +1,4 @@
-"""`stepkeep runs`: which runs there are, newest first. Reads only."""
+"""`stepkeep runs` and `quarantine`: which runs there are, and which are set aside."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stepkeep.cli.arguments import As, arg, label_of, moment_of, opt
-from stepkeep.cli.asking import ask, find_run, open_engine
-from stepkeep.cli.commands.quarantine import told
+from stepkeep.cli.arguments import As, By, arg, opt, run_filter
+from stepkeep.cli.asking import ask, find_run, of_run, open_engine, tell
+from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
@@ -19,6 +19,7 @@ from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.quarantine import QuarantineView
     from stepkeep.operations.run_answers import LookedAt, RunList
 
 DEFAULT_LIMIT = 20
@@ -26,6 +27,7 @@ MOST_PARTS = 20
 """A search that has found less than a page goes on for this many parts."""
 
 
+@program.command("runs")
 def runs(
     settings: Settings,
     text: Annotated[str | None, arg("TEXT", "Only runs that have this anywhere.")] = None,
@@ -45,17 +47,7 @@ def runs(
     as_: As = None,
 ) -> int:
     """List runs, newest first, and how many there are."""
-    filters: dict[str, Any] = {
-        "state": state or [],
-        "workflow": workflow,
-        "business_key": business_key,
-        "correlation_id": correlation_id,
-        "labels": dict(label_of(one) for one in label or []),
-        "since": None if since is None else moment_of(since, "--since"),
-        "until": None if until is None else moment_of(until, "--until"),
-        "error": error,
-        "text": text,
-    }
+    filters = {name: value for name, value in run_filter(locals()).items() if value is not None}
     if as_ is not None:
         return _in_words(settings, filters, limit, before, as_)
     found = asyncio.run(_list(settings, filters, limit, before, every))
@@ -136,7 +128,7 @@ def _known(filters: dict[str, Any]) -> dict[str, Any]:
     """The filters, whose states must be known."""
     from stepkeep.kernel.states import RunState
 
-    if unknown := [state for state in filters["state"] if state not in list(RunState)]:
+    if unknown := [state for state in filters.get("state", ()) if state not in list(RunState)]:
         raise InvalidInput(f"{unknown[0]!r} is no state of a run. Choose from {', '.join(RunState)}.")
     return filters
 
@@ -172,3 +164,54 @@ async def _go_on(
         ),
         unreadable=[*(found.unreadable or ()), *(part.unreadable or ())] or UNSET,
     )
+
+
+@program.command("quarantine")
+def quarantine(
+    settings: Settings,
+    run: Annotated[str | None, arg("[RUN]", "The run to set aside; a part of its id is enough.")] = None,
+    reason: Annotated[str | None, opt("--reason", "TEXT", "Why; kept with the quarantine.")] = None,
+    by: By = None,
+    release: Annotated[str | None, opt("--release", "RUN", "End the quarantine of this run instead.")] = None,
+    listed: Annotated[bool, opt("--list", "List the runs that are set aside instead.")] = False,
+    history: Annotated[bool, opt("--history", "With --list: also those that were released.")] = False,
+) -> int:
+    """Set a run aside: nothing claims, moves, sweeps or deletes it until it is released.
+
+    It works on a run whose rows cannot be read, too. The decision, its actor and its reason are kept permanently.
+    """
+    if sum((run is not None, release is not None, listed)) != 1:
+        raise InvalidInput("Say what to do: name a RUN, or give --release RUN, or --list.")
+    if history and not listed:
+        raise InvalidInput("--history goes with --list.")
+    if listed:
+        nothing = "no run was ever quarantined" if history else "no run is quarantined"
+        return tell(
+            settings,
+            lambda engine: engine.quarantined(history=history),
+            lambda found: [told(one) for one in found.quarantined] or nothing,
+        )
+    if reason is None:
+        raise InvalidInput("Say why: --reason TEXT.")
+    why = reason
+    if release is not None:
+        return tell(
+            settings,
+            of_run(release, lambda engine, found: engine.release(found, reason=why, by=by)),
+            lambda one: f"run {one.run} is released by {one.released_by}: {one.release_reason}",
+            under="quarantine",
+        )
+    return tell(
+        settings,
+        of_run(run or "", lambda engine, found: engine.quarantine(found, reason=why, by=by)),
+        lambda one: f"run {one.run} is quarantined by {one.by}: {one.reason}",
+        under="quarantine",
+    )
+
+
+def told(one: QuarantineView | Mapping[str, Any]) -> str:
+    """One line about a quarantine."""
+    line = f"run {one['run']} quarantined by {one['by']} at {one['at']}: {one['reason']}"
+    if one["released_at"] is None:
+        return line
+    return f"{line}; released by {one['released_by']} at {one['released_at']}: {one['release_reason']}"

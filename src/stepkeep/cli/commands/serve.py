@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from stepkeep.cli.arguments import MOST_QUOTA, finite, opt
 from stepkeep.cli.asking import open_engine
+from stepkeep.cli.command import program
 from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.printer import answer, say, warn
-from stepkeep.cli.settings import Settings
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.cli.tracing import install_tracing
 from stepkeep.kernel.errors import InvalidInput
@@ -73,6 +74,7 @@ MetricsHost = Annotated[str, opt("--metrics-host", "ADDRESS", "The address of th
 LogFormat = Annotated[str, opt("--log-format", "FORMAT", "text, or json: one object per line.")]
 
 
+@program.command("serve", Needs.DATABASE)
 def serve(
     settings: Settings,
     host: Host = "127.0.0.1",

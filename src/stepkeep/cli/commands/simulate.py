@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from stepkeep.cli.arguments import Apps, Input, WrittenAs, arg, opt
 from stepkeep.cli.child_definitions import ChildDefinitions
+from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, console, quiet_stdout, say
 from stepkeep.cli.session import is_python, json_value, load_definition, load_handlers
-from stepkeep.cli.settings import Settings
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 KINDS = ("stuck", "no-deadline", "uncompensated")
 
 
+@program.command("simulate", Needs.NOTHING)
 def simulate(
     settings: Settings,
     file: Annotated[str, arg("FILE", "A definition: YAML, JSON or FILE.py[:NAME].")],

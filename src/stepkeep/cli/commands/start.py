@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import LARGEST, Apps, By, Elsewhere, Input, WrittenAs, arg, label_of, moment_of, opt
+from stepkeep.cli.arguments import (
+    LARGEST,
+    Apps,
+    By,
+    Elsewhere,
+    IdempotencyKey,
+    Input,
+    WrittenAs,
+    arg,
+    label_of,
+    moment_of,
+    opt,
+)
 from stepkeep.cli.asking import ask, of_run
+from stepkeep.cli.command import program
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.session import json_value, load_handlers, load_workflow, looks_like_a_file, published_version
 from stepkeep.cli.settings import Settings
@@ -17,6 +30,7 @@ if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
 
 
+@program.command("start")
 def start(
     settings: Settings,
     what: Annotated[str | None, arg("FILE_OR_NAME", "A definition, or the name of a published one.")] = None,
@@ -26,7 +40,7 @@ def start(
         int | None, opt("--version", "Which published version; the highest by default.", min=1, max=LARGEST)
     ] = None,
     idle: Annotated[bool, opt("--idle", "Create the run and start it later (with --run).")] = False,
-    key: Annotated[str | None, opt("--key", "KEY", "Idempotency key: the same key never makes a second run.")] = None,
+    key: IdempotencyKey = None,
     business_key: Annotated[str | None, opt("--business-key", "KEY", "At most one live run has this key.")] = None,
     correlation_id: Annotated[
         str | None, opt("--correlation-id", "ID", "What the run belongs to, for searching.")

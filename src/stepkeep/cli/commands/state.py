@@ -6,23 +6,23 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from stepkeep.cli.arguments import arg, finite, opt
 from stepkeep.cli.asking import find_run, open_engine
+from stepkeep.cli.command import Commands
 from stepkeep.cli.printer import answer, say
-from stepkeep.cli.settings import Needs, Settings, with_settings
+from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.operations.state_export import Exported
 
-app = typer.Typer(help="Write the state files of workstreams.", no_args_is_help=True)
+state = Commands("state", "Write the state files of workstreams.")
 
 Folder = Annotated[str, arg("DIR", "The folder of state files, such as .state.")]
 
 
+@state.command("export", Needs.DATABASE)
 def export(
     settings: Settings,
     folder: Folder,
@@ -57,9 +57,6 @@ def export(
     elif done is not None:
         _tell(done)
     return SUCCEEDED
-
-
-app.command("export")(with_settings(export, Needs.DATABASE))
 
 
 async def _export(settings: Settings, folder: str, runs: list[str], follow: bool, interval: float) -> Exported | None:

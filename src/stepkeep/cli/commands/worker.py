@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from stepkeep.cli.arguments import Apps, ArchiveRoot, Capabilities, Concurrency, Threads, finite, opt
 from stepkeep.cli.asking import open_engine
+from stepkeep.cli.command import program
 from stepkeep.cli.commands.remote_worker import interrupted_by_signals, require_remote, serve_remote
 from stepkeep.cli.commands.serve import MetricsHost, MetricsPort
 from stepkeep.cli.inert_log import install_log
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from stepkeep.worker.loop import Worker
 
 
+@program.command("worker", policies=True)
 def worker(
     settings: Settings,
     policies: Policies,

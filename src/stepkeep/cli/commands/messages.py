@@ -1,4 +1,4 @@
-"""`stepkeep send`: send a message to a run, named by its id, its business key or its correlation id."""
+"""`stepkeep send` and `mailbox`: messages to runs, by id, business key or correlation id, and those that are kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import Apps, By, Input, arg, opt
-from stepkeep.cli.asking import tell
+from stepkeep.cli.asking import table, tell
+from stepkeep.cli.command import Asked, Commands, program
 from stepkeep.cli.commands.decide import and_run, stands
 from stepkeep.cli.session import json_value, load_handlers, load_workflow, looks_like_a_file
 from stepkeep.cli.settings import Settings
@@ -14,9 +15,11 @@ from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.mailbox import DroppedMessages, MessageList
     from stepkeep.operations.people import MessageSent
 
 
+@program.command("send")
 def send(
     settings: Settings,
     first: Annotated[
@@ -101,3 +104,35 @@ def _fate(record: MessageSent) -> str:
     if record.get("consumed_by") is None:
         return f"{began}is kept: no step waits for it yet"
     return f"{began}went to {record.consumed_by}"
+
+
+mailbox = Commands("mailbox", "Messages that are kept for runs that do not exist yet.")
+
+
+@mailbox.operation("list", "mailbox.list", key=arg("[KEY]", "Only those for this business key."))
+def list_messages(found: MessageList, asked: Asked) -> str | None:
+    """List the messages that are kept, in the order of business key and arrival."""
+    rows = [
+        {
+            **{name: one[name] for name in ("key", "id", "name", "sender", "arrived_at")},
+            "kept until": "expired" if one.expired else one.expires_at,
+        }
+        for one in found.messages
+    ]
+    table(rows, "no message is kept")
+    from stepkeep.operations.operation import MOST_LISTED
+
+    following = asked.command("mailbox", "list", "--limit", str(min(asked["limit"] * 10, MOST_LISTED)))
+    return f"there are more: {following}" if found.more else None
+
+
+@mailbox.operation(
+    "drop",
+    "mailbox.drop",
+    key=arg("KEY", "The business key."),
+    message_id=opt("--id", "ID", "Only this message.", show_default=False),
+)
+def drop(found: DroppedMessages, asked: Asked) -> Iterator[str]:
+    """Drop what is kept for a business key. A duplicate of a dropped message is not kept again."""
+    yield f"dropped for {asked['key']}: {', '.join(found.dropped)}"
+    yield f"what is left: {asked.command('mailbox', 'list', asked['key'])}"
