@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -52,6 +52,18 @@ def _extended(make: Callable[..., Any], more: dict[str, Any], *names: str, **giv
     made = make(*names, **{**given, **more})
     vars(made).update(own)
     return made
+
+
+def options_of(kind: Any) -> list[inspect.Parameter]:
+    """The options that the fields of a named tuple declare, as parameters of a command."""
+    named = inspect.Parameter.KEYWORD_ONLY
+    hints = get_type_hints(kind, include_extras=True)
+    defaults = kind._field_defaults
+    return [inspect.Parameter(one, named, default=defaults[one], annotation=hints[one]) for one in kind._fields]
+
+
+def by_name(parameter: inspect.Parameter) -> inspect.Parameter:
+    return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
 
 RUN = arg("RUN", "The run's id, or enough of its beginning or end.", typed_as="run", is_run=True)

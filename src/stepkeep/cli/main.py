@@ -21,14 +21,14 @@ import typer
 import typer.main
 from typer.models import CommandInfo
 
-from stepkeep.cli import commands, light_help
+from stepkeep.cli import commands
 from stepkeep.cli.command import GROUPS, program
 from stepkeep.cli.commands.tools import VARIABLE, answer_shells
 from stepkeep.cli.failures import Failure, failure_of
 from stepkeep.cli.inert_log import traceback_lines
 from stepkeep.cli.printer import OutputFailed, answer, flush, say, warn
 from stepkeep.cli.status import FAILED, READER_GONE
-from stepkeep.cli.streams import discard_output, prepare_streams
+from stepkeep.cli.streams import discard_output, prepare_help, prepare_streams
 from stepkeep.kernel.errors import DefinitionError
 
 app = typer.Typer(
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if VARIABLE in os.environ:
         answer_shells()
     if not given or {"-h", "--help"} & set(given):
-        light_help.prepare()
+        prepare_help()
     try:
         words = given if VARIABLE not in os.environ else _completed()
         tree = _command_tree(*[one for one in words if not one.startswith("-")][:2])

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from stepkeep.cli.arguments import arg, opt
-from stepkeep.cli.asking import require_database
+from stepkeep.cli.asking import require_database, told
 from stepkeep.cli.command import Commands
-from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Needs, Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.edges.safe_text import inert_line
 from stepkeep.kernel.errors import InvalidInput
 
@@ -48,24 +47,16 @@ def maintain(settings: Settings) -> int:
     Workers do it once an hour where their role may. It waits 200 ms for a lock, then tries again for some seconds.
     """
     done = asyncio.run(_maintain(settings))
-    if settings.json:
-        answer(
-            {
-                "maintenance": {
-                    "weeks_made": done.weeks_made,
-                    "weeks_dropped": done.weeks_dropped,
-                    "weeks_denied": done.weeks_denied,
-                    "put_off": list(done.put_off),
-                }
-            }
-        )
-    else:
-        say(f"weeks of the journal: {done.weeks_made} made, {done.weeks_dropped} dropped")
+    view = {name: getattr(done, name) for name in ("weeks_made", "weeks_dropped", "weeks_denied", "put_off")}
+
+    def words() -> Iterator[str]:
+        yield f"weeks of the journal: {done.weeks_made} made, {done.weeks_dropped} dropped"
         for what in done.put_off:
-            say(f"  put off: {inert_line(what)}")
+            yield f"  put off: {inert_line(what)}"
         if done.weeks_denied:
-            say(f"  {done.weeks_denied} are missing, and this role may not make them: run this as the owner")
-    return FAILED if done.put_off or done.weeks_denied else SUCCEEDED
+            yield f"  {done.weeks_denied} are missing, and this role may not make them: run this as the owner"
+
+    return told(settings, {"maintenance": view}, words(), failed=done.put_off or done.weeks_denied)
 
 
 @db.command("backup", Needs.DATABASE)
@@ -86,11 +77,8 @@ def backup(
         raise InvalidInput("this command copies SQLite files. For PostgreSQL: pg_dump --format=custom.")
     require_database(settings)
     size = copy(store.path, Path(file))
-    if settings.json:
-        answer({"backup": {"file": file, "size_bytes": size}})
-    else:
-        say(f"{inert_line(file)}: {size:,} bytes, checked")
-    return SUCCEEDED
+    said = f"{inert_line(file)}: {size:,} bytes, checked"
+    return told(settings, {"backup": {"file": file, "size_bytes": size}}, said)
 
 
 @db.command("grants", Needs.DATABASE)
@@ -117,13 +105,8 @@ def grants(
         raise InvalidInput("the database URL names no database.")
     namespace = read_namespace(parse_qs(where.query, keep_blank_values=True).get("schema", [DEFAULT])[-1])
     said = statements(role, Part(part), database=database, schema=namespace.name)
-    if settings.json:
-        answer({"grants": said})
-    else:
-        say("-- CONNECT needs the owner of the database: to another role psql says that no privileges were granted.")
-        for statement in said:
-            say(statement)
-    return SUCCEEDED
+    note = "-- CONNECT needs the owner of the database: to another role psql says that no privileges were granted."
+    return told(settings, {"grants": said}, (note, *said))
 
 
 async def _maintain(settings: Settings) -> Maintenance:
@@ -163,34 +146,32 @@ async def _ask(settings: Settings, *, migrating: bool) -> Answered:
 
 def _tell(settings: Settings, answered: Answered) -> int:
     found, stuck, alike, record = answered
-    if settings.json:
-        answer(
-            {
-                "database": {
-                    "url": found.url,
-                    "schema": found.schema,
-                    "size_bytes": found.size_bytes,
-                    "applied": [{"version": version, "name": name} for version, name in found.applied],
-                    "pending": [{"version": version, "name": name} for version, name in found.pending],
-                    "stuck_runs": [run_id for _, run_id in stuck],
-                    "look_alikes": alike,
-                    "record": record,
-                }
-            }
-        )
-    else:
-        where = "" if found.schema is None else f" in the schema {found.schema},"
-        say(f"{found.url},{where} {found.size_bytes:,} bytes")
-        for version, name in found.applied:
-            say(f"  {version:04d}_{name}  applied")
-        for version, name in found.pending:
-            say(f"  {version:04d}_{name}  pending: {settings.command('db', 'migrate')}")
-        for _, run_id in stuck:
-            say(f"  run {run_id} is unfinished but has no cause to move: this is a defect, please report it")
-        for names in alike:
-            say(f"  {inert_line(' and '.join(names))} look the same and count as one person: disable all but one")
-        for said in record:
-            say(f"  the record was changed by hand: {inert_line(said)}")
-        if not found.pending and not stuck:
-            say("  every unfinished run has a cause to move")
-    return FAILED if found.pending or stuck or record else SUCCEEDED
+    view = {
+        "url": found.url,
+        "schema": found.schema,
+        "size_bytes": found.size_bytes,
+        "applied": [{"version": version, "name": name} for version, name in found.applied],
+        "pending": [{"version": version, "name": name} for version, name in found.pending],
+        "stuck_runs": [run_id for _, run_id in stuck],
+        "look_alikes": alike,
+        "record": record,
+    }
+    return told(settings, {"database": view}, _words(settings, answered), failed=found.pending or stuck or record)
+
+
+def _words(settings: Settings, answered: Answered) -> Iterator[str]:
+    found, stuck, alike, record = answered
+    where = "" if found.schema is None else f" in the schema {found.schema},"
+    yield f"{found.url},{where} {found.size_bytes:,} bytes"
+    for version, name in found.applied:
+        yield f"  {version:04d}_{name}  applied"
+    for version, name in found.pending:
+        yield f"  {version:04d}_{name}  pending: {settings.command('db', 'migrate')}"
+    for _, run_id in stuck:
+        yield f"  run {run_id} is unfinished but has no cause to move: this is a defect, please report it"
+    for names in alike:
+        yield f"  {inert_line(' and '.join(names))} look the same and count as one person: disable all but one"
+    for said in record:
+        yield f"  the record was changed by hand: {inert_line(said)}"
+    if not found.pending and not stuck:
+        yield "  every unfinished run has a cause to move"

@@ -14,13 +14,12 @@ from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Threads, opt
 from stepkeep.cli.asking import open_engine
 from stepkeep.cli.command import program
 from stepkeep.cli.commands.serve import PORT, Drain, Grace, Host, LogLevel, Port, refuse_identity, require_server
-from stepkeep.cli.inert_log import install_log
+from stepkeep.cli.inert_log import install_log, install_tracing
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, quiet_stdout, say, warn
 from stepkeep.cli.session import load_handlers
 from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.cli.tracing import install_tracing
 from stepkeep.kernel.errors import InvalidInput, NotAllowed
 
 if TYPE_CHECKING:

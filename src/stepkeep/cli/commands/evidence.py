@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from stepkeep.cli.arguments import arg, opt
-from stepkeep.cli.asking import ask, of_run, tell
+from stepkeep.cli.asking import ask, of_run, tell, told
 from stepkeep.cli.command import program
-from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -71,12 +69,12 @@ def _write(settings: Settings, run: str, output: Path | None, sign_with: Path | 
         raise InvalidInput(f"{path} exists. Evidence is never replaced; name another file with --output.") from None
     except OSError as problem:
         raise InvalidInput(f"{path} cannot be written: {problem.strerror or problem}.") from None
-    if settings.json:
-        answer({"evidence": {"run": found, "file": str(path), "bytes": len(pack), "signed": sign_with is not None}})
-        return SUCCEEDED
-    say(f"{path}: the evidence of run {found}, {len(pack):,} bytes, {'signed' if sign_with else 'not signed'}")
-    say(f"Verify it: stepkeep evidence --verify {path}, or without Stepkeep: python verify.py {path}")
-    return SUCCEEDED
+    view = {"run": found, "file": str(path), "bytes": len(pack), "signed": sign_with is not None}
+    said = (
+        f"{path}: the evidence of run {found}, {len(pack):,} bytes, {'signed' if sign_with else 'not signed'}",
+        f"Verify it: stepkeep evidence --verify {path}, or without Stepkeep: python verify.py {path}",
+    )
+    return told(settings, {"evidence": view}, said)
 
 
 def _sign_heads(settings: Settings, sign_with: Path | None) -> int:
@@ -101,12 +99,7 @@ def _verify(settings: Settings, path: Path, keys: list[str]) -> int:
         report = verifier.verify(verifier.read_pack(str(path)), verifier.trusted_keys(keys))
     except verifier.UnreadablePack as problem:
         raise InvalidInput(f"{problem}.") from None
-    if settings.json:
-        answer(verifier.as_json(report))
-    else:
-        for line in verifier.page(report):
-            say(line)
-    return SUCCEEDED if report.ok else FAILED
+    return told(settings, verifier.as_json(report), verifier.page(report), failed=not report.ok)
 
 
 def _new_key(settings: Settings, path: Path) -> int:
@@ -114,10 +107,9 @@ def _new_key(settings: Settings, path: Path) -> int:
 
     key = new_key()
     write_key(path, key)
-    if settings.json:
-        answer({"signing_key": {"file": str(path), "id": key.id, "public_key": key.public.hex()}})
-        return SUCCEEDED
-    say(f"{path}: a new signing key, {key.id}. Keep the file secret and a copy safe.")
-    say(f"public key: {key.public.hex()}")
-    say("Give the public key to your auditors by another way than the packs.")
-    return SUCCEEDED
+    said = (
+        f"{path}: a new signing key, {key.id}. Keep the file secret and a copy safe.",
+        f"public key: {key.public.hex()}",
+        "Give the public key to your auditors by another way than the packs.",
+    )
+    return told(settings, {"signing_key": {"file": str(path), "id": key.id, "public_key": key.public.hex()}}, said)

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from stepkeep.cli.arguments import arg
-from stepkeep.cli.asking import Words
+from stepkeep.cli.asking import Words, told
 from stepkeep.cli.command import Asked, Commands
-from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Needs, Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 
 if TYPE_CHECKING:
     from stepkeep.operations.policies import PolicyList, PolicyRevision, PolicyView, Replay
@@ -33,33 +31,32 @@ def test(
 
     document, cases = load_policy(file)
     failed = failed_cases(CompiledPolicy(document), cases)
-    if settings.json:
-        answer(
+    view = {
+        "policy": document.name,
+        "rules": [rule.name for rule in document.rules],
+        "cases": len(cases),
+        "ok": not failed,
+        "failed": [
             {
-                "policy": document.name,
-                "rules": [rule.name for rule in document.rules],
-                "cases": len(cases),
-                "ok": not failed,
-                "failed": [
-                    {
-                        "case": case.name,
-                        "expected": {"effect": case.expect, "rule": case.rule},
-                        "given": {"effect": verdict.effect, "rule": verdict.rule, "reason": verdict.reason},
-                    }
-                    for case, verdict in failed
-                ],
+                "case": case.name,
+                "expected": {"effect": case.expect, "rule": case.rule},
+                "given": {"effect": verdict.effect, "rule": verdict.rule, "reason": verdict.reason},
             }
-        )
-        return FAILED if failed else SUCCEEDED
-    for case, verdict in failed:
-        expected = case.expect if case.rule is None else f"{case.expect} by {case.rule}"
-        given = verdict.effect if verdict.rule is None else f"{verdict.effect} by {verdict.rule}"
-        why = f" ({verdict.reason})" if verdict.reason else ""
-        say(f"{case.name}: expected {expected}, the policy says {given}{why}")
-    rules = "1 rule" if len(document.rules) == 1 else f"{len(document.rules)} rules"
-    tried = "no cases" if not cases else f"{len(cases) - len(failed)} of {len(cases)} cases as expected"
-    say(f"policy {document.name}: {rules}, {tried}")
-    return FAILED if failed else SUCCEEDED
+            for case, verdict in failed
+        ],
+    }
+
+    def words() -> Iterator[str]:
+        for case, verdict in failed:
+            expected = case.expect if case.rule is None else f"{case.expect} by {case.rule}"
+            given = verdict.effect if verdict.rule is None else f"{verdict.effect} by {verdict.rule}"
+            why = f" ({verdict.reason})" if verdict.reason else ""
+            yield f"{case.name}: expected {expected}, the policy says {given}{why}"
+        rules = "1 rule" if len(document.rules) == 1 else f"{len(document.rules)} rules"
+        tried = "no cases" if not cases else f"{len(cases) - len(failed)} of {len(cases)} cases as expected"
+        yield f"policy {document.name}: {rules}, {tried}"
+
+    return told(settings, view, words(), failed=failed)
 
 
 def _published(one: PolicyRevision, _: Asked) -> str:

@@ -9,12 +9,10 @@ from typing import Annotated, Any
 from msgspec.structs import replace
 
 from stepkeep.cli.arguments import arg, opt
-from stepkeep.cli.asking import read_key, service_address, table
+from stepkeep.cli.asking import read_key, service_address, table, told
 from stepkeep.cli.command import Commands
-from stepkeep.cli.printer import answer, say
 from stepkeep.cli.profiles import Profile, complete_profile, profiles_file, read_profiles, write_profiles
 from stepkeep.cli.settings import Needs, Settings
-from stepkeep.cli.status import SUCCEEDED
 from stepkeep.edges.redaction import database_url
 from stepkeep.kernel.errors import InvalidInput
 
@@ -64,15 +62,13 @@ def list_(settings: Settings) -> int:
     """List the profiles."""
     found = read_profiles()
     rows = [_view(found.named(name), is_used=name == found.use) for name in sorted(found.profiles)]
-    if settings.json:
-        answer({"profiles": rows, "file": str(profiles_file())})
-    else:
+    if not settings.json:
         shown = [
             {"": "*" if one["in_use"] else "", "profile": one["profile"], "place": _place(one), "key": one["key"] or ""}
             for one in rows
         ]
         table(shown, f"no profile is in {profiles_file()}: add one with stepkeep profile add NAME --server URL")
-    return SUCCEEDED
+    return told(settings, {"profiles": rows, "file": str(profiles_file())}, None)
 
 
 @profile.command("show", Needs.NOTHING)
@@ -99,11 +95,7 @@ def use(
     write_profiles(replace(found, use=name))
     if chosen is not None:
         return _tell(settings, chosen, is_used=True)
-    if settings.json:
-        answer({"profile": None})
-    else:
-        say("no profile is in use")
-    return SUCCEEDED
+    return told(settings, {"profile": None}, "no profile is in use")
 
 
 @profile.command("remove", Needs.NOTHING)
@@ -113,11 +105,8 @@ def remove(settings: Settings, name: Name) -> int:
     gone = found.named(name)
     left = {other: one for other, one in found.profiles.items() if other != name}
     write_profiles(replace(found, use=None if found.use == name else found.use, profiles=left))
-    if settings.json:
-        answer({"removed": _view(gone, is_used=False)})
-    else:
-        say(f"profile {name} is removed" + ("; no profile is in use now" if found.use == name else ""))
-    return SUCCEEDED
+    said = f"profile {name} is removed" + ("; no profile is in use now" if found.use == name else "")
+    return told(settings, {"removed": _view(gone, is_used=False)}, said)
 
 
 def _stored_key(settings: Settings) -> str:
@@ -138,16 +127,12 @@ def _absolute(url: str) -> str:
 
 def _tell(settings: Settings, one: Profile, *, is_used: bool) -> int:
     view = _view(one, is_used=is_used)
-    if settings.json:
-        answer({"profile": view, "file": str(profiles_file())})
-        return SUCCEEDED
     key = f"its key is {view['key']}" if view["key"] else "it has no key: --key-file or STEPKEEP_KEY give one"
-    say(f"profile {one.name} is {_place(view)}; {key}")
+    use = f"Use it: stepkeep profile use {one.name}, or --profile {one.name} with any command"
     if is_used:
-        say("it is in use where neither an option nor a variable says otherwise")
-    else:
-        say(f"Use it: stepkeep profile use {one.name}, or --profile {one.name} with any command")
-    return SUCCEEDED
+        use = "it is in use where neither an option nor a variable says otherwise"
+    said = (f"profile {one.name} is {_place(view)}; {key}", use)
+    return told(settings, {"profile": view, "file": str(profiles_file())}, said)
 
 
 def _view(one: Profile, *, is_used: bool) -> dict[str, Any]:

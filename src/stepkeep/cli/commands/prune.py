@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import LARGEST, opt
-from stepkeep.cli.asking import open_engine
+from stepkeep.cli.asking import ask, told
 from stepkeep.cli.command import program
-from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.printer import warn
 from stepkeep.cli.settings import Needs, Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -52,49 +50,16 @@ def prune(
     """
     if not dry_run and (archive is not None) == no_archive:
         raise InvalidInput("Say where archives go: --archive DIR. Or give --no-archive to delete without a trace.")
-    options = {
-        "older_than": older_than,
-        "keep": keep,
-        "workflow": workflow,
-        "archive": archive,
-        "forget_keys": forget_keys,
-        "forget_audit": forget_audit,
-        "forget_firings": forget_firings,
-        "forget_jobs": forget_jobs,
-        "dry_run": dry_run,
-        "batch": batch,
-    }
-    pruned = asyncio.run(_prune(settings, options, _progress()))
-    if settings.json:
-        answer({"prune": {"dry_run": dry_run, **_plain(pruned)}})
-    else:
-        for run_id, why in pruned.flawed:
-            say(f"run {run_id} stays: {why}")
-        for manifest in pruned.archives:
-            say(manifest)
-        say(_summary(pruned, dry_run=dry_run))
-    return FAILED if pruned.flawed else SUCCEEDED
-
-
-async def _prune(settings: Settings, options: dict[str, Any], told: Told) -> Pruned:
-    async with open_engine(settings) as engine:
-        return await engine.prune(told=told, **options)
-
-
-def _plain(pruned: Pruned) -> dict[str, Any]:
-    flawed = [{"run": run_id, "why": why} for run_id, why in pruned.flawed]
-    return {
-        "found": pruned.found,
-        "kept": pruned.kept,
-        "archived": pruned.archived,
-        "deleted": pruned.deleted,
-        "keys": pruned.keys,
-        "audit": pruned.audit,
-        "firings": pruned.firings,
-        "jobs": pruned.jobs,
-        "archives": list(pruned.archives),
-        "flawed": flawed,
-    }
+    names = "older_than keep workflow archive forget_keys forget_audit forget_firings forget_jobs dry_run batch"
+    typed = locals()
+    options: dict[str, Any] = {name: typed[name] for name in names.split()}
+    pruned = ask(settings, lambda engine: engine.prune(told=_progress(), **options))
+    counts = ("found", "kept", "archived", "deleted", "keys", "audit", "firings", "jobs", "archives")
+    view = {"dry_run": dry_run, **{name: getattr(pruned, name) for name in counts}}
+    view["flawed"] = [{"run": run_id, "why": why} for run_id, why in pruned.flawed]
+    flawed = [f"run {run_id} stays: {why}" for run_id, why in pruned.flawed]
+    said = (*flawed, *pruned.archives, _summary(pruned, dry_run=dry_run))
+    return told(settings, {"prune": view}, said, failed=flawed)
 
 
 def _summary(pruned: Pruned, *, dry_run: bool) -> str:

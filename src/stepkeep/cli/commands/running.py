@@ -25,7 +25,6 @@ from stepkeep.cli.arguments import (
 )
 from stepkeep.cli.asking import find_run, open_engine, tell
 from stepkeep.cli.command import program
-from stepkeep.cli.hints import hints
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, console, quiet_stdout, warn
 from stepkeep.cli.screens import screen_for
@@ -115,10 +114,10 @@ def conclude(settings: Settings, worked: Worked, apps: list[str]) -> int:
     if settings.json:
         answer(worked.view)
         return status
-    from stepkeep.cli.render.report import head, tail
+    from stepkeep.cli.render.report import head, tail, what_next
 
     screen = console()
-    for part in [*head(run), *tail(run, hints(worked.view, settings, worked.tokens))]:
+    for part in [*head(run), *tail(run, what_next(worked.view, settings, worked.tokens))]:
         screen.print(part, soft_wrap=True)
     if status == UNFINISHED and settings.server is not None:
         warn(f"then, to wait for its end: {settings.command('wait', run['id'])}")

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 from stepkeep.cli.arguments import MOST_QUOTA, finite, opt
 from stepkeep.cli.asking import open_engine
 from stepkeep.cli.command import program
-from stepkeep.cli.inert_log import install_log
+from stepkeep.cli.inert_log import install_log, install_tracing
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import SUCCEEDED
-from stepkeep.cli.tracing import install_tracing
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:

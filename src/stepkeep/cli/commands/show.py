@@ -13,7 +13,6 @@ from stepkeep.cli.arguments import As, RunId, arg, finite, moment_of, opt
 from stepkeep.cli.asking import ask, find_run, of_run, open_engine, tell
 from stepkeep.cli.command import Asked, program
 from stepkeep.cli.commands.runs import told
-from stepkeep.cli.hints import hints
 from stepkeep.cli.printer import answer, console, page, say, warn
 from stepkeep.cli.render.outline import outline
 from stepkeep.cli.settings import Settings
@@ -87,7 +86,7 @@ def show(
 
 def show_past(settings: Settings, run: str, at: str) -> int:
     """A run as it stood, on standard output."""
-    from stepkeep.cli.render.past import past_lines
+    from stepkeep.cli.render.lines import past_lines
 
     when = int(at) if at.isascii() and at.isdigit() else moment_of(at, "--at", beside="the number of an entry, ")
     work = of_run(run, lambda engine, found: engine.show(found, at=when))
@@ -96,7 +95,7 @@ def show_past(settings: Settings, run: str, at: str) -> int:
 
 def show_step(settings: Settings, run: str, step: str, as_: str | None) -> int:
     """One step on standard output."""
-    from stepkeep.cli.render.step import step_lines
+    from stepkeep.cli.render.lines import step_lines
 
     if as_ is not None:
         raise InvalidInput("show: give a step or a dialect, not both.")
@@ -112,17 +111,10 @@ async def _follow(settings: Settings, run: str) -> None:
 
     async with open_engine(settings) as engine:
         run_id = await find_run(engine, run)
-        screen = screen_for(json=False)
-        with screen:
-            follower = Follower(engine, run_id, await plan_of(engine.transactor, engine.tenant, run_id), screen)
-            await follower.begin(resumed=False)
-            watching = asyncio.create_task(follower.go_on())
-            try:
+        plan = await plan_of(engine.transactor, engine.tenant, run_id)
+        with screen_for(json=False) as screen:
+            async with Follower(engine, run_id, plan, screen).watching(resumed=False):
                 await engine.wait(run_id)
-            finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
-            await follower.look()
 
 
 def sentence(why: ExplanationView) -> str:
@@ -135,11 +127,12 @@ def print_report(view: dict[str, Any], settings: Settings, tokens: dict[str, str
     """The whole picture on standard output."""
     from datetime import UTC, datetime
 
-    from stepkeep.cli.render.report import report
+    from stepkeep.cli.render.report import report, what_next
 
     screen = console()
     screen.print(
-        report(view, width=screen.width, now=datetime.now(UTC), hints=hints(view, settings, tokens)), soft_wrap=False
+        report(view, width=screen.width, now=datetime.now(UTC), hints=what_next(view, settings, tokens)),
+        soft_wrap=False,
     )
 
 

@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import arg, opt
-from stepkeep.cli.asking import ask, open_engine, read_key
+from stepkeep.cli.asking import ask, open_engine, read_key, told
 from stepkeep.cli.command import program
 from stepkeep.cli.inert_log import install_log
-from stepkeep.cli.printer import answer, page, say, warn
+from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.session import json_value
 from stepkeep.cli.settings import Needs, Settings
 from stepkeep.cli.status import SUCCEEDED
@@ -123,11 +123,7 @@ def completion(
     from typer._completion_shared import get_completion_script
 
     script = get_completion_script(prog_name="stepkeep", complete_var=VARIABLE, shell=shell)
-    if settings.json:
-        answer({"completion": {"shell": shell, "script": script}})
-    else:
-        page(script)
-    return SUCCEEDED
+    return told(settings, {"completion": {"shell": shell, "script": script}}, script.split("\n"))
 
 
 def answer_shells() -> None:

@@ -54,7 +54,7 @@ def diff(
         return await engine.compare_runs(await find_run(engine, first), await find_run(engine, second))
 
     def words(view: Any) -> Iterator[str]:
-        from stepkeep.cli.render.differences import run_lines, version_lines
+        from stepkeep.cli.render.lines import run_lines, version_lines
 
         return run_lines(view) if of_versions[0] is None else version_lines(view)
 
@@ -66,7 +66,7 @@ def _of_attempts(
 ) -> int:
     if second is not None or step is None:
         raise InvalidInput("give two versions or two runs; or one run, and the --step whose attempts are compared.")
-    from stepkeep.cli.render.differences import attempt_lines
+    from stepkeep.cli.render.lines import attempt_lines
     from stepkeep.operations.run_differences import compare_attempts
 
     async def compare(engine: AsyncEngine, run_id: str) -> Any:

@@ -1,25 +1,29 @@
-"""`stepkeep log`: write runs' journals as logs, and check such logs against the rules they must obey."""
+"""`stepkeep log`, `state` and `archive`: journals as logs with a verdict, state files, archives of ended runs."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
-from stepkeep.cli.arguments import As, arg, opt
-from stepkeep.cli.asking import find_run, open_engine
-from stepkeep.cli.command import Commands
-from stepkeep.cli.printer import answer, binary_output, say
+from stepkeep.cli.arguments import ArchiveRoot, As, arg, finite, opt
+from stepkeep.cli.asking import find_run, open_engine, told
+from stepkeep.cli.command import Commands, program
+from stepkeep.cli.printer import binary_output, say
 from stepkeep.cli.settings import Needs, Settings
-from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.cli.status import SUCCEEDED
 from stepkeep.edges.safe_text import inert_json
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.conformance.report import Report
     from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.run_archive import Swept
+    from stepkeep.operations.state_export import Exported
 
+FINDING = ("line", "code", "run", "message")
 log = Commands("log", "Export and verify transition logs.")
 
 
@@ -50,11 +54,8 @@ def export(
     count = asyncio.run(
         _export(settings, runs or [], output, "ab" if append else "wb" if force else "xb", as_, workers)
     )
-    if settings.json:
-        answer({"export": {"file": output, "lines": count}})
-    elif output is not None:
-        say(f"{count:,} lines written to {output}")
-    return SUCCEEDED
+    said = None if output is None else f"{count:,} lines written to {output}"
+    return told(settings, {"export": {"file": output, "lines": count}}, said)
 
 
 @log.command("verify", Needs.NOTHING)
@@ -69,30 +70,20 @@ def verify(
     With --as, the log is one in that dialect's words, judged by that dialect's tables and invariants.
     """
     found = judge(file, as_)
-    if settings.json:
-        answer(
-            {
-                "ok": found.ok,
-                "lines": found.lines,
-                "runs": found.runs,
-                "findings": [
-                    {"line": one.line, "code": one.code, "run": one.run, "message": one.message}
-                    for one in found.findings
-                ],
-                "omitted": found.omitted,
-                "notes": list(found.notes),
-            }
-        )
-        return SUCCEEDED if found.ok else FAILED
-    for one in found.findings:
-        say(f"{file}:{one.line}: {one.code}: {one.message}")
-    if found.omitted:
-        say(f"{file}: {found.omitted:,} more findings")
-    for note in found.notes:
-        say(f"{file}: note: {note}")
-    verdict = "no findings" if found.ok else _count(len(found.findings) + found.omitted, "finding")
-    say(f"{file}: {_count(found.lines, 'line')}, {_count(found.runs, 'journal')}, {verdict}")
-    return SUCCEEDED if found.ok else FAILED
+    view = {name: getattr(found, name) for name in ("ok", "lines", "runs", "findings", "omitted", "notes")}
+    view["findings"] = [{name: getattr(one, name) for name in FINDING} for one in found.findings]
+
+    def words() -> Iterator[str]:
+        for one in found.findings:
+            yield f"{file}:{one.line}: {one.code}: {one.message}"
+        if found.omitted:
+            yield f"{file}: {found.omitted:,} more findings"
+        for note in found.notes:
+            yield f"{file}: note: {note}"
+        verdict = "no findings" if found.ok else _count(len(found.findings) + found.omitted, "finding")
+        yield f"{file}: {_count(found.lines, 'line')}, {_count(found.runs, 'journal')}, {verdict}"
+
+    return told(settings, view, words(), failed=not found.ok)
 
 
 def _count(number: int, noun: str) -> str:
@@ -184,3 +175,113 @@ def judge(file: str, as_: str | None = None) -> Report:
             return verdict(log)
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror or error}.") from None
+
+
+state = Commands("state", "Write the state files of workstreams.")
+
+
+@state.command("export", Needs.DATABASE)
+def export_state(
+    settings: Settings,
+    folder: Annotated[str, arg("DIR", "The folder of state files, such as .state.")],
+    runs: Annotated[list[str] | None, arg("[RUN]...", "Which runs; the newest of each workstream by default.")] = None,
+    follow: Annotated[bool, opt("--follow", "Keep the files current until interrupted.")] = False,
+    interval: Annotated[
+        float, opt("--interval", "SECONDS", "How often to look.", min=0.05, max=3600, callback=finite)
+    ] = 1.0,
+) -> int:
+    """Write current.json, dag_WS.json, execution_plan_WS.json, checkpoints/WS_latest.json and transitions.jsonl.
+
+    transitions.jsonl has every transition of all workstreams and workers; lines are only appended. With RUN, it has
+    these runs. All other files are replaced as a whole. The database stays the state.
+    """
+    if follow and settings.json:
+        raise InvalidInput("--follow tells line by line, not as one object: leave --json away.")
+    try:
+        done = asyncio.run(_export_state(settings, folder, runs or [], follow, interval))
+    except KeyboardInterrupt:
+        return SUCCEEDED
+    if done is None:
+        return SUCCEEDED
+    view = {name: getattr(done, name) for name in ("folder", "workstreams", "files", "lines")}
+    return told(settings, {"export": view}, _state_words(done))
+
+
+async def _export_state(
+    settings: Settings, folder: str, runs: list[str], follow: bool, interval: float
+) -> Exported | None:
+    from stepkeep.operations.state_export import StateFolder
+
+    async with open_engine(settings, operation="log") as engine:
+        chosen = [await find_run(engine, run) for run in runs]
+        files = StateFolder(engine.transactor, Path(folder), tenant=engine.tenant, run_ids=chosen)
+        if not follow:
+            return await files.write()
+        async for done in files.follow(interval):
+            say(_state_words(done))
+        return None
+
+
+def _state_words(done: Exported) -> str:
+    if not done.workstreams:
+        return f"no workstream has a run; {done.folder}/current.json says so"
+    said = f"{len(done.workstreams)} workstreams" if len(done.workstreams) > 1 else done.workstreams[0]
+    return f"{done.folder}: {said}; {done.files} files written, {done.lines} lines appended"
+
+
+@program.command("archive", Needs.DATABASE)
+def archive(
+    settings: Settings,
+    runs: Annotated[
+        list[str] | None, arg("[RUN]...", "Which ended runs; by default all whose workflow declares it.")
+    ] = None,
+    to: Annotated[
+        str, opt("--to", "DIR", "Where the named runs go; a declaration names its own folder.")
+    ] = ".state/archive",
+    archive_root: ArchiveRoot = Path(),
+) -> int:
+    """Archive ended runs, one folder each: log, everything else, manifest, and the state files of a workstream.
+
+    A run that is archived already is left as it is. Exit status 1 if a run could not be archived.
+    """
+    swept = asyncio.run(_archive(settings, runs or [], to, archive_root))
+    bundles = [
+        {"run": one.run_id, "workflow": one.workflow, "state": one.state, "folder": one.folder, "made": one.made}
+        for one in swept.bundles
+    ]
+    view = {"bundles": bundles, "problems": [{"run": run_id, "why": why} for run_id, why in swept.problems]}
+
+    def words() -> Iterator[str]:
+        for one in swept.bundles:
+            yield f"{one.folder}  {one.workflow} {one.state}" + ("" if one.made else ", was archived before")
+        for run_id, why in swept.problems:
+            yield f"run {run_id}: {why}"
+        made = sum(one.made for one in swept.bundles)
+        said = f"{made} {'run' if made == 1 else 'runs'} archived"
+        yield f"{said}; verify one with: stepkeep log verify FOLDER/NAME.manifest.json" if made else said
+
+    return told(settings, {"archive": view}, words(), failed=swept.problems)
+
+
+async def _archive(settings: Settings, runs: list[str], to: str, root: Path) -> Swept:
+    from stepkeep.operations.run_archive import ArchiveSweeper, Swept, archive_run
+
+    async with open_engine(settings, operation="log") as engine:
+        if not runs:
+            return await ArchiveSweeper(engine.transactor, tenant=engine.tenant, verify=verified, base=root).sweep()
+        chosen = [await find_run(engine, run) for run in runs]
+        return Swept(
+            bundles=tuple(
+                [
+                    await archive_run(engine.transactor, run, Path(to), tenant=engine.tenant, verify=verified)
+                    for run in chosen
+                ]
+            )
+        )
+
+
+def verified(manifest: Path) -> Iterator[str]:
+    """What the judge finds wrong with an archive."""
+    from stepkeep.worker.archives import verified as found
+
+    yield from found(manifest)
