@@ -74,7 +74,7 @@ async def browser(stage: Stage, engine: AsyncEngine, scopes: tuple[str, ...] | N
         acting: Any = {"actor": "ann", "vouched_by": "oidc", "key": None}
         row = await create_session_key(engine.store, TENANT, "ann", scopes=scopes, lifetime=10**10, acting=acting)
     cookie, _ = await sign_in(engine.store, row)
-    return (await stage.app.service.callers.authenticate_session(cookie)).engine
+    return (await stage.app.service.callers.authenticate_session(cookie)).engine()
 
 
 @asynccontextmanager
