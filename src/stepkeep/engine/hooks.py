@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from stepkeep.definition.hooks import MAX_BODY, Decision, HookRefused, Ignored, ToSend, ToStart
-from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.base import AsyncBase, AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.plan import Plan
@@ -24,9 +23,6 @@ from stepkeep.operations.publish import Newest, find_plan
 from stepkeep.operations.typed import InPython
 from stepkeep.store.change import ANY_CALLER
 from stepkeep.worker.secrets import SecretReader, Secrets
-
-if TYPE_CHECKING:
-    from stepkeep.engine.engine import AsyncEngine
 
 HookName = Annotated[str, Meta(min_length=1, max_length=255, description="The name of a hook.", examples=["payments"])]
 Document = Annotated[
@@ -50,7 +46,7 @@ class AsyncHooks(AsyncGroup):
     []
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncBase) -> None:
         super().__init__(engine)
         self._engine = engine
         self._secrets = SecretReader(engine.policies.get("secrets", Secrets()))
@@ -154,8 +150,9 @@ class AsyncHooks(AsyncGroup):
 
     async def _deliver(self, decision: Decision, by: str | None) -> Mapping[str, Any]:
         """Do what a delivery to a hook asks for; the same delivery again changes nothing, also with another API key."""
-        shared = copy.copy(self._engine)
-        shared._key_scope = ANY_CALLER
+        from stepkeep.engine.acting import ActingEngine
+
+        shared = ActingEngine(self._engine, self.access, key_scope=ANY_CALLER)
         if isinstance(decision, ToSend):
             starts: dict[str, Any] = {}
             if decision.start is not None:
