@@ -16,7 +16,7 @@ from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import CheckReport, accepted
 from stepkeep.definition.registry import Registry
 from stepkeep.dialects.registry import examine, names
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.acting import ActingEngine
 from stepkeep.kernel.errors import DefinitionError, InvalidInput, Problem
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.aside import aside
@@ -89,7 +89,7 @@ class Check(Answer, kw_only=True):
     names={"as_": "as"},
     reads=BODY,
 )
-async def publish_workflow(request: BoundedRequest, engine: AsyncEngine, as_: WrittenAs = None) -> JsonAnswer:
+async def publish_workflow(request: BoundedRequest, engine: ActingEngine, as_: WrittenAs = None) -> JsonAnswer:
     """A published version never changes: the same content again is answered with 200, other content with 409."""
     report = await _report(request, engine, as_)
     definition = accepted(report)
@@ -111,7 +111,7 @@ async def publish_workflow(request: BoundedRequest, engine: AsyncEngine, as_: Wr
     names={"as_": "as"},
     reads=ANY_BODY,
 )
-async def check_workflow(request: BoundedRequest, engine: AsyncEngine, as_: WrittenAs = None) -> Check:
+async def check_workflow(request: BoundedRequest, engine: ActingEngine, as_: WrittenAs = None) -> Check:
     """All problems at once, with their places. Nothing is published."""
     try:
         report = await _report(request, engine, as_)
@@ -129,11 +129,11 @@ async def check_workflow(request: BoundedRequest, engine: AsyncEngine, as_: Writ
     )
 
 
-async def _versions(engine: AsyncEngine, name: str) -> list[DefinitionSummary]:
+async def _versions(engine: ActingEngine, name: str) -> list[DefinitionSummary]:
     return (await engine.definitions(name=name)).definitions
 
 
-async def _report(request: BoundedRequest, engine: AsyncEngine, as_: str | None) -> CheckReport:
+async def _report(request: BoundedRequest, engine: ActingEngine, as_: str | None) -> CheckReport:
     body = await request.read(media_types=TYPES, limit=MAX_DEFINITION_BYTES)
     if not body:
         raise InvalidInput("the body is empty: send a definition as YAML or JSON.")

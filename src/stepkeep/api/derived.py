@@ -19,7 +19,7 @@ from stepkeep.api.idempotency import under_way
 from stepkeep.api.problems import MOST_ERRORS
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import Admitting, JsonAnswer, check_query, problems_of, service_of, wrong_request
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.acting import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.operation import NOTHING, Cursor, IdempotencyKey, Operation, PageLimit, Parameter
 from stepkeep.operations.typed import NOT_AN_OBJECT, Wrong, read_fields, reader
@@ -73,7 +73,7 @@ class DerivedRoute(Admitting):
         """The route in the document; the schemas that it refers to are added."""
         return described(self.of, schemas)
 
-    async def _act(self, request: BoundedRequest, engine: AsyncEngine | None) -> Response:
+    async def _act(self, request: BoundedRequest, engine: ActingEngine | None) -> Response:
         assert engine is not None
         if request.scope["query_string"]:
             check_query(request, self._names, self._lists)
@@ -96,7 +96,7 @@ class DerivedRoute(Admitting):
         status = self.of.row.status if found.created else 200
         return JsonAnswer(found, status, {"Location": self.of.row.creates.format_map(found)})
 
-    async def _call(self, engine: AsyncEngine, values: dict[str, Any]) -> Any:
+    async def _call(self, engine: ActingEngine, values: dict[str, Any]) -> Any:
         try:
             return await self.of.called_on(engine, values, is_read=True)
         except NotFound as missing:

@@ -16,6 +16,7 @@ from stepkeep.api.problems import SIGNATURE, TOO_LARGE, UNMAPPED, ApiError, Kind
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import service_of
 from stepkeep.definition.hooks import MAX_BODY
+from stepkeep.engine.acting import ActingEngine
 from stepkeep.kernel.errors import NotAllowed
 from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Scope
@@ -76,7 +77,7 @@ async def receive_delivery(
     service = service_of(request)
     validate.key("the tenant", tenant)
     caller = DeliveryAccess(service.engine.store.for_tenant(tenant), tenant, f"hook:{name}")
-    engine = service.callers.engine_for(caller, keep=False)
+    engine = ActingEngine(service.callers.engines.of(tenant, keep=False), caller)
     said = await engine.hooks.receive(name, request.headers.items(), body)
     if said.result == "refused":
         raise ApiError(REFUSALS[str(said.code)], str(said.message), rule=str(said.code))

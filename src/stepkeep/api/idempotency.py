@@ -13,11 +13,11 @@ from starlette.requests import Request
 
 from stepkeep.api.problems import IN_FLIGHT, ApiError
 from stepkeep.api.routing import service_of
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.acting import ActingEngine
 
 
 @contextmanager
-def under_way(request: Request, engine: AsyncEngine, operation: str, key: str | None) -> Iterator[None]:
+def under_way(request: Request, engine: ActingEngine, operation: str, key: str | None) -> Iterator[None]:
     """Hold the key of this caller and operation while the request is under way."""
     if key is None:
         yield

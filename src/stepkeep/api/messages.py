@@ -11,7 +11,7 @@ from msgspec import Meta
 from stepkeep.api.handwritten import Body, Routes
 from stepkeep.api.routing import wrong_request
 from stepkeep.dialects.action.signal import MAX_REFERENCES, read_signal
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.acting import ActingEngine
 from stepkeep.engine.run_actions import Delegator, Evidence, Outcome, StepName
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.answers import says
@@ -82,7 +82,7 @@ read_completion, read_manual_signal = reader(Completion), reader(ManualSignal)
     example={"name": "paid", "payload": {"amount": 3}, "id": "m-1"},
 )
 async def send_message(
-    engine: AsyncEngine, run_id: RunId, body: NewMessage, idempotency_key: IdempotencyKey = None
+    engine: ActingEngine, run_id: RunId, body: NewMessage, idempotency_key: IdempotencyKey = None
 ) -> MessageSent:
     """It is kept until a step waits for it. The id of the message, or else the idempotency key, makes it unique."""
     message_id = idempotency_key if body.id is None else body.id
@@ -96,7 +96,7 @@ async def send_message(
     "Send a message by business key or correlation id",
     example={"name": "paid", "business_key": "order-7", "payload": {"amount": 3}},
 )
-async def send_by_key(engine: AsyncEngine, body: KeyedMessage, idempotency_key: IdempotencyKey = None) -> MessageSent:
+async def send_by_key(engine: ActingEngine, body: KeyedMessage, idempotency_key: IdempotencyKey = None) -> MessageSent:
     """By business key it is kept until a run has the key. A correlation id must match exactly one live run. `start`
     needs the scope start, and the idempotency key is then that of the run."""
     plan = None
@@ -129,7 +129,7 @@ async def send_by_key(engine: AsyncEngine, body: KeyedMessage, idempotency_key: 
     bodies=(Completion, ManualSignal),
     example={"token": "TOKEN", "outcome": "Succeeded"},
 )
-async def complete_step(engine: AsyncEngine, run_id: RunId, step: StepName, body: Any) -> Completed:
+async def complete_step(engine: ActingEngine, run_id: RunId, step: StepName, body: Any) -> Completed:
     """With the token that was issued for the step. The same token and outcome again is answered as before.
 
     The signal of the dialect `action` names the run, the action and the token itself. What it says about its actor and

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from stepkeep.api.handwritten import Routes
 from stepkeep.api.routing import service_of
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.acting import ActingEngine
 from stepkeep.kernel.errors import NotAllowed
 
 routes = Routes("Service")
@@ -32,7 +32,7 @@ OPERATORS = "default"
     media="text/plain",
 )
 async def get_metrics(
-    request: Request, engine: AsyncEngine, accept: Annotated[str, Meta(max_length=1000)] = ""
+    request: Request, engine: ActingEngine, accept: Annotated[str, Meta(max_length=1000)] = ""
 ) -> Response:
     """Numbers of all tenants: the key belongs to the tenant `default`. Values from the database may be 10 s old."""
     if engine.tenant != OPERATORS:

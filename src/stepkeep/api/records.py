@@ -12,7 +12,7 @@ from starlette.responses import Response
 from stepkeep.api.handwritten import As, Routes
 from stepkeep.api.routing import waiting
 from stepkeep.api.runs import LONGEST_WAIT, ResultView, result_view
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.acting import ActingEngine
 from stepkeep.engine.run_actions import StepName
 from stepkeep.kernel.errors import InvalidInput
 from stepkeep.operations.answers import Answer, Moment, says
@@ -89,7 +89,7 @@ class CertificateView(Answer, kw_only=True):
 @routes("GET /runs/{run_id}/result", "wait", "get_result", "Wait for the result of a run")
 async def get_result(
     request: Request,
-    engine: AsyncEngine,
+    engine: ActingEngine,
     run_id: RunId,
     wait: Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the end.")] = 0.0,
     until_blocked: Annotated[bool, says("A run that waits for people or messages is enough.")] = False,
@@ -109,7 +109,7 @@ async def get_result(
     names={"as_": "as"},
     answers=Steps,
 )
-async def list_steps(engine: AsyncEngine, run_id: RunId, as_: As = None) -> Any:
+async def list_steps(engine: ActingEngine, run_id: RunId, as_: As = None) -> Any:
     """In the order of the plan. With `as`, in the dialect's words."""
     if as_ is None:
         return Steps(run_id=run_id, steps=(await engine.show(run_id)).steps)
@@ -120,7 +120,7 @@ async def list_steps(engine: AsyncEngine, run_id: RunId, as_: As = None) -> Any:
 @routes(
     "GET /runs/{run_id}/steps/{step:path}/attempts", "show", "list_attempts", "List the attempts of a step", tag="Steps"
 )
-async def list_attempts(engine: AsyncEngine, run_id: RunId, step: StepName) -> Attempts:
+async def list_attempts(engine: ActingEngine, run_id: RunId, step: StepName) -> Attempts:
     """With what each attempt was given, its traceback and its log lines, as far as they are kept."""
     view = await engine.show(run_id, step=step)
     return Attempts(run_id=run_id, step=step, attempts=view.step["history"])
@@ -135,7 +135,7 @@ async def list_attempts(engine: AsyncEngine, run_id: RunId, step: StepName) -> A
     answers=Journal,
 )
 async def get_journal(
-    engine: AsyncEngine,
+    engine: ActingEngine,
     run_id: RunId,
     after: Annotated[int, Meta(ge=0, le=2**43, description="The `seq` of the last entry that is known.")] = 0,
     limit: PageLimit = 100,
@@ -160,14 +160,14 @@ async def get_journal(
     media="application/jsonl",
     names={"as_": "as"},
 )
-async def export_log(engine: AsyncEngine, run_id: RunId, as_: As = None) -> Response:
+async def export_log(engine: ActingEngine, run_id: RunId, as_: As = None) -> Response:
     """What `stepkeep log export` writes, and `stepkeep log verify` checks."""
     lines = await engine.log(run_id, as_=as_)
     return Response(b"".join(line + b"\n" for line in lines), media_type="application/jsonl")
 
 
 @routes("GET /runs/{run_id}/cost", "show", "get_cost", "What a run cost")
-async def get_cost(engine: AsyncEngine, run_id: RunId) -> Cost:
+async def get_cost(engine: ActingEngine, run_id: RunId) -> Cost:
     view = await engine.show(run_id)
     steps = [CostOfStep(name=one.name, state=one.state, cost=one.cost) for one in view.steps]
     return Cost(run_id=run_id, cost=view.run.cost, steps=steps)
@@ -175,7 +175,7 @@ async def get_cost(engine: AsyncEngine, run_id: RunId) -> Cost:
 
 @routes("GET /runs/{run_id}/past", "show", "show_past_run", "Show a run as it stood")
 async def show_past_run(
-    engine: AsyncEngine,
+    engine: ActingEngine,
     run_id: RunId,
     seq: Annotated[Annotated[int, Meta(ge=1, le=2**31)] | None, says("After this entry of the journal.")] = None,
     time: Annotated[Time | None, says("At this time.")] = None,
@@ -187,7 +187,7 @@ async def show_past_run(
 
 
 @routes("GET /runs/{run_id}/certificate", "certify", "certify_run", "Judge a run", answers=CertificateView)
-async def certify_run(engine: AsyncEngine, run_id: RunId) -> dict[str, Any]:
+async def certify_run(engine: ActingEngine, run_id: RunId) -> dict[str, Any]:
     """The judge looks at the journal, the log in every dialect, the definition and the payloads."""
     return (await engine.certify(run_id)).as_json()
 
@@ -201,7 +201,7 @@ async def certify_run(engine: AsyncEngine, run_id: RunId) -> dict[str, Any]:
     media="application/zip",
 )
 async def get_evidence(
-    engine: AsyncEngine, run_id: RunId, payloads: Annotated[bool, says("With inputs and outputs.")] = True
+    engine: ActingEngine, run_id: RunId, payloads: Annotated[bool, says("With inputs and outputs.")] = True
 ) -> Response:
     """An archive that an auditor verifies without Stepkeep. The service signs none: `stepkeep evidence` does."""
     packed = await engine.evidence(run_id, payloads=payloads)

@@ -28,7 +28,7 @@ from stepkeep.api.problems import OWN as OWN_PROBLEMS
 from stepkeep.api.problems import PROBLEMS, TIMEOUT, ApiError, Kind, problem_of
 from stepkeep.api.requests import BoundedRequest, check_headers
 from stepkeep.edges.safe_text import inert_line
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.acting import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded
 from stepkeep.operations.trace_context import INCOMING, parse_trace
 
@@ -86,7 +86,7 @@ class Admitting(PlainRoute):
             }.values()
         )
 
-    async def _admit(self, request: Request) -> tuple[AsyncEngine, tuple[int, int] | None]:
+    async def _admit(self, request: Request) -> tuple[ActingEngine, tuple[int, int] | None]:
         """The engine of the caller, and its rate. A caller that may not call this route is refused, and the refusal is
         added to the audit log."""
         service = service_of(request)
@@ -95,7 +95,8 @@ class Admitting(PlainRoute):
             caller = request.state.caller = await service.browsers.authenticate(service.callers, request)
             if (seat := seat_of(request)) is not None:
                 seat.known(caller.access.tenant, None if caller.access.key is None else caller.access.key.id)
-            return caller.engine, await service.callers.admit(caller, self.operation)
+            rate = await service.callers.admit(caller, self.operation)
+            return caller.engine(self.operation), rate
         except (ApiError, NotAllowed, QuotaExceeded) as problem:
             target = "/".join(map(str, request.path_params.values()))
             await service.callers.note_refusal(
@@ -146,7 +147,7 @@ class Admitting(PlainRoute):
             answer.headers.update({"X-RateLimit-Limit": str(limit), "X-RateLimit-Remaining": str(left)})
         return answer
 
-    async def _act(self, request: BoundedRequest, engine: AsyncEngine | None) -> Response:
+    async def _act(self, request: BoundedRequest, engine: ActingEngine | None) -> Response:
         raise NotImplementedError
 
 

@@ -13,7 +13,7 @@ from stepkeep.api.handwritten import Body, Routes
 from stepkeep.api.idempotency import under_way
 from stepkeep.api.routing import JsonAnswer, waiting
 from stepkeep.definition.bounds import MAX_PRIORITY
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.acting import ActingEngine
 from stepkeep.engine.result import Result
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.kernel.states import RunState
@@ -82,7 +82,7 @@ class Created(Answer, kw_only=True):
 )
 async def create_run(
     request: Request,
-    engine: AsyncEngine,
+    engine: ActingEngine,
     body: NewRun,
     idempotency_key: IdempotencyKey = None,
     wait: Annotated[

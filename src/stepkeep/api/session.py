@@ -69,7 +69,7 @@ async def create_session(request: Request, body: SignIn) -> JsonAnswer:
         raise
     key = caller.access.key
     assert key is not None, "it was authenticated"
-    made, row = await sign_in(caller.engine.store, key, lifetime=browsers.lifetime_us)
+    made, row = await sign_in(caller.store, key, lifetime=browsers.lifetime_us)
     answer = JsonAnswer(session_view(caller.access, made, row), 201)
     browsers.set_cookie(request, answer, made)
     return answer
@@ -90,7 +90,7 @@ async def end_session(request: Request) -> JsonAnswer:
     service, access = service_of(request), request.state.caller.access
     if not isinstance(access, SessionAccess):
         return JsonAnswer(Ended(ended=False))
-    await sign_out(request.state.caller.engine.store, access)
+    await sign_out(request.state.caller.store, access)
     service.callers.forget()
     answer = JsonAnswer(Ended(ended=True))
     service.browsers.clear_cookie(request, answer)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from stepkeep.api.definitions import VersionNumber, WorkflowName
 from stepkeep.api.handwritten import Routes
 from stepkeep.api.routing import JsonAnswer
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.acting import ActingEngine
 from stepkeep.kernel.definition import Definition, SubWorkflow
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.aside import aside
@@ -47,7 +47,7 @@ class Simulation(Answer, kw_only=True):
     answers=Simulation,
 )
 async def simulate_workflow(
-    engine: AsyncEngine,
+    engine: ActingEngine,
     name: WorkflowName,
     version: Annotated[VersionNumber | None, says("The highest one by default.")] = None,
 ) -> JsonAnswer:

@@ -25,7 +25,7 @@ from stepkeep.api.work_bodies import (
     ReportRequest,
 )
 from stepkeep.api.work_inputs import rendered_claims
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.acting import ActingEngine
 from stepkeep.operations.operation import RUN_ID
 from stepkeep.operations.remote_work import RemoteWork, Report
 from stepkeep.operations.transact import Claim
@@ -53,9 +53,9 @@ ATTEMPT = {"run_id": RUN_ID, "no": 0, "fence": 1}
 """The attempt of the examples."""
 
 
-def work_of(request: Request, engine: AsyncEngine) -> RemoteWork:
+def work_of(request: Request, engine: ActingEngine) -> RemoteWork:
     """The remote workers of this caller."""
-    return RemoteWork(engine.transactor, engine.access, service_of(request).work)
+    return RemoteWork(engine.transactor, engine.access, service_of(request).work, admitted=engine.admitted)
 
 
 @routes(
@@ -69,7 +69,7 @@ def work_of(request: Request, engine: AsyncEngine) -> RemoteWork:
     answers=Registered,
     example={"app": "billing", "instance": "9f86d081884c7d65", "host": "b1", "pid": 71, "capacity": 8},
 )
-async def register_worker(request: Request, engine: AsyncEngine, body: Registration) -> JsonAnswer:
+async def register_worker(request: Request, engine: ActingEngine, body: Registration) -> JsonAnswer:
     """The owner of the key is on record as the executor of its steps. The same `instance` again is the same worker."""
     row, is_new = await work_of(request, engine).register(**msgspec.structs.asdict(body))
     return JsonAnswer(registered(row), 201 if is_new else 200)
@@ -79,7 +79,7 @@ async def register_worker(request: Request, engine: AsyncEngine, body: Registrat
     "POST /work/workers/{worker_id}/heartbeat", "work.beat", "beat_worker", "Send a heartbeat", example={"busy": True}
 )
 async def beat_worker(
-    request: Request, engine: AsyncEngine, worker_id: WorkerId, body: Heartbeat | None = None
+    request: Request, engine: ActingEngine, worker_id: WorkerId, body: Heartbeat | None = None
 ) -> Registered:
     """With another `incarnation` than before, or in the state `shutdown`, everything that the worker held is lost."""
     said = body or Heartbeat()
@@ -88,12 +88,12 @@ async def beat_worker(
 
 
 @routes("POST /work/workers/{worker_id}/drain", "work.drain", "drain_worker", "Say that a worker claims no more")
-async def drain_worker(request: Request, engine: AsyncEngine, worker_id: WorkerId) -> Registered:
+async def drain_worker(request: Request, engine: ActingEngine, worker_id: WorkerId) -> Registered:
     return registered(await work_of(request, engine).drain(worker_id))
 
 
 @routes("DELETE /work/workers/{worker_id}", "work.leave", "remove_worker", "Deregister a worker")
-async def remove_worker(request: Request, engine: AsyncEngine, worker_id: WorkerId) -> Registered:
+async def remove_worker(request: Request, engine: ActingEngine, worker_id: WorkerId) -> Registered:
     """Report `released` for everything that it holds first: otherwise those steps wait for their leases."""
     return registered(await work_of(request, engine).leave(worker_id))
 
@@ -105,7 +105,7 @@ async def remove_worker(request: Request, engine: AsyncEngine, worker_id: Worker
     "Claim ready steps",
     example={"slots": 4, "handlers": ["billing.charge"], "wait_seconds": 0},
 )
-async def claim_steps(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: ClaimRequest) -> Claims:
+async def claim_steps(request: Request, engine: ActingEngine, worker_id: WorkerId, body: ClaimRequest) -> Claims:
     """Waits up to `wait_seconds` for work, and ends early when the service stops."""
     work, service = work_of(request, engine), service_of(request)
 
@@ -132,7 +132,7 @@ async def claim_steps(request: Request, engine: AsyncEngine, worker_id: WorkerId
     "Renew leases",
     example={"leases": [{**ATTEMPT, "lease_us": 60_000_000}]},
 )
-async def renew_leases(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: RenewRequest) -> Renewals:
+async def renew_leases(request: Request, engine: ActingEngine, worker_id: WorkerId, body: RenewRequest) -> Renewals:
     """A claim that is missing in the answer is lost: stop its handler. In a run that is `stopping`, stop it too."""
     leases = [Lease(engine.tenant, one.run_id, one.no, one.fence, one.lease_us) for one in body.leases]
     renewed = await work_of(request, engine).renew(worker_id, leases)
@@ -146,7 +146,7 @@ async def renew_leases(request: Request, engine: AsyncEngine, worker_id: WorkerI
     "Report outcomes",
     example={"reports": [{**ATTEMPT, "outcome": {"kind": "completed", "output": 7}}]},
 )
-async def report_outcomes(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: ReportRequest) -> Replies:
+async def report_outcomes(request: Request, engine: ActingEngine, worker_id: WorkerId, body: ReportRequest) -> Replies:
     """In one transaction, each with its own reply. `fenced` means that the result was dropped: the lease was gone."""
     reports = [
         Report(run_id=one.run_id, no=one.no, fence=one.fence, outcome=outcome_of(one.outcome.given()))
@@ -168,7 +168,7 @@ async def report_outcomes(request: Request, engine: AsyncEngine, worker_id: Work
     example={**ATTEMPT, "name": "charge", "value": {"id": 7}},
 )
 async def record_checkpoint(
-    request: Request, engine: AsyncEngine, worker_id: WorkerId, body: CheckpointRequest
+    request: Request, engine: ActingEngine, worker_id: WorkerId, body: CheckpointRequest
 ) -> Replied:
     """Later attempts of the step find it in their claim. Recorded under the fence of the claim, once for each name."""
     reply = await work_of(request, engine).checkpoint(
@@ -184,7 +184,7 @@ async def record_checkpoint(
     "Read the recorded calls of a flow",
     example={**ATTEMPT, "start": 0},
 )
-async def read_calls(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: CallsRequest) -> RecordedCalls:
+async def read_calls(request: Request, engine: ActingEngine, worker_id: WorkerId, body: CallsRequest) -> RecordedCalls:
     """What a replay of the flow is given. With `following`, ask again with that as `start` and with `until`."""
     page = await work_of(request, engine).calls(worker_id, body, start=body.start, until=body.until)
     return recorded(page)

@@ -15,17 +15,23 @@ from stepkeep.engine.interventions import AsyncInterventions, Interventions
 from stepkeep.engine.jobs import AsyncJobs, Jobs
 from stepkeep.engine.keys import AsyncKeys, Keys
 from stepkeep.engine.mailbox import AsyncMailbox, Mailbox
+from stepkeep.engine.messages import AsyncMessages
 from stepkeep.engine.migrations import AsyncMigrations, Migrations
 from stepkeep.engine.network import AsyncNetwork, Network
 from stepkeep.engine.outbox import AsyncOutbox, Outbox
 from stepkeep.engine.pauses import AsyncPauses, Pauses
+from stepkeep.engine.policies import AsyncPolicies
+from stepkeep.engine.quarantine import AsyncQuarantine
 from stepkeep.engine.resources import AsyncResources, Resources
+from stepkeep.engine.run_actions import AsyncRunActions
 from stepkeep.engine.sinks import AsyncSinks, Sinks
 from stepkeep.engine.slots import AsyncSlots, Slots
+from stepkeep.engine.starting import AsyncStarting
 from stepkeep.engine.tenants import AsyncTenants, Tenants
 from stepkeep.engine.triggers import AsyncTriggers, Triggers
 from stepkeep.engine.users import AsyncUsers, Users
 from stepkeep.engine.versions import AsyncVersions, Versions
+from stepkeep.operations.access import guarded
 
 
 class AsyncGroups(AsyncBase):
@@ -51,6 +57,11 @@ class AsyncGroups(AsyncBase):
     outbox = part(AsyncOutbox, "Events that are not delivered yet.")
     triggers = part(AsyncTriggers, "What starts runs by itself: schedules, events, and the ends of other runs.")
     versions = part(AsyncVersions, "Shows published versions of workflows, withdraws them, and restores them.")
+
+
+@guarded()
+class AsyncOperations(AsyncStarting, AsyncMessages, AsyncRunActions, AsyncPolicies, AsyncQuarantine, AsyncGroups):
+    """Everything one can do with a database or a service."""
 
 
 class Groups:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from stepkeep.definition.hooks import MAX_BODY, Decision, HookRefused, Ignored, ToSend, ToStart
-from stepkeep.engine.base import AsyncGroup
+from stepkeep.engine.base import AsyncBase, AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.plan import Plan
@@ -24,9 +23,6 @@ from stepkeep.operations.publish import Newest, find_plan
 from stepkeep.operations.typed import InPython
 from stepkeep.store.change import ANY_CALLER
 from stepkeep.worker.secrets import SecretReader, Secrets
-
-if TYPE_CHECKING:
-    from stepkeep.engine.engine import AsyncEngine
 
 HookName = Annotated[str, Meta(min_length=1, max_length=255, description="The name of a hook.", examples=["payments"])]
 Document = Annotated[
@@ -50,7 +46,7 @@ class AsyncHooks(AsyncGroup):
     []
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncBase) -> None:
         super().__init__(engine)
         self._engine = engine
         self._secrets = SecretReader(engine.policies.get("secrets", Secrets()))
@@ -67,7 +63,7 @@ class AsyncHooks(AsyncGroup):
         >>> engine.hooks.add(hook).hook.hook
         'billing'
         """
-        return await hooks.save_hook(self._store, self._tenant, document, acting=self._acting(by))
+        return await hooks.save_hook(self._store, document, caller=self._caller(by))
 
     @operation(ADMINISTER, "DELETE /hooks/{name}", "remove_hook", "Remove a hook")
     async def remove(self, name: HookName, *, by: Actor = None) -> RemovedHook:
@@ -78,7 +74,7 @@ class AsyncHooks(AsyncGroup):
         >>> engine.hooks.remove("deploys").removed
         'deploys'
         """
-        return await hooks.remove_hook(self._store, self._tenant, name, acting=self._acting(by))
+        return await hooks.remove_hook(self._store, name, caller=self._caller(by))
 
     @operation(READ, "GET /hooks", "list_hooks", "List hooks", pages="hooks", page_key="hook", agents="reads")
     async def list(self) -> HookList:
@@ -154,8 +150,9 @@ class AsyncHooks(AsyncGroup):
 
     async def _deliver(self, decision: Decision, by: str | None) -> Mapping[str, Any]:
         """Do what a delivery to a hook asks for; the same delivery again changes nothing, also with another API key."""
-        shared = copy.copy(self._engine)
-        shared._key_scope = ANY_CALLER
+        from stepkeep.engine.acting import ActingEngine
+
+        shared = ActingEngine(self._engine, self.access, key_scope=ANY_CALLER)
         if isinstance(decision, ToSend):
             starts: dict[str, Any] = {}
             if decision.start is not None:
