@@ -14,7 +14,6 @@ import typer
 
 from stepkeep.kernel.errors import InvalidInput
 
-MOST_QUOTA = 1_000_000_000
 LARGEST = 2_147_483_647
 """The largest number that an option takes where nothing else bounds it."""
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from stepkeep.cli.arguments import (
-    LARGEST,
     Apps,
     By,
     Capabilities,
@@ -131,7 +130,10 @@ def conclude(settings: Settings, worked: Worked, apps: list[str]) -> int:
 
 DryRun = Annotated[bool, opt("--dry-run", "Say what would run again and what would be adopted.")]
 Version = Annotated[
-    int | None, opt("--version", "N", "Another version of the workflow, where it is safe.", min=1, max=LARGEST)
+    int | None,
+    opt(
+        "--version", "N", "Another version of the workflow, where it is safe.", bounds_of="continuations.retry version"
+    ),
 ]
 Wait = Annotated[
     bool | None,

@@ -41,7 +41,7 @@ def runs(
     since: Annotated[str | None, opt("--since", "TIME", "Created since: 2026-11-03T10:15Z, or 2h ago.")] = None,
     until: Annotated[str | None, opt("--until", "TIME", "Created until then.")] = None,
     error: Annotated[str | None, opt("--error", "TEXT", "Only runs with this in their error.")] = None,
-    limit: Annotated[int, opt("--limit", "At most this many.", min=1, max=1000)] = DEFAULT_LIMIT,
+    limit: Annotated[int, opt("--limit", "At most this many.", bounds_of="runs limit")] = DEFAULT_LIMIT,
     before: Annotated[str | None, opt("--before", "RUN", "Only runs older than this one: the next page.")] = None,
     every: Annotated[bool, opt("--all", "Look at every run for labels and texts.", show_default=False)] = False,
     as_: As = None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import (
-    LARGEST,
     Apps,
     By,
     Elsewhere,
@@ -37,7 +36,7 @@ def start(
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
     version: Annotated[
-        int | None, opt("--version", "Which published version; the highest by default.", min=1, max=LARGEST)
+        int | None, opt("--version", "Which published version; the highest by default.", bounds_of="unserved version")
     ] = None,
     idle: Annotated[bool, opt("--idle", "Create the run and start it later (with --run).")] = False,
     key: IdempotencyKey = None,
