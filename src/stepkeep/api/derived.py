@@ -15,10 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stepkeep.api.access import OPEN, scopes_of
-from stepkeep.api.idempotency import under_way
 from stepkeep.api.problems import MOST_ERRORS
 from stepkeep.api.requests import BoundedRequest
-from stepkeep.api.routing import Admitting, JsonAnswer, check_query, problems_of, service_of, wrong_request
+from stepkeep.api.routing import Admitting, JsonAnswer, check_query, problems_of, service_of, under_way, wrong_request
 from stepkeep.engine.acting import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.operation import NOTHING, Cursor, IdempotencyKey, Operation, PageLimit, Parameter

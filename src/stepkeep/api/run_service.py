@@ -16,8 +16,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from stepkeep.api.handwritten import Body, Routes
-from stepkeep.api.idempotency import under_way
-from stepkeep.api.routing import JsonAnswer
+from stepkeep.api.routing import JsonAnswer, under_way
 from stepkeep.api.stream import EVENTS, Event, LastEventId, event_stream, follow, number_of
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.engine.acting import ActingEngine

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from stepkeep.api.access import Callers
 from stepkeep.api.browsers import Browsers
-from stepkeep.api.links import Links
 from stepkeep.api.load import Load
 from stepkeep.api.measures import HttpMeasures
+from stepkeep.api.session import Links
 from stepkeep.engine import AsyncEngine
 from stepkeep.engine.hosted import AsyncHostedWorker, vitals_of
 from stepkeep.metrics.exposition import Exposition

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from stepkeep.definition.hooks import MAX_BODY, Decision, HookRefused, Ignored, ToSend, ToStart
-from stepkeep.engine.base import AsyncBase, AsyncGroup
+from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.plan import Plan
@@ -23,6 +23,9 @@ from stepkeep.operations.publish import Newest, find_plan
 from stepkeep.operations.typed import InPython
 from stepkeep.store.change import ANY_CALLER
 from stepkeep.worker.secrets import SecretReader, Secrets
+
+if TYPE_CHECKING:
+    from stepkeep.engine.engine import AsyncEngine
 
 HookName = Annotated[str, Meta(min_length=1, max_length=255, description="The name of a hook.", examples=["payments"])]
 Document = Annotated[
@@ -46,7 +49,7 @@ class AsyncHooks(AsyncGroup):
     []
     """
 
-    def __init__(self, engine: AsyncBase) -> None:
+    def __init__(self, engine: AsyncEngine) -> None:
         super().__init__(engine)
         self._engine = engine
         self._secrets = SecretReader(engine.policies.get("secrets", Secrets()))
