@@ -1,4 +1,4 @@
-"""Creating a run, with an answer at once or when it has ended; and its record: result, steps, journal, log, evidence."""
+"""Creating a run, with an answer at once or when it has ended; and its record: steps, journal, log, evidence."""
 
 from __future__ import annotations
 
