@@ -16,7 +16,7 @@ from typing import Final
 
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
 from stepkeep.engine import AsyncEngine
-from stepkeep.engine.acting import ActingEngine, TenantEngine
+from stepkeep.engine.groups import ActingEngine, TenantEngine
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded, StepkeepError
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash

@@ -17,7 +17,7 @@ from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import CheckReport, accepted
 from stepkeep.definition.registry import Registry
 from stepkeep.dialects.registry import examine, names
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.definition import Definition, SubWorkflow
 from stepkeep.kernel.errors import DefinitionError, InvalidInput, Problem
 from stepkeep.operations.answers import Answer, says

@@ -18,7 +18,7 @@ from stepkeep.api.access import OPEN, scopes_of
 from stepkeep.api.problems import MOST_ERRORS
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import Admitting, JsonAnswer, check_query, problems_of, service_of, under_way, wrong_request
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.operation import NOTHING, Cursor, IdempotencyKey, Operation, PageLimit, Parameter
 from stepkeep.operations.typed import NOT_AN_OBJECT, Wrong, read_fields, reader

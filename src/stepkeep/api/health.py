@@ -24,7 +24,7 @@ from stepkeep.api.handwritten import Routes
 from stepkeep.api.problems import STOPPING, ApiError, kind_of
 from stepkeep.api.routing import service_of
 from stepkeep.api.service import Service
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import NotAllowed, PermissionDenied, StepkeepError, StoreUnavailable
 from stepkeep.metrics.port import Port, Told, open_port
 from stepkeep.operations.answers import Answer

@@ -19,7 +19,7 @@ from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import service_of, wrong_request
 from stepkeep.definition.hooks import MAX_BODY
 from stepkeep.dialects.action.signal import MAX_REFERENCES, read_signal
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.engine.run_actions import Delegator, Evidence, Outcome, StepName
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, NotFound
 from stepkeep.operations import validate

@@ -28,7 +28,7 @@ from stepkeep.api.problems import IN_FLIGHT, PROBLEMS, TIMEOUT, ApiError, Kind, 
 from stepkeep.api.problems import OWN as OWN_PROBLEMS
 from stepkeep.api.requests import BoundedRequest, check_headers
 from stepkeep.edges.safe_text import inert_line
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded
 from stepkeep.operations.trace_context import INCOMING, parse_trace
 

@@ -19,7 +19,7 @@ from stepkeep.api.handwritten import Body, Routes
 from stepkeep.api.routing import JsonAnswer, under_way
 from stepkeep.api.stream import EVENTS, Event, LastEventId, event_stream, follow, number_of
 from stepkeep.definition.bounds import MAX_PRIORITY
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.following import JournalFollower

@@ -14,7 +14,7 @@ from stepkeep.api.access import scopes_of
 from stepkeep.api.handwritten import As, Body, Routes
 from stepkeep.api.routing import JsonAnswer, under_way, waiting
 from stepkeep.definition.bounds import MAX_PRIORITY
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.engine.result import Result
 from stepkeep.engine.run_actions import StepName
 from stepkeep.kernel.errors import InvalidInput, NotFound

@@ -19,7 +19,7 @@ from starlette.responses import StreamingResponse
 
 from stepkeep.api.handwritten import As, Routes
 from stepkeep.api.routing import seat_of, service_of
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.answers import says
 from stepkeep.operations.following import JournalFollower

@@ -26,7 +26,7 @@ from stepkeep.api.work_bodies import (
 )
 from stepkeep.definition.secrets import reference
 from stepkeep.edges.safe_text import exception_text
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.outcomes import Failed, Outcome, Released
 from stepkeep.kernel.states import Category
 from stepkeep.operations.operation import RUN_ID

@@ -153,7 +153,7 @@ class AsyncHooks(AsyncGroup):
 
     async def _deliver(self, decision: Decision, by: str | None) -> Mapping[str, Any]:
         """Do what a delivery to a hook asks for; the same delivery again changes nothing, also with another API key."""
-        from stepkeep.engine.acting import ActingEngine
+        from stepkeep.engine.groups import ActingEngine
 
         shared = ActingEngine(self._engine, self.access, key_scope=ANY_CALLER)
         if isinstance(decision, ToSend):
@@ -184,8 +184,5 @@ class AsyncHooks(AsyncGroup):
 
 
 class Hooks(Blocking[AsyncHooks]):
-    add = blocking(AsyncHooks.add)
-    remove = blocking(AsyncHooks.remove)
-    list = blocking(AsyncHooks.list)
-    receive = blocking(AsyncHooks.receive)
-    test = blocking(AsyncHooks.test)
+    add, remove, list = blocking(AsyncHooks.add), blocking(AsyncHooks.remove), blocking(AsyncHooks.list)
+    receive, test = blocking(AsyncHooks.receive), blocking(AsyncHooks.test)

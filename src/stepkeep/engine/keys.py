@@ -143,7 +143,5 @@ class AsyncKeys(AsyncGroup):
 
 
 class Keys(Blocking[AsyncKeys]):
-    create = blocking(AsyncKeys.create)
-    rotate = blocking(AsyncKeys.rotate)
-    revoke = blocking(AsyncKeys.revoke)
+    create, rotate, revoke = blocking(AsyncKeys.create), blocking(AsyncKeys.rotate), blocking(AsyncKeys.revoke)
     list = blocking(AsyncKeys.list)

@@ -135,7 +135,5 @@ class AsyncMigrations(AsyncGroup):
 
 
 class Migrations(Blocking[AsyncMigrations]):
-    migrate = blocking(AsyncMigrations.migrate)
-    preview = blocking(AsyncMigrations.preview)
-    migrate_all = blocking(AsyncMigrations.migrate_all)
-    preview_all = blocking(AsyncMigrations.preview_all)
+    migrate, preview = blocking(AsyncMigrations.migrate), blocking(AsyncMigrations.preview)
+    migrate_all, preview_all = blocking(AsyncMigrations.migrate_all), blocking(AsyncMigrations.preview_all)

@@ -269,8 +269,5 @@ class AsyncSinks(AsyncGroup):
 
 
 class Sinks(Blocking[AsyncSinks]):
-    add = blocking(AsyncSinks.add)
-    replace = blocking(AsyncSinks.replace)
-    remove = blocking(AsyncSinks.remove)
-    list = blocking(AsyncSinks.list)
-    test = blocking(AsyncSinks.test)
+    add, replace, remove = blocking(AsyncSinks.add), blocking(AsyncSinks.replace), blocking(AsyncSinks.remove)
+    list, test = blocking(AsyncSinks.list), blocking(AsyncSinks.test)

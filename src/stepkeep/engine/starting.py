@@ -27,10 +27,9 @@ from stepkeep.engine.arguments import (
     optional_key,
 )
 from stepkeep.engine.definitions import AsyncDefinitions, Runnable, names_version
-from stepkeep.engine.hosted import AsyncHostedWorker, WorkerOptions
+from stepkeep.engine.hosted import Ability, AsyncHostedWorker, Begin, WorkerOptions
 from stepkeep.engine.reading import AsyncReading
 from stepkeep.engine.result import Result, settled_states
-from stepkeep.engine.run_workers import Ability, Begin
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import (
