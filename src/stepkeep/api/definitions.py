@@ -108,12 +108,7 @@ async def publish_workflow(request: BoundedRequest, engine: ActingEngine, as_: W
 
 
 @routes(
-    "POST /workflows/check",
-    "definitions",
-    "check_workflow",
-    "Check a definition",
-    names={"as_": "as"},
-    reads=ANY_BODY,
+    "POST /workflows/check", "definitions", "check_workflow", "Check a definition", names={"as_": "as"}, reads=ANY_BODY
 )
 async def check_workflow(request: BoundedRequest, engine: ActingEngine, as_: WrittenAs = None) -> Check:
     """All problems at once, with their places. Nothing is published."""

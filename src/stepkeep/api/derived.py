@@ -28,10 +28,7 @@ REFS = "#/components/schemas/{name}"
 
 PAGE = tuple(
     Parameter(name, name, "query", annotation, reader(annotation, from_text=True), True, default, False)
-    for name, annotation, default in (
-        ("cursor", Cursor, None),
-        ("limit", PageLimit, 50),
-    )
+    for name, annotation, default in (("cursor", Cursor, None), ("limit", PageLimit, 50))
 )
 """The parameters of a list that is read as a whole and answered in pages."""
 

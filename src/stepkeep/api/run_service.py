@@ -149,13 +149,7 @@ async def cancel_template_run(engine: ActingEngine, run_id: RunId) -> RunStatus:
     return RunStatus(id=run_id, status="CANCELED")
 
 
-@routes(
-    "GET /as/run/runs/{run_id}/events",
-    "show",
-    "stream_template_events",
-    "Follow the events of a run",
-    **EVENTS,
-)
+@routes("GET /as/run/runs/{run_id}/events", "show", "stream_template_events", "Follow the events of a run", **EVENTS)
 async def stream_template_events(
     request: Request,
     engine: ActingEngine,

@@ -25,25 +25,15 @@ from stepkeep.definition import arguments
 from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.registry import Output, Registry, default_registry
 from stepkeep.edges.safe_text import type_name
-from stepkeep.engine.arguments import (
-    LARGEST_PAYLOAD_BYTES,
-    current_user,
-)
+from stepkeep.engine.arguments import LARGEST_PAYLOAD_BYTES, current_user
 from stepkeep.engine.blocking import blocking, like
 from stepkeep.engine.groups import AsyncOperations, Groups
 from stepkeep.engine.hosted import AsyncHostedWorker, HostedWorker, RunWorkers, StopSignals, WorkerOptions
 from stepkeep.engine.loop_thread import LoopThread, end_tasks
 from stepkeep.engine.result import Result
 from stepkeep.engine.starting import LONGEST_WAIT
-from stepkeep.kernel.errors import (
-    ConnectionLost,
-    InvalidInput,
-    StoreUnavailable,
-    Unreachable,
-)
-from stepkeep.operations import (
-    validate,
-)
+from stepkeep.kernel.errors import ConnectionLost, InvalidInput, StoreUnavailable, Unreachable
+from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Credential, guarded, parse_key
 from stepkeep.operations.codec import PayloadCodec, mark_sealed
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 HookName = Annotated[str, Meta(min_length=1, max_length=255, description="The name of a hook.", examples=["payments"])]
 Document = Annotated[
-    Mapping[str, Any],
-    InPython(dict[str, Any]),
-    says("Its definition: hook, scheme, secrets, message or start, when."),
+    Mapping[str, Any], InPython(dict[str, Any]), says("Its definition: hook, scheme, secrets, message or start, when.")
 ]
 EXAMPLE = {
     "hook": "payments",

@@ -113,11 +113,7 @@ class AsyncKeys(AsyncGroup):
         True
         """
         return await keys.rotate_key(
-            self._store,
-            self.access,
-            key_id,
-            overlap=duration("overlap", overlap),
-            caller=self._caller(by),
+            self._store, self.access, key_id, overlap=duration("overlap", overlap), caller=self._caller(by)
         )
 
     @operation(OWN, "DELETE /api-keys/{key_id}", "revoke_key", "End a key", ends_access=True)

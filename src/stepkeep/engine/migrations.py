@@ -54,12 +54,7 @@ class AsyncMigrations(AsyncGroup):
         2
         """
         return await migrating.migrate(
-            self._transactor,
-            self._starter,
-            validate.run_id(run_id),
-            to,
-            caller=self._caller(by),
-            reason=reason,
+            self._transactor, self._starter, validate.run_id(run_id), to, caller=self._caller(by), reason=reason
         )
 
     @operation(

@@ -305,10 +305,5 @@ def _place_in(taken: Taken, event: OutgoingEvent) -> tuple[int, int]:
 
 def _report(tenant: str, taken: Taken, place: tuple[int, int]) -> Report:
     return Report(
-        tenant=tenant,
-        run_id=taken.run_id,
-        sink=taken.sink,
-        fence=taken.fence,
-        sent=place[0],
-        sent_number=place[1],
+        tenant=tenant, run_id=taken.run_id, sink=taken.sink, fence=taken.fence, sent=place[0], sent_number=place[1]
     )
