@@ -70,7 +70,7 @@ def make_groups() -> tuple[type, type]:
             """Put a book on the shelf. One title is there once."""
             if title in SHELF:
                 raise Conflict(f"there is a book {title} already.")
-            self.access.acting(by)
+            self.access.caller(by)
             return SHELF.setdefault(title, Book(title=title, pages=pages, size=size))
 
         @operation(READ, "GET /shelf", "list_books", "Books", pages="books", page_key="title", agents="reads")
