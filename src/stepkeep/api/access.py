@@ -19,6 +19,7 @@ from typing import Final
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
 from stepkeep.api.tenants import TenantEngines
 from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded, StepkeepError
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
 from stepkeep.operations.audit import code_of, entry
@@ -62,7 +63,7 @@ def scopes_of(operation: str) -> tuple[Scope, ...]:
     return tuple(scope for scope in Scope if scope in needed)
 
 
-class Caller:
+class KeyHolder:
     """A key that was authenticated: its engine, and when it was last found valid."""
 
     def __init__(self, engine: AsyncEngine, secret: str) -> None:
@@ -87,8 +88,8 @@ class Callers:
     def __init__(self, engine: AsyncEngine, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._monotonic = engine, monotonic
         self.engines = TenantEngines(engine)
-        self._known: OrderedDict[str, Caller] = OrderedDict()
-        self._nobody = Caller(engine, NO_SECRET)
+        self._known: OrderedDict[str, KeyHolder] = OrderedDict()
+        self._nobody = KeyHolder(engine, NO_SECRET)
         self._noted: OrderedDict[str, float] = OrderedDict()
         self._buckets = RequestBuckets(monotonic)
 
@@ -99,7 +100,7 @@ class Callers:
         known = self._known.get(parts[1].decode("latin-1")) if len(parts) == 3 else None
         return "callers without a known key" if known is None else known.access.tenant
 
-    async def authenticate(self, authorization: str | None) -> Caller:
+    async def authenticate(self, authorization: str | None) -> KeyHolder:
         """The caller that an Authorization header names; 401 with one answer, whatever is wrong with it."""
         credential = credential_of(authorization)
         access = lambda: Access(  # noqa: E731 - made only for a key that is not known
@@ -107,14 +108,14 @@ class Callers:
         )
         return await self._caller(credential.id, credential, access)
 
-    async def authenticate_session(self, credential: Credential) -> Caller:
+    async def authenticate_session(self, credential: Credential) -> KeyHolder:
         """The caller of a session, by the parts of its cookie."""
         access = lambda: SessionAccess(  # noqa: E731
             self._engine.store, credential, self._monotonic, fresh_seconds=FRESH_SECONDS
         )
         return await self._caller(f"session {credential.id}", credential, access)
 
-    async def _caller(self, name: str, credential: Credential, access: Callable[[], Access]) -> Caller:
+    async def _caller(self, name: str, credential: Credential, access: Callable[[], Access]) -> KeyHolder:
         caller = self._known.get(name, self._nobody)
         try:
             if not caller.has(credential.secret):
@@ -128,7 +129,7 @@ class Callers:
             raise
         return caller
 
-    async def admit(self, caller: Caller, operation: str) -> tuple[int, int] | None:
+    async def admit(self, caller: KeyHolder, operation: str) -> tuple[int, int] | None:
         """Refuse a key that lacks a scope of the operation, or that has used its quota of requests. Returns how many
         it has a minute, and how many are left."""
         rate = await self._count(caller)
@@ -137,7 +138,7 @@ class Callers:
             await caller.engine.quotas.add(caller.access.tenant, kind)
         return rate
 
-    async def charge(self, caller: Caller, operation: str, size_bytes: int) -> None:
+    async def charge(self, caller: KeyHolder, operation: str, size_bytes: int) -> None:
         """Count the body of a request, and what it adds by the hour, for the tenant of its key."""
         if caller.access.key is None:
             return
@@ -147,7 +148,7 @@ class Callers:
         if (kind := ADDS.get(operation)) is not None and ROWS[kind][1] is not None:
             await caller.engine.quotas.add(caller.access.tenant, kind, size_bytes)
 
-    async def _count(self, caller: Caller) -> tuple[int, int] | None:
+    async def _count(self, caller: KeyHolder) -> tuple[int, int] | None:
         """Count a request for the key and for the tenant. The default of the service counts for keys without a quota of
         their own."""
         key = caller.access.key
@@ -161,7 +162,7 @@ class Callers:
         return None if own is None else (own, self._buckets.take(f"key {key.line}", own))
 
     async def note_refusal(
-        self, caller: Caller | None, authorization: str | None, operation: str, target: str, problem: Exception
+        self, caller: KeyHolder | None, authorization: str | None, operation: str, target: str, problem: Exception
     ) -> None:
         """Add a refused request to the audit log of its tenant. A key that nobody has belongs to none, and a key that
         is tried again and again, or beyond its quota, is noted once a second.
@@ -177,7 +178,7 @@ class Callers:
             tenant, actor = ("", "") if key is None else (key.tenant, key.owner)
         if key_id is None:
             return
-        row = entry(tenant=tenant, actor=actor, key=key_id, operation=operation, target=target, code=code)
+        row = entry(caller=Caller(tenant, actor, key=key_id), operation=operation, target=target, code=code)
         log = (self._engine if key is None else self.engines.of(tenant)).access.audit_log
         is_again = False
         if caller is None or isinstance(problem, QuotaExceeded):
@@ -207,10 +208,10 @@ class Callers:
         """Read every key again before its next use: a key or a person was changed through this process."""
         self._known.clear()
 
-    async def _learn(self, name: str, credential: Credential, access: Access) -> Caller:
+    async def _learn(self, name: str, credential: Credential, access: Access) -> KeyHolder:
         await access.open()
         access.audit_log = self.engines.of(access.tenant).access.audit_log
-        caller = Caller(self.engine_for(access), secret_hash(credential.secret))
+        caller = KeyHolder(self.engine_for(access), secret_hash(credential.secret))
         self._known[name] = caller
         while len(self._known) > MOST_CALLERS:
             self._known.popitem(last=False)

@@ -10,9 +10,10 @@ from stepkeep.engine.arguments import optional_key
 from stepkeep.engine.blocking import Group
 from stepkeep.engine.hosted import AsyncHostedWorker
 from stepkeep.engine.run_workers import RunWorkers
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
-from stepkeep.operations.access import Access, Acting
+from stepkeep.operations.access import Access
 from stepkeep.operations.by_key import KeySender
 from stepkeep.operations.operation import Remote
 from stepkeep.operations.start import Starter
@@ -28,22 +29,18 @@ if TYPE_CHECKING:
 G = TypeVar("G", bound="AsyncGroup")
 
 
-class _Caller:
+class _Asking:
     """In whose name something is asked for. With a `remote`, each operation is sent to a service."""
 
     access: Access
     remote: Remote | None = None
 
-    def _acting(self, by: str | None) -> Acting:
-        """The actor, and this engine's own one where it vouches for another."""
-        return self.access.acting(optional_key("by", by))
-
-    def _actor(self, by: str | None) -> str:
-        """The name on record: the person that the host program names, or the engine's own actor."""
-        return self._acting(by)["actor"]
+    def _caller(self, by: str | None) -> Caller:
+        """Who is on record: the person that the host program names, or the engine's own actor."""
+        return self.access.caller(optional_key("by", by))
 
 
-class AsyncBase(_Caller):
+class AsyncBase(_Asking):
     """An engine on an open database, as its parts see it. A client has the same parts, and a `remote`."""
 
     policies: dict[str, Any] = {}  # noqa: RUF012 - never changed; for engines over a store that is there already
@@ -70,7 +67,7 @@ class AsyncBase(_Caller):
         return self.access.key_scope if self._key_scope is None else self._key_scope
 
 
-class AsyncGroup(_Caller):
+class AsyncGroup(_Asking):
     """Methods that the engine offers as one of its attributes, such as `engine.slots`."""
 
     def __init__(self, engine: AsyncBase) -> None:

@@ -19,6 +19,7 @@ from stepkeep.engine.arguments import (
     optional_key,
 )
 from stepkeep.engine.base import AsyncBase
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.errors import (
     InvalidInput,
@@ -110,9 +111,9 @@ class AsyncDefinitions(AsyncBase):
         if (known := self._plans.get(id(found))) is not None:
             return known[1]
         definition = await self._draft(found) if self._dev else found
-        plan = await publish(self.transactor, definition, tenant=self.tenant, actor=self.actor)
+        plan = await publish(self.transactor, definition, caller=Caller(self.tenant, self.actor))
         if plan.definition_id not in self._installed:
-            await install(self._firer, plan.definition, tenant=self.tenant, actor=self.actor)
+            await install(self._firer, plan.definition, caller=Caller(self.tenant, self.actor))
             self._installed.add(plan.definition_id)
         if len(self._plans) >= MOST_KNOWN_PLANS:
             self._plans.clear()
@@ -173,7 +174,7 @@ class AsyncDefinitions(AsyncBase):
         >>> engine.publish_schema("invoice/v1", {"type": "object", "required": ["id"]}).schema.ref
         'invoice/v1'
         """
-        return await publish_schema(self.transactor, ref, schema, tenant=self.tenant, actor=self.actor)
+        return await publish_schema(self.transactor, ref, schema, caller=Caller(self.tenant, self.actor))
 
     @operation(
         READ, "GET /schemas", "list_schemas", "List published schemas", tag="Schemas", pages="schemas", page_key="ref"

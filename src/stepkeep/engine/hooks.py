@@ -67,7 +67,7 @@ class AsyncHooks(AsyncGroup):
         >>> engine.hooks.add(hook).hook.hook
         'billing'
         """
-        return await hooks.save_hook(self._store, self._tenant, document, acting=self._acting(by))
+        return await hooks.save_hook(self._store, document, caller=self._caller(by))
 
     @operation(ADMINISTER, "DELETE /hooks/{name}", "remove_hook", "Remove a hook")
     async def remove(self, name: HookName, *, by: Actor = None) -> RemovedHook:
@@ -78,7 +78,7 @@ class AsyncHooks(AsyncGroup):
         >>> engine.hooks.remove("deploys").removed
         'deploys'
         """
-        return await hooks.remove_hook(self._store, self._tenant, name, acting=self._acting(by))
+        return await hooks.remove_hook(self._store, name, caller=self._caller(by))
 
     @operation(READ, "GET /hooks", "list_hooks", "List hooks", pages="hooks", page_key="hook", agents="reads")
     async def list(self) -> HookList:

@@ -63,8 +63,7 @@ class AsyncMessages(AsyncDefinitions):
             validate.run_id(run_id),
             name,
             encode_payload(payload),
-            tenant=self.tenant,
-            **self._acting(by),
+            caller=self._caller(by),
             message_id=message_id,
         )
         return await self._sent({**accepted.record, "repeated": accepted.repeated, "run_id": run_id})
@@ -82,14 +81,13 @@ class AsyncMessages(AsyncDefinitions):
         by: str | None,
     ) -> MessageSent:
         request = None
-        acting = self._acting(by)
+        caller = self._caller(by)
         if start is not None:
             self.access.require(Scope.START, operation="send with start")
             request = StartRequest(
                 plan=await self._plan(start),
                 names_version=names_version(start),
-                tenant=self.tenant,
-                **acting,
+                caller=caller,
                 input=encode_payload({} if given is None else given),
                 business_key=validate.key("the business key", key),
                 idempotency_key=optional_key("the idempotency key", idempotency_key),
@@ -99,10 +97,7 @@ class AsyncMessages(AsyncDefinitions):
             key,
             name,
             encode_payload(payload),
-            tenant=self.tenant,
-            actor=acting["actor"],
-            vouched_by=acting["vouched_by"],
-            api_key=acting["key"],
+            caller=caller,
             message_id=message_id,
             ttl=None if ttl is None else microseconds(ttl, what="send: ttl", bounds=MESSAGE_TTL),
             start=request,

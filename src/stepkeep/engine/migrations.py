@@ -58,8 +58,7 @@ class AsyncMigrations(AsyncGroup):
             self._starter,
             validate.run_id(run_id),
             to,
-            tenant=self._tenant,
-            acting=self._acting(by),
+            caller=self._caller(by),
             reason=reason,
         )
 
@@ -81,8 +80,7 @@ class AsyncMigrations(AsyncGroup):
         >>> engine.migrations.preview(started.run_id, 2).runs
         ['greet']
         """
-        actor = self._actor(by)
-        return await migrating.preview(self._transactor, validate.run_id(run_id), to, tenant=self._tenant, actor=actor)
+        return await migrating.preview(self._transactor, validate.run_id(run_id), to, caller=self._caller(by))
 
     @operation(
         OPERATE,
@@ -103,7 +101,7 @@ class AsyncMigrations(AsyncGroup):
         >>> engine.migrations.migrate_all("hello", 1).runs
         0
         """
-        acting = self._acting(by)
+        caller = self._caller(by)
         options = {"workflow": workflow, "to": to, "of": of, "reason": validate.words("the reason", reason)}
         found = await migrating.live_runs(self._transactor, workflow, to, tenant=self._tenant, of=of)
         return await jobs.add_job(
@@ -111,8 +109,7 @@ class AsyncMigrations(AsyncGroup):
             JobAction.MIGRATE,
             sorted(found),
             options,
-            tenant=self._tenant,
-            acting=acting,
+            caller=caller,
             idempotency_key=None,
             digest=jobs.digest_of(JobAction.MIGRATE, options),
         )
@@ -132,9 +129,8 @@ class AsyncMigrations(AsyncGroup):
         >>> engine.migrations.preview_all("hello", 1).could_migrate
         0
         """
-        actor = self._actor(by)
         return await migrating.preview_all(
-            self._transactor, validate.key("the workflow", workflow), to, of=of, tenant=self._tenant, actor=actor
+            self._transactor, validate.key("the workflow", workflow), to, of=of, caller=self._caller(by)
         )
 
 

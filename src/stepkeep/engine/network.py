@@ -30,7 +30,7 @@ class AsyncNetwork(AsyncGroup):
         >>> engine.network.allow("10.20.0.0/16:443").allow
         ['10.20.0.0/16:443']
         """
-        return await network.allow_host(self._store, self._tenant, host, acting=self._acting(by))
+        return await network.allow_host(self._store, host, caller=self._caller(by))
 
     @operation(ADMINISTER)
     async def remove(self, host: str, *, by: Actor = None) -> Allowed:
@@ -40,7 +40,7 @@ class AsyncNetwork(AsyncGroup):
         >>> engine.network.remove("search.internal").allow
         []
         """
-        return await network.disallow_host(self._store, self._tenant, host, acting=self._acting(by))
+        return await network.disallow_host(self._store, host, caller=self._caller(by))
 
     @operation(
         READ, "GET /network", "list_network", "What HTTP steps may reach on the internal network", agents="reads"

@@ -137,9 +137,7 @@ class AsyncOutbox(AsyncGroup):
         ...     print(str(problem).partition(".")[0])
         no delivery of these is dead
         """
-        return await outbox.redrive(
-            self._transactor, tenant=self._tenant, actor=self._actor(by), reason=reason, run_id=run_id, sink=sink
-        )
+        return await outbox.redrive(self._transactor, caller=self._caller(by), reason=reason, run_id=run_id, sink=sink)
 
     @operation(
         OPERATE,
@@ -168,9 +166,7 @@ class AsyncOutbox(AsyncGroup):
         ...     print(str(problem).rpartition("; ")[2])
         only a dead event can be dropped.
         """
-        return await outbox.drop(
-            self._transactor, run_id, sink, event, tenant=self._tenant, actor=self._actor(by), reason=reason
-        )
+        return await outbox.drop(self._transactor, run_id, sink, event, caller=self._caller(by), reason=reason)
 
     @operation(READ, "GET /outbox/status", "get_outbox_status", "How far is each sink behind?", agents="reads")
     async def status(self) -> OutboxStatus:

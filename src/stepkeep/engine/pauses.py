@@ -40,7 +40,7 @@ class AsyncPauses(AsyncGroup):
         >>> [one.queue for one in engine.pauses.pause_queue("", reason="the printer is out", by="bea").pauses]
         ['']
         """
-        return await pauses.pause_claims(self._store, self._tenant, queue, reason, acting=self._acting(by))
+        return await pauses.pause_claims(self._store, queue, reason, caller=self._caller(by))
 
     @operation(
         OPERATE,
@@ -57,7 +57,7 @@ class AsyncPauses(AsyncGroup):
         >>> engine.pauses.resume_queue("").pauses
         []
         """
-        return await pauses.resume_claims(self._store, self._tenant, queue, acting=self._acting(by))
+        return await pauses.resume_claims(self._store, queue, caller=self._caller(by))
 
     @operation(
         OPERATE,
@@ -72,7 +72,7 @@ class AsyncPauses(AsyncGroup):
         >>> [one.scope for one in engine.pauses.pause_tenant(reason="an audit", by="bea").pauses]
         ['tenant']
         """
-        return await pauses.pause_claims(self._store, self._tenant, None, reason, acting=self._acting(by))
+        return await pauses.pause_claims(self._store, None, reason, caller=self._caller(by))
 
     @operation(OPERATE, "POST /pauses/tenant/resume", "resume_tenant", "Claim from the queues of the tenant again")
     async def resume_tenant(self, *, by: Actor = None) -> PauseList:
@@ -82,7 +82,7 @@ class AsyncPauses(AsyncGroup):
         >>> engine.pauses.resume_tenant().pauses
         []
         """
-        return await pauses.resume_claims(self._store, self._tenant, None, acting=self._acting(by))
+        return await pauses.resume_claims(self._store, None, caller=self._caller(by))
 
     @operation(
         OPERATE,
@@ -99,8 +99,8 @@ class AsyncPauses(AsyncGroup):
         >>> print(engine.show(engine.start("hello").run_id)["run"]["state"])
         paused
         """
-        acting = self._acting(by)
-        found = await pauses.pause_workflow(self._store, self._tenant, workflow, reason, acting=acting)
+        caller = self._caller(by)
+        found = await pauses.pause_workflow(self._store, workflow, reason, caller=caller)
         self._starter.pauses.forget(self._tenant)
         return found
 
@@ -119,7 +119,7 @@ class AsyncPauses(AsyncGroup):
         >>> engine.pauses.resume_workflow("hello").pauses
         []
         """
-        found = await pauses.resume_workflow(self._store, self._tenant, workflow, acting=self._acting(by))
+        found = await pauses.resume_workflow(self._store, workflow, caller=self._caller(by))
         self._starter.pauses.forget(self._tenant)
         return found
 

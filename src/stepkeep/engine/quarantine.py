@@ -34,8 +34,7 @@ class AsyncQuarantine(AsyncBase):
         >>> engine.quarantine(started.run_id, reason="under investigation", by="bea").reason
         'under investigation'
         """
-        actor = self._actor(by)
-        return await quarantine.quarantine(self.transactor, run_id, tenant=self.tenant, actor=actor, reason=reason)
+        return await quarantine.quarantine(self.transactor, run_id, caller=self._caller(by), reason=reason)
 
     @operation(
         OPERATE, "POST /runs/{run_id}/release", "release_run", "End a quarantine", example=EXAMPLE, repeatable=False
@@ -48,8 +47,7 @@ class AsyncQuarantine(AsyncBase):
         >>> engine.release(started.run_id, reason="false alarm", by="bea").released_by
         'bea'
         """
-        actor = self._actor(by)
-        return await quarantine.release(self.transactor, run_id, tenant=self.tenant, actor=actor, reason=reason)
+        return await quarantine.release(self.transactor, run_id, caller=self._caller(by), reason=reason)
 
     @operation(READ, "GET /quarantine", "list_quarantined", "List quarantined runs", agents="reads")
     async def quarantined(

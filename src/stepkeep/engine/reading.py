@@ -25,7 +25,6 @@ from stepkeep.engine.arguments import (
 from stepkeep.engine.base import AsyncBase
 from stepkeep.engine.hosted import vitals_of
 from stepkeep.engine.result import Result
-from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import (
     InvalidInput,
 )
@@ -242,9 +241,8 @@ class AsyncReading(AsyncBase):
         >>> engine.reject(waiting.run_id, by="bea")["decision"]
         'rejected'
         """
-        acting = self.access.acting(optional_key("by", by))
         asking = approvals.Asking(
-            caller=Caller(self.tenant, acting["actor"], acting["key"]),
+            caller=self._caller(by).bearer,
             mine=mine,
             late=late,
             barred=self.access.lacks(Scope.DECIDE, operation="approve"),

@@ -48,7 +48,7 @@ class AsyncResources(AsyncGroup):
         >>> engine.resources.set("cpu", 4, by="bea").resources[0].most
         4
         """
-        return await resources.set_pool(self._store, self._tenant, resource, most, acting=self._acting(by))
+        return await resources.set_pool(self._store, resource, most, caller=self._caller(by))
 
     @operation(
         OPERATE, "POST /resources/clear", "clear_resource", "End the limit of a pool", example={"resource": "cpu"}
@@ -60,7 +60,7 @@ class AsyncResources(AsyncGroup):
         >>> engine.resources.clear("cpu").resources
         []
         """
-        return await resources.set_pool(self._store, self._tenant, resource, None, acting=self._acting(by))
+        return await resources.set_pool(self._store, resource, None, caller=self._caller(by))
 
 
 class Resources(Blocking[AsyncResources]):

@@ -110,8 +110,7 @@ class AsyncRunActions(AsyncBase):
             self.transactor,
             run_id,
             approve=approve,
-            tenant=self.tenant,
-            **self._acting(by),
+            caller=self._caller(by),
             step=step,
             comment=comment,
             on_behalf_of=for_,
@@ -158,8 +157,7 @@ class AsyncRunActions(AsyncBase):
             validate.run_id(run_id),
             step,
             choice,
-            tenant=self.tenant,
-            **self._acting(by),
+            caller=self._caller(by),
             reason=reason,
             output=None if output is None else encode_payload(output),
         )
@@ -203,8 +201,7 @@ class AsyncRunActions(AsyncBase):
             step,
             token=token,
             outcome=outcome,
-            tenant=self.tenant,
-            **self._acting(by),
+            caller=self._caller(by),
             output=None if output is None else encode_payload(output),
             notes=notes,
             evidence=tuple(evidence),
@@ -234,7 +231,7 @@ class AsyncRunActions(AsyncBase):
         """
         token = Runtime().token()
         accepted = await people.reissue_token(
-            self.transactor, run_id, step, token=token, reason=reason, tenant=self.tenant, **self._acting(by)
+            self.transactor, run_id, step, token=token, reason=reason, caller=self._caller(by)
         )
         return people.told(NewToken, accepted, token=token)
 
@@ -262,7 +259,7 @@ class AsyncRunActions(AsyncBase):
         False
         """
         accepted = await people.cancel(
-            self.transactor, run_id, tenant=self.tenant, **self._acting(by), compensate=compensate, reason=reason
+            self.transactor, run_id, caller=self._caller(by), compensate=compensate, reason=reason
         )
         return people.told(RunChange, accepted)
 
@@ -277,9 +274,7 @@ class AsyncRunActions(AsyncBase):
         >>> print(engine.pause(started.run_id, reason="the shop is closed", by="bea").state)
         paused
         """
-        accepted = await pausing.pause_run(
-            self.transactor, run_id, tenant=self.tenant, **self._acting(by), reason=reason
-        )
+        accepted = await pausing.pause_run(self.transactor, run_id, caller=self._caller(by), reason=reason)
         return people.told(RunChange, accepted)
 
     @operation(
@@ -297,9 +292,7 @@ class AsyncRunActions(AsyncBase):
         >>> print(engine.resume(started.run_id).state)
         queued
         """
-        accepted = await pausing.resume_run(
-            self.transactor, run_id, tenant=self.tenant, **self._acting(by), reason=reason
-        )
+        accepted = await pausing.resume_run(self.transactor, run_id, caller=self._caller(by), reason=reason)
         return people.told(RunChange, accepted)
 
     @operation(

@@ -146,8 +146,9 @@ class AsyncSinks(AsyncGroup):
         if replace:
             await self._require_operator_of(name)
         plain = arguments.mapping("options", {} if options is None else options)
-        whose: dict[str, Any] = {"tenant": self._tenant, "actor": self._actor(by)}
-        return await sinks.add_sink(self._transactor, name, kind, options=plain, replace=replace, **whose, **more)
+        return await sinks.add_sink(
+            self._transactor, name, kind, options=plain, replace=replace, caller=self._caller(by), **more
+        )
 
     @operation(ADMINISTER, "DELETE /sinks/{name}", "remove_sink", "Remove a sink")
     async def remove(
@@ -170,8 +171,7 @@ class AsyncSinks(AsyncGroup):
             name,
             discard=discard,
             reason=reason,
-            tenant=self._tenant,
-            actor=self._actor(by),
+            caller=self._caller(by),
         )
 
     @operation(READ, "GET /sinks", "list_sinks", "List sinks", pages="sinks", page_key="name", agents="reads")

@@ -66,8 +66,8 @@ class AsyncSlots(AsyncGroup):
         return await self._change(workflow, None, by)
 
     async def _change(self, workflow: str | None, most: int | None, by: str | None) -> SlotList:
-        acting = self._acting(by)
-        found = await slots.set_limit(self._store, self._tenant, workflow, most, acting=acting)
+        caller = self._caller(by)
+        found = await slots.set_limit(self._store, workflow, most, caller=caller)
         self._starter.limits.forget(self._tenant)
         return found
 

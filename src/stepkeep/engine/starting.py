@@ -163,8 +163,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         request = StartRequest(
             plan=plan,
             names_version=names_version(workflow),
-            tenant=self.tenant,
-            **self._acting(by),
+            caller=self._caller(by),
             input=encode_payload({} if given is None else given),
             idempotency_key=optional_key("the idempotency key", idempotency_key),
             scope=self._scope(),
@@ -191,7 +190,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         >>> print(engine.start_idle(idle.run_id).state)
         queued
         """
-        return await start_idle(self.transactor, validate.run_id(run_id), tenant=self.tenant, **self._acting(by))
+        return await start_idle(self.transactor, validate.run_id(run_id), caller=self._caller(by))
 
     async def run(
         self,
@@ -240,7 +239,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
         request = await self._starter.reduced(request)
 
         async def begin(worker: Worker) -> StartedHere:
-            async with self._starter.quotas.place(request.tenant, request.key, request.run_id) as created:
+            async with self._starter.quotas.place(request.caller, request.run_id) as created:
                 begun = await self._starter.start_here(request, worker.first_claimer(), worker.note_unconfirmed)
                 created(begun.started.run_id)
             await retention.require_kept(self.store, begun.started, tenant=self.tenant)
@@ -434,8 +433,7 @@ class AsyncStarting(AsyncDefinitions, AsyncReading):
             self.transactor,
             self._starter,
             validate.run_id(run_id),
-            tenant=self.tenant,
-            **self._acting(by),
+            caller=self._caller(by),
             given=None if input is None else encode_payload(input),
             idempotency_key=optional_key("the idempotency key", idempotency_key),
             scope=self._scope(),

@@ -48,7 +48,7 @@ class AsyncTenants(AsyncGroup):
         allowed
         """
         return await principals.create_tenant(
-            self._store, self.access, name, vouching=vouching, acting=self._acting(by)
+            self._store, self.access, name, vouching=vouching, caller=self._caller(by)
         )
 
     @operation(
@@ -67,7 +67,7 @@ class AsyncTenants(AsyncGroup):
         >>> print(engine.tenants.set_vouching("acme", "allowed").tenant.vouching)
         allowed
         """
-        return await principals.set_vouching(self._store, self.access, name, vouching, acting=self._acting(by))
+        return await principals.set_vouching(self._store, self.access, name, vouching, caller=self._caller(by))
 
     @operation(ADMINISTER, summary="Limit what the keys of a tenant use together")
     async def set_quotas(
@@ -103,7 +103,7 @@ class AsyncTenants(AsyncGroup):
             max_requests_per_min=max_requests_per_min,
             **{one: quotas.read_quota(f"tenants.set_quotas: {one}", value) for one, value in limits.items()},
         )
-        return await quotas.set_tenant_quotas(self._store, own, wanted, actor=self._actor(by))
+        return await quotas.set_tenant_quotas(self._store, wanted, caller=self._caller(by)._replace(tenant=own))
 
     @operation(READ, "GET /tenants/{name:path}/quotas", "get_tenant_quotas", "The quotas of the tenant of the key")
     async def quotas(self, name: Name) -> TenantQuotas:
@@ -129,7 +129,7 @@ class AsyncTenants(AsyncGroup):
         ['SHOP_HOOK']
         """
         own = principals.own_tenant(self.access, name)
-        return await run_webhooks.release_secrets(self._store, own, secrets, actor=self._actor(by))
+        return await run_webhooks.release_secrets(self._store, secrets, caller=self._caller(by)._replace(tenant=own))
 
     @operation(READ, "GET /tenants/{name:path}/signing", "get_signing_secrets", "The secrets that starts may name")
     async def signing(self, name: Name) -> TenantSigning:

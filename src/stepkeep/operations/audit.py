@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from uuid_utils import uuid7
 
 from stepkeep.edges.secret_values import KNOWN
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.answers import Answer, Moment, Next, says
 from stepkeep.operations.instants import instant
@@ -190,12 +191,9 @@ def _settle(batch: Sequence[tuple[AuditRow, float, asyncio.Future[None] | None]]
 
 def entry(
     *,
-    tenant: str,
-    actor: str,
-    key: str | None,
+    caller: Caller,
     operation: str,
     target: str = "",
-    vouched_by: str | None = None,
     error: BaseException | None = None,
     code: str | None = None,
 ) -> AuditRow:
@@ -204,12 +202,12 @@ def entry(
     refused = isinstance(error, NotAllowed)
     outcome = Outcome.DONE if error is None and code is None else Outcome.FAILED
     return AuditRow(
-        tenant=tenant,
+        tenant=caller.tenant,
         id=str(uuid7()),
         at=0,
-        actor=_short(actor),
-        key=key,
-        vouched_by=None if vouched_by is None else _short(vouched_by),
+        actor=_short(caller.actor),
+        key=caller.key,
+        vouched_by=None if caller.vouched_by is None else _short(caller.vouched_by),
         operation=operation,
         target=_short(KNOWN.hide(target)),
         outcome=Outcome.REFUSED if refused or code is not None else outcome,
