@@ -16,7 +16,7 @@ from typing import Final
 
 from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
 from stepkeep.engine import AsyncEngine
-from stepkeep.engine.acting import ActingEngine, TenantEngine
+from stepkeep.engine.groups import ActingEngine, TenantEngine
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, QuotaExceeded, StepkeepError
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
@@ -95,7 +95,7 @@ class TenantEngines:
             await engine._finish()
 
 
-class KnownKey:
+class KeyHolder:
     """A key that was authenticated, and the engine of its tenant."""
 
     def __init__(self, engine: AsyncEngine | TenantEngine, access: Access, secret: str) -> None:
@@ -121,8 +121,8 @@ class Callers:
     def __init__(self, engine: AsyncEngine, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._monotonic = engine, monotonic
         self.engines = TenantEngines(engine)
-        self._known: OrderedDict[str, KnownKey] = OrderedDict()
-        self._nobody = KnownKey(engine, engine.access, NO_SECRET)
+        self._known: OrderedDict[str, KeyHolder] = OrderedDict()
+        self._nobody = KeyHolder(engine, engine.access, NO_SECRET)
         self._noted: OrderedDict[str, float] = OrderedDict()
         self._buckets = RequestBuckets(monotonic)
 
@@ -133,7 +133,7 @@ class Callers:
         known = self._known.get(parts[1].decode("latin-1")) if len(parts) == 3 else None
         return "callers without a known key" if known is None else known.access.tenant
 
-    async def authenticate(self, authorization: str | None) -> KnownKey:
+    async def authenticate(self, authorization: str | None) -> KeyHolder:
         """The caller that an Authorization header names; 401 with one answer, whatever is wrong with it."""
         credential = credential_of(authorization)
         access = lambda: Access(  # noqa: E731 - made only for a key that is not known
@@ -141,14 +141,14 @@ class Callers:
         )
         return await self._caller(credential.id, credential, access)
 
-    async def authenticate_session(self, credential: Credential) -> KnownKey:
+    async def authenticate_session(self, credential: Credential) -> KeyHolder:
         """The caller of a session, by the parts of its cookie."""
         access = lambda: SessionAccess(  # noqa: E731
             self._engine.store, credential, self._monotonic, fresh_seconds=FRESH_SECONDS
         )
         return await self._caller(f"session {credential.id}", credential, access)
 
-    async def _caller(self, name: str, credential: Credential, access: Callable[[], Access]) -> KnownKey:
+    async def _caller(self, name: str, credential: Credential, access: Callable[[], Access]) -> KeyHolder:
         caller = self._known.get(name, self._nobody)
         try:
             if not caller.has(credential.secret):
@@ -162,7 +162,7 @@ class Callers:
             raise
         return caller
 
-    async def admit(self, caller: KnownKey, operation: str) -> tuple[int, int] | None:
+    async def admit(self, caller: KeyHolder, operation: str) -> tuple[int, int] | None:
         """Refuse a key that lacks a scope of the operation, or that has used its quota of requests. Returns how many
         it has a minute, and how many are left."""
         rate = await self._count(caller)
@@ -171,7 +171,7 @@ class Callers:
             await caller.quotas.add(caller.access.tenant, kind)
         return rate
 
-    async def charge(self, caller: KnownKey, operation: str, size_bytes: int) -> None:
+    async def charge(self, caller: KeyHolder, operation: str, size_bytes: int) -> None:
         """Count the body of a request, and what it adds by the hour, for the tenant of its key."""
         if caller.access.key is None:
             return
@@ -181,7 +181,7 @@ class Callers:
         if (kind := ADDS.get(operation)) is not None and ROWS[kind][1] is not None:
             await caller.quotas.add(caller.access.tenant, kind, size_bytes)
 
-    async def _count(self, caller: KnownKey) -> tuple[int, int] | None:
+    async def _count(self, caller: KeyHolder) -> tuple[int, int] | None:
         """Count a request for the key and for the tenant. The default of the service counts for keys without a quota of
         their own."""
         key = caller.access.key
@@ -195,7 +195,7 @@ class Callers:
         return None if own is None else (own, self._buckets.take(f"key {key.line}", own))
 
     async def note_refusal(
-        self, caller: KnownKey | None, authorization: str | None, operation: str, target: str, problem: Exception
+        self, caller: KeyHolder | None, authorization: str | None, operation: str, target: str, problem: Exception
     ) -> None:
         """Add a refused request to the audit log of its tenant. A key that nobody has belongs to none, and a key that
         is tried again and again, or beyond its quota, is noted once a second.
@@ -235,11 +235,11 @@ class Callers:
         """Read every key again before its next use: a key or a person was changed through this process."""
         self._known.clear()
 
-    async def _learn(self, name: str, credential: Credential, access: Access) -> KnownKey:
+    async def _learn(self, name: str, credential: Credential, access: Access) -> KeyHolder:
         await access.open()
         engine = self.engines.of(access.tenant)
         access.audit_log = engine.access.audit_log
-        caller = KnownKey(engine, access, secret_hash(credential.secret))
+        caller = KeyHolder(engine, access, secret_hash(credential.secret))
         self._known[name] = caller
         while len(self._known) > MOST_CALLERS:
             self._known.popitem(last=False)

@@ -15,11 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from stepkeep.api.access import OPEN, scopes_of
-from stepkeep.api.idempotency import under_way
 from stepkeep.api.problems import MOST_ERRORS
 from stepkeep.api.requests import BoundedRequest
-from stepkeep.api.routing import Admitting, JsonAnswer, check_query, problems_of, service_of, wrong_request
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.api.routing import Admitting, JsonAnswer, check_query, problems_of, service_of, under_way, wrong_request
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.operation import NOTHING, Cursor, IdempotencyKey, Operation, PageLimit, Parameter
 from stepkeep.operations.typed import NOT_AN_OBJECT, Wrong, read_fields, reader
@@ -29,10 +28,7 @@ REFS = "#/components/schemas/{name}"
 
 PAGE = tuple(
     Parameter(name, name, "query", annotation, reader(annotation, from_text=True), True, default, False)
-    for name, annotation, default in (
-        ("cursor", Cursor, None),
-        ("limit", PageLimit, 50),
-    )
+    for name, annotation, default in (("cursor", Cursor, None), ("limit", PageLimit, 50))
 )
 """The parameters of a list that is read as a whole and answered in pages."""
 

@@ -21,7 +21,7 @@ from stepkeep.api.derived import DerivedRoute, described, schema_of
 from stepkeep.api.requests import BoundedRequest
 from stepkeep.api.routing import JsonAnswer, check_query, problem_responses
 from stepkeep.dialects.registry import names
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.operations.answers import says
 from stepkeep.operations.operation import NOTHING, Operation, Parameter, Row
 from stepkeep.operations.typed import Wrong, reader

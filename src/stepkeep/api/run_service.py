@@ -16,11 +16,10 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from stepkeep.api.handwritten import Body, Routes
-from stepkeep.api.idempotency import under_way
-from stepkeep.api.routing import JsonAnswer
+from stepkeep.api.routing import JsonAnswer, under_way
 from stepkeep.api.stream import EVENTS, Event, LastEventId, event_stream, follow, number_of
 from stepkeep.definition.bounds import MAX_PRIORITY
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotFound
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.following import JournalFollower
@@ -150,13 +149,7 @@ async def cancel_template_run(engine: ActingEngine, run_id: RunId) -> RunStatus:
     return RunStatus(id=run_id, status="CANCELED")
 
 
-@routes(
-    "GET /as/run/runs/{run_id}/events",
-    "show",
-    "stream_template_events",
-    "Follow the events of a run",
-    **EVENTS,
-)
+@routes("GET /as/run/runs/{run_id}/events", "show", "stream_template_events", "Follow the events of a run", **EVENTS)
 async def stream_template_events(
     request: Request,
     engine: ActingEngine,

@@ -19,7 +19,7 @@ from starlette.responses import StreamingResponse
 
 from stepkeep.api.handwritten import As, Routes
 from stepkeep.api.routing import seat_of, service_of
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.answers import says
 from stepkeep.operations.following import JournalFollower
@@ -73,14 +73,7 @@ def event_stream(request: Request, events: AsyncIterator[bytes]) -> StreamingRes
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-@routes(
-    "GET /runs/{run_id}/stream",
-    "log",
-    "stream_run",
-    "Follow the journal of a run",
-    names={"as_": "as"},
-    **EVENTS,
-)
+@routes("GET /runs/{run_id}/stream", "log", "stream_run", "Follow the journal of a run", names={"as_": "as"}, **EVENTS)
 async def stream_run(
     request: Request, engine: ActingEngine, run_id: RunId, as_: As = None, last_event_id: LastEventId = None
 ) -> StreamingResponse:

@@ -19,7 +19,7 @@ from stepkeep.api.handwritten import Body, Routes
 from stepkeep.api.routing import service_of
 from stepkeep.api.stream import CHECK_SECONDS, EVENTS, HEARTBEAT_SECONDS, RETRY_MILLISECONDS, event_stream
 from stepkeep.api.work import ATTEMPT, WorkerId, work_of
-from stepkeep.engine.acting import ActingEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import StepkeepError
 from stepkeep.operations.answers import says
 from stepkeep.operations.operation import RUN_ID

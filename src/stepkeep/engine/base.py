@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stepkeep.definition.registry import Registry
 from stepkeep.engine.arguments import optional_key
 from stepkeep.engine.blocking import Group
-from stepkeep.engine.hosted import AsyncHostedWorker
-from stepkeep.engine.run_workers import RunWorkers
+from stepkeep.engine.hosted import AsyncHostedWorker, RunWorkers
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan

@@ -25,26 +25,15 @@ from stepkeep.definition import arguments
 from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.registry import Output, Registry, default_registry
 from stepkeep.edges.safe_text import type_name
-from stepkeep.engine.arguments import (
-    LARGEST_PAYLOAD_BYTES,
-    current_user,
-)
+from stepkeep.engine.arguments import LARGEST_PAYLOAD_BYTES, current_user
 from stepkeep.engine.blocking import blocking, like
 from stepkeep.engine.groups import AsyncOperations, Groups
-from stepkeep.engine.hosted import AsyncHostedWorker, HostedWorker, StopSignals, WorkerOptions
+from stepkeep.engine.hosted import AsyncHostedWorker, HostedWorker, RunWorkers, StopSignals, WorkerOptions
 from stepkeep.engine.loop_thread import LoopThread, end_tasks
 from stepkeep.engine.result import Result
-from stepkeep.engine.run_workers import RunWorkers
 from stepkeep.engine.starting import LONGEST_WAIT
-from stepkeep.kernel.errors import (
-    ConnectionLost,
-    InvalidInput,
-    StoreUnavailable,
-    Unreachable,
-)
-from stepkeep.operations import (
-    validate,
-)
+from stepkeep.kernel.errors import ConnectionLost, InvalidInput, StoreUnavailable, Unreachable
+from stepkeep.operations import validate
 from stepkeep.operations.access import Access, Credential, guarded, parse_key
 from stepkeep.operations.codec import PayloadCodec, mark_sealed
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
@@ -389,10 +378,8 @@ class Engine(Groups):
         return thread
 
     # -- methods ------------------------------------------------------------------------------------------------------
-    publish = blocking(AsyncEngine.publish)
-    publish_schema = blocking(AsyncEngine.publish_schema)
-    schemas = blocking(AsyncEngine.schemas)
-    schema = blocking(AsyncEngine.schema)
+    publish, publish_schema = blocking(AsyncEngine.publish), blocking(AsyncEngine.publish_schema)
+    schemas, schema = blocking(AsyncEngine.schemas), blocking(AsyncEngine.schema)
 
     @like(AsyncEngine.start)
     def start(self, *given: Any, connection: Any = None, **options: Any) -> Started:
@@ -437,42 +424,22 @@ class Engine(Groups):
                 arriving.stop(worker)
                 worker.wait()
 
-    result = blocking(AsyncEngine.result)
-    show = blocking(AsyncEngine.show)
-    explain = blocking(AsyncEngine.explain)
-    approvals = blocking(AsyncEngine.approvals)
-    status = blocking(AsyncEngine.status)
-    statistics = blocking(AsyncEngine.statistics)
-    metrics = blocking(AsyncEngine.metrics)
-    definitions = blocking(AsyncEngine.definitions)
-    compare_versions = blocking(AsyncEngine.compare_versions)
-    unserved = blocking(AsyncEngine.unserved)
-    compare_runs = blocking(AsyncEngine.compare_runs)
-    workers = blocking(AsyncEngine.workers)
-    runs = blocking(AsyncEngine.runs)
-    log = blocking(AsyncEngine.log)
-    certify = blocking(AsyncEngine.certify)
-    evidence = blocking(AsyncEngine.evidence)
-    sign_heads = blocking(AsyncEngine.sign_heads)
-    prune = blocking(AsyncEngine.prune)
-    approve = blocking(AsyncEngine.approve)
-    reject = blocking(AsyncEngine.reject)
-    decide = blocking(AsyncEngine.decide)
-    complete = blocking(AsyncEngine.complete)
-    reissue_token = blocking(AsyncEngine.reissue_token)
-    send = blocking(AsyncEngine.send)
-    cancel = blocking(AsyncEngine.cancel)
-    pause = blocking(AsyncEngine.pause)
-    resume = blocking(AsyncEngine.resume)
-    rollback_preview = blocking(AsyncEngine.rollback_preview)
-    quarantine = blocking(AsyncEngine.quarantine)
-    release = blocking(AsyncEngine.release)
-    quarantined = blocking(AsyncEngine.quarantined)
-    publish_policy = blocking(AsyncEngine.publish_policy)
-    policy_off = blocking(AsyncEngine.policy_off)
-    list_policies = blocking(AsyncEngine.list_policies)
-    show_policy = blocking(AsyncEngine.show_policy)
-    replay_policy = blocking(AsyncEngine.replay_policy)
+    result, show, explain = blocking(AsyncEngine.result), blocking(AsyncEngine.show), blocking(AsyncEngine.explain)
+    approvals, status = blocking(AsyncEngine.approvals), blocking(AsyncEngine.status)
+    statistics, metrics = blocking(AsyncEngine.statistics), blocking(AsyncEngine.metrics)
+    definitions, compare_versions = blocking(AsyncEngine.definitions), blocking(AsyncEngine.compare_versions)
+    unserved, compare_runs = blocking(AsyncEngine.unserved), blocking(AsyncEngine.compare_runs)
+    workers, runs, log = blocking(AsyncEngine.workers), blocking(AsyncEngine.runs), blocking(AsyncEngine.log)
+    certify, evidence = blocking(AsyncEngine.certify), blocking(AsyncEngine.evidence)
+    sign_heads, prune = blocking(AsyncEngine.sign_heads), blocking(AsyncEngine.prune)
+    approve, reject, decide = blocking(AsyncEngine.approve), blocking(AsyncEngine.reject), blocking(AsyncEngine.decide)
+    complete, reissue_token = blocking(AsyncEngine.complete), blocking(AsyncEngine.reissue_token)
+    send, cancel, pause = blocking(AsyncEngine.send), blocking(AsyncEngine.cancel), blocking(AsyncEngine.pause)
+    resume, rollback_preview = blocking(AsyncEngine.resume), blocking(AsyncEngine.rollback_preview)
+    quarantine, release = blocking(AsyncEngine.quarantine), blocking(AsyncEngine.release)
+    quarantined, publish_policy = blocking(AsyncEngine.quarantined), blocking(AsyncEngine.publish_policy)
+    policy_off, list_policies = blocking(AsyncEngine.policy_off), blocking(AsyncEngine.list_policies)
+    show_policy, replay_policy = blocking(AsyncEngine.show_policy), blocking(AsyncEngine.replay_policy)
     rerun = blocking(AsyncEngine.rerun)
 
 

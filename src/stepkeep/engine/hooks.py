@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from stepkeep.definition.hooks import MAX_BODY, Decision, HookRefused, Ignored, ToSend, ToStart
-from stepkeep.engine.base import AsyncBase, AsyncGroup
+from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
 from stepkeep.kernel.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.plan import Plan
@@ -24,11 +24,12 @@ from stepkeep.operations.typed import InPython
 from stepkeep.store.change import ANY_CALLER
 from stepkeep.worker.secrets import SecretReader, Secrets
 
+if TYPE_CHECKING:
+    from stepkeep.engine.engine import AsyncEngine
+
 HookName = Annotated[str, Meta(min_length=1, max_length=255, description="The name of a hook.", examples=["payments"])]
 Document = Annotated[
-    Mapping[str, Any],
-    InPython(dict[str, Any]),
-    says("Its definition: hook, scheme, secrets, message or start, when."),
+    Mapping[str, Any], InPython(dict[str, Any]), says("Its definition: hook, scheme, secrets, message or start, when.")
 ]
 EXAMPLE = {
     "hook": "payments",
@@ -46,7 +47,7 @@ class AsyncHooks(AsyncGroup):
     []
     """
 
-    def __init__(self, engine: AsyncBase) -> None:
+    def __init__(self, engine: AsyncEngine) -> None:
         super().__init__(engine)
         self._engine = engine
         self._secrets = SecretReader(engine.policies.get("secrets", Secrets()))
@@ -150,7 +151,7 @@ class AsyncHooks(AsyncGroup):
 
     async def _deliver(self, decision: Decision, by: str | None) -> Mapping[str, Any]:
         """Do what a delivery to a hook asks for; the same delivery again changes nothing, also with another API key."""
-        from stepkeep.engine.acting import ActingEngine
+        from stepkeep.engine.groups import ActingEngine
 
         shared = ActingEngine(self._engine, self.access, key_scope=ANY_CALLER)
         if isinstance(decision, ToSend):
@@ -181,8 +182,5 @@ class AsyncHooks(AsyncGroup):
 
 
 class Hooks(Blocking[AsyncHooks]):
-    add = blocking(AsyncHooks.add)
-    remove = blocking(AsyncHooks.remove)
-    list = blocking(AsyncHooks.list)
-    receive = blocking(AsyncHooks.receive)
-    test = blocking(AsyncHooks.test)
+    add, remove, list = blocking(AsyncHooks.add), blocking(AsyncHooks.remove), blocking(AsyncHooks.list)
+    receive, test = blocking(AsyncHooks.receive), blocking(AsyncHooks.test)

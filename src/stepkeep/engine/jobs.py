@@ -222,11 +222,8 @@ class AsyncJobs(AsyncGroup):
 
 
 class Jobs(Blocking[AsyncJobs]):
-    start = blocking(AsyncJobs.start)
-    list = blocking(AsyncJobs.list)
-    show = blocking(AsyncJobs.show)
-    runs = blocking(AsyncJobs.runs)
-    stop = blocking(AsyncJobs.stop)
+    start, list, show = blocking(AsyncJobs.start), blocking(AsyncJobs.list), blocking(AsyncJobs.show)
+    runs, stop = blocking(AsyncJobs.runs), blocking(AsyncJobs.stop)
 
 
 def _is_empty(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Pauses of queues, of workflows and of the tenant: `engine.pauses`."""
+"""What holds runs and steps back: `engine.pauses`, `engine.slots` (running runs) and `engine.resources`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from stepkeep.definition.bounds import MAX_SLOTS, MAX_UNITS
 from stepkeep.engine.base import AsyncGroup
 from stepkeep.engine.blocking import Blocking, blocking
-from stepkeep.operations import pauses
+from stepkeep.operations import pauses, resources, slots
 from stepkeep.operations.access import OPERATE, READ
+from stepkeep.operations.answers import says
 from stepkeep.operations.operation import Actor, Name, Words, group, operation
 from stepkeep.operations.pauses import PauseList
+from stepkeep.operations.resources import ResourceList
+from stepkeep.operations.slots import SlotList
 
 Queue = Annotated[str, Meta(max_length=255, description="Its name; the default queue is empty.")]
 
@@ -135,10 +139,120 @@ class AsyncPauses(AsyncGroup):
 
 
 class Pauses(Blocking[AsyncPauses]):
-    pause_queue = blocking(AsyncPauses.pause_queue)
-    resume_queue = blocking(AsyncPauses.resume_queue)
-    pause_tenant = blocking(AsyncPauses.pause_tenant)
-    resume_tenant = blocking(AsyncPauses.resume_tenant)
-    pause_workflow = blocking(AsyncPauses.pause_workflow)
-    resume_workflow = blocking(AsyncPauses.resume_workflow)
+    pause_queue, resume_queue = blocking(AsyncPauses.pause_queue), blocking(AsyncPauses.resume_queue)
+    pause_tenant, resume_tenant = blocking(AsyncPauses.pause_tenant), blocking(AsyncPauses.resume_tenant)
+    pause_workflow, resume_workflow = blocking(AsyncPauses.pause_workflow), blocking(AsyncPauses.resume_workflow)
     list = blocking(AsyncPauses.list)
+
+
+Whose = Annotated[Name | None, says("Its name; without it, the whole tenant.")]
+
+
+@group("slots", "Slots")
+class AsyncSlots(AsyncGroup):
+    """Limits on running runs: of the tenant, and of workflows. A run that finds no free slot stays queued.
+
+    >>> engine.slots.list()["slots"]
+    []
+    """
+
+    @operation(READ, "GET /slots", "list_slots", "Limits on running runs", agents="reads")
+    async def list(self) -> SlotList:
+        """The limits, and how many runs hold a slot and wait for one under each.
+
+        >>> _ = engine.slots.set(5)
+        >>> [(one.scope, one.most, one.held, one.waiting) for one in engine.slots.list().slots]
+        [('tenant', 5, 0, 0)]
+        """
+        return await slots.list_slots(self._store, self._tenant)
+
+    @operation(
+        OPERATE,
+        "POST /slots",
+        "set_slots",
+        "Limit the running runs of a workflow or of the tenant",
+        example={"workflow": "order", "most": 3},
+    )
+    async def set(
+        self, most: Annotated[int, Meta(ge=1, le=MAX_SLOTS)], *, workflow: Whose = None, by: Actor = None
+    ) -> SlotList:
+        """Let at most this many runs of a workflow run, or of the whole tenant. It counts before the `slots` of a
+        definition. Runs that are running go on, and runs that started under no limit are not counted.
+
+        >>> _ = engine.publish(hello)
+        >>> engine.slots.set(2, workflow="hello", by="bea").slots[0].most
+        2
+        """
+        return await self._change(workflow, most, by)
+
+    @operation(OPERATE, "POST /slots/clear", "clear_slots", "End a limit that was set", example={"workflow": "order"})
+    async def clear(self, *, workflow: Whose = None, by: Actor = None) -> SlotList:
+        """End the limit that was set for a workflow, or for the whole tenant. The `slots` of a definition stay.
+
+        >>> _ = engine.slots.set(5)
+        >>> engine.slots.clear().slots
+        []
+        """
+        return await self._change(workflow, None, by)
+
+    async def _change(self, workflow: str | None, most: int | None, by: str | None) -> SlotList:
+        caller = self._caller(by)
+        found = await slots.set_limit(self._store, workflow, most, caller=caller)
+        self._starter.limits.forget(self._tenant)
+        return found
+
+
+class Slots(Blocking[AsyncSlots]):
+    list, set, clear = blocking(AsyncSlots.list), blocking(AsyncSlots.set), blocking(AsyncSlots.clear)
+
+
+@group("resources", "Resources")
+class AsyncResources(AsyncGroup):
+    """What steps hold while they run, and the sizes of pools. A step whose resources are taken stays ready.
+
+    >>> engine.resources.list().resources
+    []
+    """
+
+    @operation(READ, "GET /resources", "list_resources", "Resources that steps hold", agents="reads")
+    async def list(self) -> ResourceList:
+        """The resources that are held, with the steps that hold them, and the pools that have a size.
+
+        >>> _ = engine.resources.set("cpu", 8)
+        >>> [(one.resource, one.most, one.held) for one in engine.resources.list().resources]
+        [('cpu', 8, 0)]
+        """
+        return await resources.list_resources(self._store, self._tenant)
+
+    @operation(
+        OPERATE,
+        "POST /resources",
+        "set_resource",
+        "Give a pool a number of units",
+        example={"resource": "cpu", "most": 8},
+    )
+    async def set(
+        self, resource: Name, most: Annotated[int, Meta(ge=1, le=MAX_UNITS)], *, by: Actor = None
+    ) -> ResourceList:
+        """Give a pool this many units. Steps that hold more than that go on.
+
+        >>> engine.resources.set("cpu", 4, by="bea").resources[0].most
+        4
+        """
+        return await resources.set_pool(self._store, resource, most, caller=self._caller(by))
+
+    @operation(
+        OPERATE, "POST /resources/clear", "clear_resource", "End the limit of a pool", example={"resource": "cpu"}
+    )
+    async def clear(self, resource: Name, *, by: Actor = None) -> ResourceList:
+        """End the limit of a pool: its units are not counted any more. Exclusive and shared use is not affected.
+
+        >>> _ = engine.resources.set("cpu", 4)
+        >>> engine.resources.clear("cpu").resources
+        []
+        """
+        return await resources.set_pool(self._store, resource, None, caller=self._caller(by))
+
+
+class Resources(Blocking[AsyncResources]):
+    list, set, clear = blocking(AsyncResources.list), blocking(AsyncResources.set), blocking(AsyncResources.clear)
