@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import Apps, Elsewhere, WrittenAs, arg, opt
+from stepkeep.cli.arguments import Apps, Elsewhere, Text, WrittenAs, arg, opt
 from stepkeep.cli.asking import table, tell
 from stepkeep.cli.command import Asked, Commands, program
 from stepkeep.cli.failures import problem_view
@@ -190,7 +190,7 @@ def _count(number: int, noun: str) -> str:
 @program.command("dialects", Needs.NOTHING)
 def dialects(
     settings: Settings,
-    name: Annotated[str | None, arg("NAME", "One dialect, in full.")] = None,
+    name: Annotated[Text, arg("NAME", "One dialect, in full.")] = None,
     mermaid: Annotated[bool, opt("--mermaid", "Draw its machines as Mermaid diagrams.")] = False,
     schema: Annotated[bool, opt("--schema", "The JSON Schema of its format.")] = False,
 ) -> int:

@@ -18,6 +18,7 @@ from stepkeep.cli.arguments import (
     IdempotencyKey,
     Input,
     RunId,
+    Text,
     WrittenAs,
     arg,
     opt,
@@ -42,10 +43,10 @@ if TYPE_CHECKING:
 def run(
     settings: Settings,
     policies: Policies,
-    file: Annotated[str | None, arg("FILE", "A definition: YAML, JSON, or FILE.py[:NAME].")] = None,
+    file: Annotated[Text, arg("FILE", "A definition: YAML, JSON, or FILE.py[:NAME].")] = None,
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
-    resume: Annotated[str | None, opt("--resume", "RUN", "Go on with this run instead of starting one.")] = None,
+    resume: Annotated[Text, opt("--resume", "RUN", "Go on with this run instead of starting one.")] = None,
     no_wait: Annotated[bool, opt("--no-wait", "Start the run and leave it to the workers.")] = False,
     key: IdempotencyKey = None,
     as_: WrittenAs = None,
@@ -226,7 +227,7 @@ def rerun(
     by: By = None,
     capability: Capabilities = None,
     from_step: Annotated[
-        str | None, opt("--from", "STEP", "Run only this step and what depends on it; adopt the rest.")
+        Text, opt("--from", "STEP", "Run only this step and what depends on it; adopt the rest.")
     ] = None,
     version: Version = None,
     dry_run: DryRun = False,

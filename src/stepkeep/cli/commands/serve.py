@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-from stepkeep.cli.arguments import finite, opt
+from stepkeep.cli.arguments import Text, finite, opt
 from stepkeep.cli.asking import open_engine
 from stepkeep.cli.command import program
 from stepkeep.cli.inert_log import install_log, install_tracing
@@ -40,7 +40,7 @@ Grace = Annotated[
     opt("--grace", "SECONDS", "How long what is under way may take when it stops.", min=1, max=86_400, callback=finite),
 ]
 PublicUrl = Annotated[
-    str | None,
+    Text,
     opt(
         "--public-url",
         "URL",

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from stepkeep.cli.arguments import By, arg, moment_of, opt
+from stepkeep.cli.arguments import By, Text, Texts, arg, moment_of, opt
 from stepkeep.cli.asking import ask, table, tell
 from stepkeep.cli.command import Asked, Commands
 from stepkeep.cli.printer import answer, say
@@ -39,8 +39,7 @@ MaxRequests = Annotated[
     ),
 ]
 Output = Annotated[
-    Path | None,
-    opt("--output", "-o", "FILE", "Write the key to this new file, readable by its owner alone."),
+    Path | None, opt("--output", "-o", "FILE", "Write the key to this new file, readable by its owner alone.")
 ]
 
 
@@ -52,15 +51,13 @@ def create_key(
         list[str],
         opt("--scope", "SCOPE", "What for, repeated: read, start, decide, complete, operate, work, admin, vouch."),
     ],
-    expires: Annotated[str | None, opt("--expires", "TIME|DURATION", "Its end, such as 90d; none by default.")] = None,
+    expires: Annotated[Text, opt("--expires", "TIME|DURATION", "Its end, such as 90d; none by default.")] = None,
     max_concurrent_runs: MaxRuns = None,
     max_requests_per_min: MaxRequests = None,
     queue: Annotated[
-        list[str] | None, opt("--queue", "NAME", 'Work on this queue alone, repeated; the default one is "".')
+        Texts, opt("--queue", "NAME", 'Work on this queue alone, repeated; the default one is "".')
     ] = None,
-    handler: Annotated[
-        list[str] | None, opt("--handler", "NAME", "Work on steps of this handler alone, repeated.")
-    ] = None,
+    handler: Annotated[Texts, opt("--handler", "NAME", "Work on steps of this handler alone, repeated.")] = None,
     output: Output = None,
     by: By = None,
 ) -> int:
@@ -199,9 +196,7 @@ def quotas(
     name: Annotated[str, NAME],
     max_concurrent_runs: MaxRuns = None,
     max_requests_per_min: MaxRequests = None,
-    limit: Annotated[
-        list[str] | None, opt("--limit", "NAME=N", "Another quota, such as max_triggers=50. Repeatable.")
-    ] = None,
+    limit: Annotated[Texts, opt("--limit", "NAME=N", "Another quota, such as max_triggers=50. Repeatable.")] = None,
     none: Annotated[bool, opt("--none", "Take all limits away; those with a default have it again.")] = False,
     by: By = None,
 ) -> int:
@@ -245,7 +240,7 @@ def _limit(text: str) -> tuple[str, int]:
 def signing(
     settings: Settings,
     name: Annotated[str, NAME],
-    secret: Annotated[list[str] | None, opt("--secret", "SECRET", "The name of a secret, repeated.")] = None,
+    secret: Annotated[Texts, opt("--secret", "SECRET", "The name of a secret, repeated.")] = None,
     none: Annotated[bool, opt("--none", "Release no secret.")] = False,
     by: By = None,
 ) -> int:
