@@ -110,11 +110,11 @@ class Commands:
         recorded: bool = False,
         shaped: Callable[[Any, Asked], Any] | None = None,
         needs: Needs = Needs.EITHER,
-        **told: Any,
+        **table: Any,
     ) -> Callable[[Render], Render]:
         """A function renders the answer of an operation; its docstring, or `says`, explains the command.
 
-        `told` has an `arg` or an `opt` for arguments of the operation whose words differ from those of the row; one
+        `table` has an `arg` or an `opt` for arguments of the operation whose words differ from those of the row; one
         that is None is not offered. `recorded`: with the decision, the run as it then stands. `shaped` makes
         what is printed of the answer. The rest is as in `tell`."""
 
@@ -122,7 +122,7 @@ class Commands:
             telling = {"under": under, "fails": fails, "creates": creates}
 
             def make() -> Callable[..., int]:
-                return _derived(name, render, told, recorded, shaped, telling)
+                return _derived(name, render, table, recorded, shaped, telling)
 
             self._add(word, Command(word, says or render.__doc__, make, needs))
             return render
@@ -149,14 +149,14 @@ def row_of(name: str) -> Operation:
 def _derived(
     name: str,
     render: Render,
-    told: Mapping[str, Any],
+    table: Mapping[str, Any],
     recorded: bool,
     shaped: Callable[[Any, Asked], Any] | None,
     telling: Mapping[str, Any],
 ) -> Callable[..., int]:
     """The function of a command that is an operation."""
     row = row_of(name)
-    infos = {one: _info(row, one, told.get(one)) for one in _ordered(row, told)}
+    infos = {one: _info(row, one, table.get(one)) for one in _ordered(row, table)}
     typed = {one: info.typed_as or one for one, info in infos.items()}
     runs = [one for one, info in infos.items() if info.is_run]
 
@@ -187,24 +187,24 @@ def _derived(
     return command
 
 
-def _ordered(row: Operation, told: Mapping[str, Any]) -> list[str]:
+def _ordered(row: Operation, table: Mapping[str, Any]) -> list[str]:
     """The arguments in the order of the row; those of the table among themselves in its order."""
-    offered = [one for one in row.parameters if one not in told or told[one] is not None]
-    chosen = iter([one for one in told if one in offered])
-    return [next(chosen) if one in told else one for one in offered]
+    offered = [one for one in row.parameters if one not in table or table[one] is not None]
+    chosen = iter([one for one in table if one in offered])
+    return [next(chosen) if one in table else one for one in offered]
 
 
-def _info(row: Operation, name: str, told: Any) -> Any:
+def _info(row: Operation, name: str, said: Any) -> Any:
     """How an argument is typed: as the table says, or as the row does."""
-    if told is not None:
-        return told
+    if said is not None:
+        return said
     if name in ("by", "run_id"):
         return BY if name == "by" else RUN
-    said = _described(row.hints[name])
+    described = _described(row.hints[name])
     word = name.strip("_").replace("_", "-")
     if row.parameters[name].is_required:
-        return arg(word.upper(), said)
-    return opt(f"--{word}", *([] if _plain(row.hints[name])[0] in (bool, int, float) else [word.upper()]), said)
+        return arg(word.upper(), described)
+    return opt(f"--{word}", *([] if _plain(row.hints[name])[0] in (bool, int, float) else [word.upper()]), described)
 
 
 def _parameter(row: Operation, name: str, info: Any, typed: str) -> inspect.Parameter:

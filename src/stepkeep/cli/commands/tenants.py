@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from stepkeep.cli.arguments import By, Text, Texts, arg, moment_of, opt
-from stepkeep.cli.asking import ask, table, tell
+from stepkeep.cli.asking import ask, table, tell, told
 from stepkeep.cli.command import Asked, Commands
-from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
 from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -149,24 +147,24 @@ def _made(settings: Settings, work: Callable[[AsyncEngine], Awaitable[MadeKey]],
         found = ask(settings, work)
         if descriptor is not None:
             os.write(descriptor, f"{found.secret}\n".encode())
-    if settings.json:
-        told = found.as_json()
-        if output is not None:
-            told = {**{name: one for name, one in told.items() if name != "secret"}, "file": str(output)}
-        answer(told)
-        return SUCCEEDED
+    view = found.as_json()
+    if output is not None:
+        view = {**{name: one for name, one in view.items() if name != "secret"}, "file": str(output)}
+    return told(settings, view, _key_words(found, output))
+
+
+def _key_words(found: MadeKey, output: Path | None) -> Iterator[str]:
     key = found.key
     ends = f"; it ends at {key.expires_at}" if key.expires_at else ""
     only = f" (only {_limits(key)})" if _limits(key) else ""
-    say(f"key {key.id} of {key.owner} for {', '.join(key.scopes)}{only}{ends}")
+    yield f"key {key.id} of {key.owner} for {', '.join(key.scopes)}{only}{ends}"
     if output is None:
-        say(found.secret)
-        say("This is the only time it is shown. Use it in STEPKEEP_KEY, or in a file: --key-file FILE.")
+        yield found.secret
+        yield "This is the only time it is shown. Use it in STEPKEEP_KEY, or in a file: --key-file FILE."
     else:
-        say(f"It is in {output}. Use it: --key-file {output}, or STEPKEEP_KEY_FILE.")
+        yield f"It is in {output}. Use it: --key-file {output}, or STEPKEEP_KEY_FILE."
     if found.replaced:
-        say(f"key {found.replaced.id} works until {found.replaced.expires_at}")
-    return SUCCEEDED
+        yield f"key {found.replaced.id} works until {found.replaced.expires_at}"
 
 
 tenants = Commands("tenants", "Tenants and their settings.")
