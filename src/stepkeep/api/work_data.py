@@ -17,7 +17,7 @@ from starlette.responses import StreamingResponse
 
 from stepkeep.api.handwritten import Body, Routes
 from stepkeep.api.routing import service_of
-from stepkeep.api.stream import CHECK_SECONDS, EVENTS, HEARTBEAT_SECONDS, RETRY_MILLISECONDS, event_stream
+from stepkeep.api.stream import CHECK_SECONDS, EVENTS, RETRY_MILLISECONDS, Pulse, event_stream
 from stepkeep.api.work import ATTEMPT, WorkerId, work_of
 from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import StepkeepError
@@ -144,8 +144,7 @@ async def listen_for_work(request: Request, engine: ActingEngine, worker_id: Wor
         waiting.put_nowait(notification)
 
     async def notices() -> AsyncIterator[bytes]:
-        clock = asyncio.get_running_loop().time
-        spoke_at = checked_at = clock()
+        pulse = Pulse(engine, "work.listen")
         unsubscribe = store.notifier.listen(heard)
         try:
             # Once it listens, anything may have happened before.
@@ -158,14 +157,9 @@ async def listen_for_work(request: Request, engine: ActingEngine, worker_id: Wor
                 except TimeoutError:
                     await work.queues()
                 if told is not None:
-                    spoke_at = clock()
-                    yield _notice(told)
-                if clock() - checked_at >= CHECK_SECONDS:
-                    checked_at = clock()
-                    await engine.access.admit("work.listen")
-                if clock() - spoke_at >= HEARTBEAT_SECONDS:
-                    spoke_at = clock()
-                    yield b": still there\n\n"
+                    yield pulse.spoke(_notice(told))
+                if beat := await pulse.beat():
+                    yield beat
         except StepkeepError:
             return  # the worker comes back, and is told why it is refused
         finally:
