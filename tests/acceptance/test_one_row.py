@@ -28,7 +28,7 @@ from stepkeep.operations.access import OPERATE, OPERATIONS, READ
 from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.operation import CATALOGUE, Actor, Limit, Name, group, operation
 from tests.databases import migrated_file
-from tests.remote.service import TENANT, make_key, serving
+from tests.service import TENANT, make_key, serving
 
 Size = Literal["small", "large"]
 Pages = Annotated[int, Meta(ge=1, le=1000, description="How many pages it has.")]

@@ -28,7 +28,7 @@ from stepkeep.operations.answers import Answer, says
 from stepkeep.operations.operation import Actor, IdempotencyKey, RunId, Words
 from stepkeep.operations.people import Completed, MessageSent
 from stepkeep.operations.publish import find_plan
-from stepkeep.operations.typed import Wrong, reader
+from stepkeep.operations.typed import LargePart, Wrong, reader
 
 routes = Routes("Messages")
 
@@ -151,7 +151,7 @@ async def complete_step(engine: ActingEngine, run_id: RunId, step: StepName, bod
         raise wrong_request(wrong)
     if not is_signal:
         return await engine.complete(run_id, step, **msgspec.structs.asdict(given))
-    said = read_signal(body)
+    said = read_signal({name: one.decoded() if isinstance(one, LargePart) else one for name, one in body.items()})
     if (said.run_id, said.step) != (run_id, step):
         raise InvalidInput("the signal names another run or action than the address.")
     told: dict[str, Any] = {

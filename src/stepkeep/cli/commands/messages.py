@@ -1,14 +1,13 @@
-"""`stepkeep send`: send a message to a run, named by its id, its business key or its correlation id."""
+"""`stepkeep send` and `mailbox`: messages to runs, by id, business key or correlation id, and those that are kept."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from stepkeep.cli.arguments import Apps, By, Input
-from stepkeep.cli.asking import tell
+from stepkeep.cli.arguments import Apps, By, Input, arg, opt
+from stepkeep.cli.asking import table, tell
+from stepkeep.cli.command import Asked, Commands, program
 from stepkeep.cli.commands.decide import and_run, stands
 from stepkeep.cli.session import json_value, load_handlers, load_workflow, looks_like_a_file
 from stepkeep.cli.settings import Settings
@@ -16,48 +15,35 @@ from stepkeep.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
+    from stepkeep.operations.mailbox import DroppedMessages, MessageList
     from stepkeep.operations.people import MessageSent
 
 
+@program.command("send")
 def send(
     settings: Settings,
     first: Annotated[
-        str,
-        typer.Argument(
-            metavar="[RUN]",
-            help="The run's id, or enough of its beginning or end; left out with --key and --correlation.",
-            show_default=False,
-        ),
+        str, arg("[RUN]", "The run's id, or enough of its beginning or end; left out with --key and --correlation.")
     ],
-    second: Annotated[str | None, typer.Argument(metavar="NAME", help="The event's name.", show_default=False)] = None,
-    payload: Annotated[
-        str | None, typer.Option("--payload", metavar="JSON|@FILE", help="What the message says.")
-    ] = None,
-    message_id: Annotated[
-        str | None,
-        typer.Option("--id", metavar="ID", help="The sender's id: the same one again changes nothing."),
-    ] = None,
+    second: Annotated[str | None, arg("NAME", "The event's name.")] = None,
+    payload: Annotated[str | None, opt("--payload", "JSON|@FILE", "What the message says.")] = None,
+    message_id: Annotated[str | None, opt("--id", "ID", "The sender's id: the same one again changes nothing.")] = None,
     key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="To the run with this business key; kept while no run has it."),
+        str | None, opt("--key", "KEY", "To the run with this business key; kept while no run has it.")
     ] = None,
     correlation: Annotated[
-        str | None,
-        typer.Option("--correlation", metavar="ID", help="To the only live run with this correlation id."),
+        str | None, opt("--correlation", "ID", "To the only live run with this correlation id.")
     ] = None,
     start: Annotated[
-        str | None,
-        typer.Option("--start", metavar="FILE_OR_NAME", help="With --key: start this workflow if no run has the key."),
+        str | None, opt("--start", "FILE_OR_NAME", "With --key: start this workflow if no run has the key.")
     ] = None,
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
     idempotency_key: Annotated[
-        str | None,
-        typer.Option("--idempotency-key", metavar="KEY", help="With --start: the same key never makes a second run."),
+        str | None, opt("--idempotency-key", "KEY", "With --start: the same key never makes a second run.")
     ] = None,
     ttl: Annotated[
-        str | None,
-        typer.Option("--ttl", metavar="DURATION", help="With --key: how long it is kept for a run; 7d by default."),
+        str | None, opt("--ttl", "DURATION", "With --key: how long it is kept for a run; 7d by default.")
     ] = None,
     by: By = None,
 ) -> int:
@@ -118,3 +104,35 @@ def _fate(record: MessageSent) -> str:
     if record.get("consumed_by") is None:
         return f"{began}is kept: no step waits for it yet"
     return f"{began}went to {record.consumed_by}"
+
+
+mailbox = Commands("mailbox", "Messages that are kept for runs that do not exist yet.")
+
+
+@mailbox.operation("list", "mailbox.list", key=arg("[KEY]", "Only those for this business key."))
+def list_messages(found: MessageList, asked: Asked) -> str | None:
+    """List the messages that are kept, in the order of business key and arrival."""
+    rows = [
+        {
+            **{name: one[name] for name in ("key", "id", "name", "sender", "arrived_at")},
+            "kept until": "expired" if one.expired else one.expires_at,
+        }
+        for one in found.messages
+    ]
+    table(rows, "no message is kept")
+    from stepkeep.operations.operation import MOST_LISTED
+
+    following = asked.command("mailbox", "list", "--limit", str(min(asked["limit"] * 10, MOST_LISTED)))
+    return f"there are more: {following}" if found.more else None
+
+
+@mailbox.operation(
+    "drop",
+    "mailbox.drop",
+    key=arg("KEY", "The business key."),
+    message_id=opt("--id", "ID", "Only this message.", show_default=False),
+)
+def drop(found: DroppedMessages, asked: Asked) -> Iterator[str]:
+    """Drop what is kept for a business key. A duplicate of a dropped message is not kept again."""
+    yield f"dropped for {asked['key']}: {', '.join(found.dropped)}"
+    yield f"what is left: {asked.command('mailbox', 'list', asked['key'])}"
