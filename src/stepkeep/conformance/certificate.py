@@ -260,11 +260,16 @@ def _contract(canonical: Log) -> Contract | None:
     return found if isinstance(found, Contract) else None
 
 
+def differences_from(judged: Judged, told: Iterable[bytes | str], canonical: Log) -> tuple[Finding, ...]:
+    """Every difference between the log of one run in a dialect and its canonical log, which must be verified before."""
+    return tuple(compare(judged, _contract(canonical), _numbered(told), _documents(canonical)))
+
+
 def _documents(log: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     return (line for _, line in _numbered(log))
 
 
-def _numbered(log: Iterable[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _numbered(log: Iterable[bytes | str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The lines of a log about its run and steps, with their places in it."""
     for place, raw in enumerate(log, 1):
         try:
