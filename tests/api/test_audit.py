@@ -182,11 +182,11 @@ async def test_an_entry_that_is_being_written_when_the_log_is_closed_is_stored(d
 
 
 @first_on("sqlite")
-async def test_at_most_so_many_entries_wait(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_at_most_so_many_entries_wait(database_url: str) -> None:
     async with on(database_url) as stage:
-        monkeypatch.setattr(audit, "MOST_WAITING", 3)
         log = stage.engine.access.audit_log
         assert log is not None
+        log.most_waiting = 3
         for number in range(5):
             log.add(audit.entry(caller=Caller("acme", "ann"), operation="start", target=str(number)))
         await log.close()

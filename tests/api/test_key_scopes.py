@@ -75,7 +75,7 @@ async def browser(stage: Stage, engine: AsyncEngine, scopes: tuple[str, ...] | N
         caller = Caller(TENANT, "ann", vouched_by="oidc")
         row = await create_session_key(engine.store, "ann", scopes=scopes, lifetime=10**10, caller=caller)
     cookie, _ = await sign_in(engine.store, row)
-    return (await stage.app.service.callers.authenticate_session(cookie)).engine
+    return (await stage.app.service.callers.authenticate_session(cookie)).engine()
 
 
 @asynccontextmanager

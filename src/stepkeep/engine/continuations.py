@@ -155,10 +155,8 @@ class AsyncContinuations(AsyncGroup):
 
 
 class Continuations(Blocking[AsyncContinuations]):
-    retry = blocking(AsyncContinuations.retry)
-    rerun = blocking(AsyncContinuations.rerun)
-    fork = blocking(AsyncContinuations.fork)
-    preview = blocking(AsyncContinuations.preview)
+    retry, rerun = blocking(AsyncContinuations.retry), blocking(AsyncContinuations.rerun)
+    fork, preview = blocking(AsyncContinuations.fork), blocking(AsyncContinuations.preview)
 
 
 def _wanted(how: GoingOn, start: str | None = None, given: Any = None, version: int | None = None) -> Wanted:

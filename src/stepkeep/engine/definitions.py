@@ -14,41 +14,19 @@ from msgspec import Meta
 
 from stepkeep.definition.bounds import MAX_VERSION
 from stepkeep.dialects.registry import load_file
-from stepkeep.engine.arguments import (
-    looks_like_a_file,
-    optional_key,
-)
+from stepkeep.engine.arguments import looks_like_a_file, optional_key
 from stepkeep.engine.base import AsyncBase
 from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.errors import (
-    InvalidInput,
-)
+from stepkeep.kernel.errors import InvalidInput
 from stepkeep.kernel.plan import Plan
-from stepkeep.operations import (
-    validate,
-)
+from stepkeep.operations import validate
 from stepkeep.operations.access import OPERATE, READ, Scope
 from stepkeep.operations.answers import says
 from stepkeep.operations.diagnosis import UnservedSteps, unserved_steps
 from stepkeep.operations.operation import group, operation
-from stepkeep.operations.publish import (
-    Definitions,
-    Newest,
-    as_draft,
-    find_plan,
-    is_published,
-    list_published,
-    publish,
-)
-from stepkeep.operations.schemas import (
-    Schemas,
-    SchemaView,
-    list_schemas,
-    publish_schema,
-    resolve_schemas,
-    show_schema,
-)
+from stepkeep.operations.publish import Definitions, Newest, as_draft, find_plan, is_published, list_published, publish
+from stepkeep.operations.schemas import Schemas, SchemaView, list_schemas, publish_schema, resolve_schemas, show_schema
 from stepkeep.operations.triggers.manage import install
 from stepkeep.operations.typed import InPython
 from stepkeep.operations.versions import VersionDifferences, compare_versions
@@ -68,9 +46,7 @@ result of `publish`, which is fastest for many runs of the same workflow."""
 
 Ref = Annotated[str, Meta(description="The reference of a schema.", examples=["order-v1"])]
 Document = Annotated[
-    Mapping[str, Any],
-    InPython(dict[str, Any]),
-    Meta(description="A JSON Schema.", examples=[{"type": "object"}]),
+    Mapping[str, Any], InPython(dict[str, Any]), Meta(description="A JSON Schema.", examples=[{"type": "object"}])
 ]
 WorkflowName = Annotated[str, Meta(description="The name of a workflow.", examples=["hello"])]
 OfWorkflow = Annotated[Annotated[str, Meta(max_length=255)] | None, says("Only the versions of this one.")]

@@ -149,8 +149,6 @@ class AsyncInterventions(AsyncGroup):
 
 
 class Interventions(Blocking[AsyncInterventions]):
-    request_changes = blocking(AsyncInterventions.request_changes)
-    escalate = blocking(AsyncInterventions.escalate)
-    reassign = blocking(AsyncInterventions.reassign)
-    annotate = blocking(AsyncInterventions.annotate)
+    request_changes, escalate = blocking(AsyncInterventions.request_changes), blocking(AsyncInterventions.escalate)
+    reassign, annotate = blocking(AsyncInterventions.reassign), blocking(AsyncInterventions.annotate)
     freeze = blocking(AsyncInterventions.freeze)

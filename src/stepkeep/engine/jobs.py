@@ -222,18 +222,15 @@ class AsyncJobs(AsyncGroup):
 
 
 class Jobs(Blocking[AsyncJobs]):
-    start = blocking(AsyncJobs.start)
-    list = blocking(AsyncJobs.list)
-    show = blocking(AsyncJobs.show)
-    runs = blocking(AsyncJobs.runs)
-    stop = blocking(AsyncJobs.stop)
+    start, list, show = blocking(AsyncJobs.start), blocking(AsyncJobs.list), blocking(AsyncJobs.show)
+    runs, stop = blocking(AsyncJobs.runs), blocking(AsyncJobs.stop)
 
 
 def _is_empty(value: object) -> bool:
     return isinstance(value, str | Sequence | Mapping) and len(value) == 0
 
 
-def _shown(filters: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(filters: Mapping[str, Any]) -> Mapping[str, object]:
     """The filters as plain JSON."""
     return {
         name: value.isoformat() if isinstance(value, datetime) else value if isinstance(value, str | dict) else [*value]

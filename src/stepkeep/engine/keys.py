@@ -113,11 +113,7 @@ class AsyncKeys(AsyncGroup):
         True
         """
         return await keys.rotate_key(
-            self._store,
-            self.access,
-            key_id,
-            overlap=duration("overlap", overlap),
-            caller=self._caller(by),
+            self._store, self.access, key_id, overlap=duration("overlap", overlap), caller=self._caller(by)
         )
 
     @operation(OWN, "DELETE /api-keys/{key_id}", "revoke_key", "End a key", ends_access=True)
@@ -143,7 +139,5 @@ class AsyncKeys(AsyncGroup):
 
 
 class Keys(Blocking[AsyncKeys]):
-    create = blocking(AsyncKeys.create)
-    rotate = blocking(AsyncKeys.rotate)
-    revoke = blocking(AsyncKeys.revoke)
+    create, rotate, revoke = blocking(AsyncKeys.create), blocking(AsyncKeys.rotate), blocking(AsyncKeys.revoke)
     list = blocking(AsyncKeys.list)

@@ -54,12 +54,7 @@ class AsyncMigrations(AsyncGroup):
         2
         """
         return await migrating.migrate(
-            self._transactor,
-            self._starter,
-            validate.run_id(run_id),
-            to,
-            caller=self._caller(by),
-            reason=reason,
+            self._transactor, self._starter, validate.run_id(run_id), to, caller=self._caller(by), reason=reason
         )
 
     @operation(
@@ -135,7 +130,5 @@ class AsyncMigrations(AsyncGroup):
 
 
 class Migrations(Blocking[AsyncMigrations]):
-    migrate = blocking(AsyncMigrations.migrate)
-    preview = blocking(AsyncMigrations.preview)
-    migrate_all = blocking(AsyncMigrations.migrate_all)
-    preview_all = blocking(AsyncMigrations.preview_all)
+    migrate, preview = blocking(AsyncMigrations.migrate), blocking(AsyncMigrations.preview)
+    migrate_all, preview_all = blocking(AsyncMigrations.migrate_all), blocking(AsyncMigrations.preview_all)

@@ -278,15 +278,9 @@ class AsyncOutbox(AsyncGroup):
 
 
 class Outbox(Blocking[AsyncOutbox]):
-    list = blocking(AsyncOutbox.list)
-    show = blocking(AsyncOutbox.show)
-    redrive = blocking(AsyncOutbox.redrive)
-    drop = blocking(AsyncOutbox.drop)
-    status = blocking(AsyncOutbox.status)
-    history = blocking(AsyncOutbox.history)
-    take = blocking(AsyncOutbox.take)
-    ack = blocking(AsyncOutbox.ack)
-    fail = blocking(AsyncOutbox.fail)
+    list, show, redrive = blocking(AsyncOutbox.list), blocking(AsyncOutbox.show), blocking(AsyncOutbox.redrive)
+    drop, status, history = blocking(AsyncOutbox.drop), blocking(AsyncOutbox.status), blocking(AsyncOutbox.history)
+    take, ack, fail = blocking(AsyncOutbox.take), blocking(AsyncOutbox.ack), blocking(AsyncOutbox.fail)
     __call__ = blocking(AsyncOutbox.__call__)
 
 
@@ -311,10 +305,5 @@ def _place_in(taken: Taken, event: OutgoingEvent) -> tuple[int, int]:
 
 def _report(tenant: str, taken: Taken, place: tuple[int, int]) -> Report:
     return Report(
-        tenant=tenant,
-        run_id=taken.run_id,
-        sink=taken.sink,
-        fence=taken.fence,
-        sent=place[0],
-        sent_number=place[1],
+        tenant=tenant, run_id=taken.run_id, sink=taken.sink, fence=taken.fence, sent=place[0], sent_number=place[1]
     )

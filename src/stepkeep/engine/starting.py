@@ -20,24 +20,14 @@ from stepkeep.definition.bounds import START_DELAY
 from stepkeep.definition.missing_outputs import may_skip
 from stepkeep.definition.registry import Output
 from stepkeep.definition.retry import Duration, microseconds
-from stepkeep.engine.arguments import (
-    encode_labels,
-    encode_payload,
-    moment,
-    optional_key,
-)
+from stepkeep.engine.arguments import encode_labels, encode_payload, moment, optional_key
 from stepkeep.engine.definitions import AsyncDefinitions, Runnable, names_version
-from stepkeep.engine.hosted import AsyncHostedWorker, WorkerOptions
+from stepkeep.engine.hosted import Ability, AsyncHostedWorker, Begin, WorkerOptions
 from stepkeep.engine.reading import AsyncReading
 from stepkeep.engine.result import Result, settled_states
-from stepkeep.engine.run_workers import Ability, Begin
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations import (
-    plans,
-    retention,
-    validate,
-)
+from stepkeep.operations import plans, retention, validate
 from stepkeep.operations.access import START
 from stepkeep.operations.answers import says
 from stepkeep.operations.operation import Actor, IdempotencyKey, RunId, group, operation

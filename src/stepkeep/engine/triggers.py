@@ -283,16 +283,10 @@ class AsyncTriggers(AsyncGroup):
 
 
 class Triggers(Blocking[AsyncTriggers]):
-    list = blocking(AsyncTriggers.list)
-    show = blocking(AsyncTriggers.show)
-    next = blocking(AsyncTriggers.next)
-    add = blocking(AsyncTriggers.add)
-    remove = blocking(AsyncTriggers.remove)
-    pause = blocking(AsyncTriggers.pause)
-    resume = blocking(AsyncTriggers.resume)
-    fire = blocking(AsyncTriggers.fire)
-    backfill = blocking(AsyncTriggers.backfill)
-    stop_backfill = blocking(AsyncTriggers.stop_backfill)
+    list, show, next = blocking(AsyncTriggers.list), blocking(AsyncTriggers.show), blocking(AsyncTriggers.next)
+    add, remove, pause = blocking(AsyncTriggers.add), blocking(AsyncTriggers.remove), blocking(AsyncTriggers.pause)
+    resume, fire = blocking(AsyncTriggers.resume), blocking(AsyncTriggers.fire)
+    backfill, stop_backfill = blocking(AsyncTriggers.backfill), blocking(AsyncTriggers.stop_backfill)
     emit = blocking(AsyncTriggers.emit)
 
 

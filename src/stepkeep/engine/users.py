@@ -258,17 +258,10 @@ class AsyncUsers(AsyncGroup):
 
 
 class Users(Blocking[AsyncUsers]):
-    create = blocking(AsyncUsers.create)
-    disable = blocking(AsyncUsers.disable)
-    enable = blocking(AsyncUsers.enable)
-    grant = blocking(AsyncUsers.grant)
-    revoke = blocking(AsyncUsers.revoke)
-    delegate = blocking(AsyncUsers.delegate)
-    undelegate = blocking(AsyncUsers.undelegate)
-    delegations = blocking(AsyncUsers.delegations)
-    show = blocking(AsyncUsers.show)
-    history = blocking(AsyncUsers.history)
-    list = blocking(AsyncUsers.list)
+    create, disable, enable = blocking(AsyncUsers.create), blocking(AsyncUsers.disable), blocking(AsyncUsers.enable)
+    grant, revoke, delegate = blocking(AsyncUsers.grant), blocking(AsyncUsers.revoke), blocking(AsyncUsers.delegate)
+    undelegate, delegations = blocking(AsyncUsers.undelegate), blocking(AsyncUsers.delegations)
+    show, history, list = blocking(AsyncUsers.show), blocking(AsyncUsers.history), blocking(AsyncUsers.list)
 
 
 def _membership(what: str, role: str | None, group: str | None) -> tuple[MembershipKind, str]:

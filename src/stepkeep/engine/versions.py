@@ -101,6 +101,5 @@ class AsyncVersions(AsyncGroup):
 
 
 class Versions(Blocking[AsyncVersions]):
-    show = blocking(AsyncVersions.show)
-    withdraw = blocking(AsyncVersions.withdraw)
+    show, withdraw = blocking(AsyncVersions.show), blocking(AsyncVersions.withdraw)
     restore = blocking(AsyncVersions.restore)

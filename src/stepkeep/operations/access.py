@@ -265,10 +265,13 @@ class Access:
         arguments: Sequence[Any],
         named: Mapping[str, Any],
         work: Callable[[], Awaitable[T]],
+        *,
+        is_admitted: bool = False,
     ) -> T:
-        """Do the work of an operation if this caller may ask for it, and add it to the audit log."""
+        """Do the work of an operation if this caller may ask for it, and add it to the audit log. `is_admitted`: the
+        caller was admitted when the request arrived, and only its key may have ended since."""
         try:
-            await self.admit(operation)
+            await (self.check() if is_admitted else self.admit(operation))
             result = await work()
         except StepkeepError as problem:
             await self.note(operation, arguments, named, error=problem)
@@ -338,8 +341,8 @@ def guarded(prefix: str = "", free: Collection[str] = ()) -> Callable[[K], K]:
                 method.__qualname__ = f"{kind.__qualname__}.{name}"
                 if prefix + name not in OPERATIONS:
                     raise LookupError(f"{prefix}{name} has no row in the table of operations")
-                # A method with a row of its own asks already.
-                setattr(kind, name, method if hasattr(method, "operation") else _admitted(prefix + name, method))
+                # One that asks already is not made to ask twice.
+                setattr(kind, name, method if hasattr(method, "asks") else _admitted(prefix + name, method))
         return kind
 
     return guard
@@ -349,6 +352,9 @@ def _admitted(operation: str, method: Any) -> Any:
     @wraps(method)
     async def admitted(self: Any, *arguments: Any, **named: Any) -> Any:
         access: Access = self.access
-        return await access.admitted(operation, arguments, named, lambda: method(self, *arguments, **named))
+        is_admitted = self.admitted == operation
+        work = lambda: method(self, *arguments, **named)  # noqa: E731
+        return await access.admitted(operation, arguments, named, work, is_admitted=is_admitted)
 
+    admitted.asks = operation  # type: ignore[attr-defined]
     return admitted

@@ -99,6 +99,7 @@ class AuditLog:
 
     def __init__(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store, self._monotonic = store, monotonic
+        self.most_waiting = MOST_WAITING
         self._waiting: list[tuple[AuditRow, float, asyncio.Future[None] | None]] = []
         self._flushing: asyncio.Task[None] | None = None
         self._writing: asyncio.Future[None] | None = None
@@ -134,10 +135,10 @@ class AuditLog:
 
     def _put(self, row: AuditRow, stored: asyncio.Future[None] | None) -> None:
         self._waiting.append((row, self._monotonic(), stored))
-        if len(self._waiting) > MOST_WAITING:
+        if len(self._waiting) > self.most_waiting:
             given_up = self._waiting.pop(0)
             _settle([given_up])
-            log.error("an entry of the audit log is given up: %d entries wait for the database", MOST_WAITING)
+            log.error("an entry of the audit log is given up: %d entries wait for the database", self.most_waiting)
         # A start in the transaction of a synchronous program has no loop: its entry goes with the next one.
         loop = _running_loop()
         if loop is not None and (self._flushing is None or self._flushing.done()):
