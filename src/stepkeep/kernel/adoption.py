@@ -95,7 +95,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         return self.why in ADOPTING
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ContinuationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a person asks for: how to go on, from which step, whether the input is the same, and who asks."""
 
     how: GoingOn
@@ -194,7 +194,7 @@ def choose(
     old: Plan,
     rows: Mapping[int, Step],
     new: Plan,
-    asked: Asked,
+    asked: ContinuationRequest,
     undone: Collection[str] = (),
     live: Policy | None = None,
 ) -> list[Choice]:
@@ -254,7 +254,7 @@ def _choice(
     old: Plan,
     rows: Mapping[int, Step],
     planned: PlannedStep,
-    asked: Asked,
+    asked: ContinuationRequest,
     undone: Collection[str],
     found: Mapping[str, Choice],
     replanned: Collection[str],
@@ -292,7 +292,9 @@ def _choice(
     return Choice(name=name, why=Why.SUCCEEDED if row.state is StepState.SUCCEEDED else Why.SKIPPED)
 
 
-def _decided_anew(old: Plan, rows: Mapping[int, Step], no: int, asked: Asked, replanned: bool) -> Why | None:
+def _decided_anew(
+    old: Plan, rows: Mapping[int, Step], no: int, asked: ContinuationRequest, replanned: bool
+) -> Why | None:
     """Why people, or a condition, must decide about a finished step, or below it, once more."""
     row, planned, persons = rows[no], old.steps[no], persons_of(old, rows, no, {})
     family = [(one, old.of(one)) for one in (row, *rows_below(old, rows, no))]

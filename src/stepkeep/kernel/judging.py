@@ -172,7 +172,7 @@ def _rule_of(verdict: Verdict) -> str:
     return f"the rule {verdict.rule} of {where}" + (f": {verdict.reason}" if verdict.reason else "")
 
 
-def record_of(verdict: Verdict, revision: int | None, facts: Facts, read: Iterable[str]) -> Mapping[str, object]:
+def record_of(verdict: Verdict, revision: int | None, facts: PolicyFacts, read: Iterable[str]) -> Mapping[str, object]:
     """What the journal has about a verdict. `revision` is the live policy that was asked, whichever rule spoke.
 
     The input is not repeated: the journal has its digest since the run was created.
@@ -251,7 +251,7 @@ class PrincipalFacts(TypedDict):
     groups: list[str]
 
 
-class Facts(TypedDict, total=False):
+class PolicyFacts(TypedDict, total=False):
     """What rules of policies read."""
 
     step: Required[StepFacts]
@@ -263,13 +263,13 @@ class Facts(TypedDict, total=False):
     cost: Mapping[str, float]
 
 
-def _facts(draft: Draft, planned: PlannedStep, step: Step, read: frozenset[str]) -> Facts:
+def _facts(draft: Draft, planned: PlannedStep, step: Step, read: frozenset[str]) -> PolicyFacts:
     """The parts of the facts that are read, and always the step and the run, which name what is judged."""
     plan, snapshot = draft.plan, draft.snapshot
     wants_origin = bool(read & {"principal", "labels"}) and snapshot.origin is None
     if wants_origin or ("input" in read and snapshot.input is None) or ("cost" in read and snapshot.costs is None):
         raise Missing(Need(input=wants_origin or "input" in read, costs="cost" in read))
-    facts: Facts = {"step": step_facts(plan, planned, step.attempts), "run": run_facts(plan, draft.run_id)}
+    facts: PolicyFacts = {"step": step_facts(plan, planned, step.attempts), "run": run_facts(plan, draft.run_id)}
     if "time" in read:
         facts["time"] = time_facts(draft.now)
     if snapshot.origin is not None and "labels" in read:

@@ -21,14 +21,14 @@ from stepkeep.network.listening import BACKLOG
 JSON = "application/json"
 
 
-class Told(NamedTuple):
+class HealthAnswer(NamedTuple):
     """The answer to a health check."""
 
     is_good: bool
     body: Mapping[str, object]
 
 
-Check = Callable[[], Awaitable[Told]]
+Check = Callable[[], Awaitable[HealthAnswer]]
 
 
 class Port:

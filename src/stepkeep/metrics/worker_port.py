@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TypedDict
 
 from stepkeep.metrics.exposition import Exposition
-from stepkeep.metrics.port import Port, Told, open_port
+from stepkeep.metrics.port import HealthAnswer, Port, open_port
 from stepkeep.operations.transact import Transactor
 from stepkeep.worker.loop import Worker
 
@@ -48,13 +48,13 @@ async def open_worker_port(
             "claimed_seconds_ago": round(found.claimed_seconds_ago, 3),
         }
 
-    async def healthy() -> Told:
-        return Told(True, {"status": "ok", **body()})
+    async def healthy() -> HealthAnswer:
+        return HealthAnswer(True, {"status": "ok", **body()})
 
-    async def ready() -> Told:
+    async def ready() -> HealthAnswer:
         found = worker.vitals()
         is_ready = found.id is not None and found.is_store_up and not found.is_draining
-        return Told(is_ready, {"status": "ready" if is_ready else "not ready", **body()})
+        return HealthAnswer(is_ready, {"status": "ready" if is_ready else "not ready", **body()})
 
     exposition = Exposition(transactor, tenant=tenant, workers=lambda: [worker.vitals()])
     async with open_port(listener, Port(exposition, healthy, ready), exposition):

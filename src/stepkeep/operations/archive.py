@@ -44,12 +44,12 @@ class ArchiveFile(TypedDict):
     sha256: str
 
 
-class Ended(TypedDict):
+class EndedBetween(TypedDict):
     first: str
     last: str
 
 
-class Manifest(TypedDict):
+class ArchiveManifest(TypedDict):
     """What an archive has: its runs, the times at which the first and the last ended, and its files."""
 
     format: str
@@ -59,7 +59,7 @@ class Manifest(TypedDict):
     entries: int
     first: str
     last: str
-    ended: Ended
+    ended: EndedBetween
     files: Mapping[str, ArchiveFile]
 
 
@@ -173,7 +173,7 @@ class Archive:
         self._log.discard()
         self._rest.discard()
 
-    def _manifest(self, archived_at: int, files: Mapping[str, ArchiveFile]) -> Manifest:
+    def _manifest(self, archived_at: int, files: Mapping[str, ArchiveFile]) -> ArchiveManifest:
         ends = sorted(whole.record.run.ended_at or 0 for whole in self._runs)
         return {
             "format": FORMAT,

@@ -25,7 +25,7 @@ class ReadAt(TypedDict):
     head: str
 
 
-class Checkpoint(ReadAt):
+class StreamCheckpoint(ReadAt):
     """What is done and what is left of a workstream: enough to say what would go on."""
 
     workstream_id: str
@@ -82,7 +82,7 @@ def documents_of(shown: Shown) -> dict[str, Mapping[str, object]]:
     }
 
 
-def checkpoint_of(shown: Shown) -> Checkpoint:
+def checkpoint_of(shown: Shown) -> StreamCheckpoint:
     by_status: dict[str, list[str]] = defaultdict(list)
     for task in shown.body["tasks"]:
         by_status[task["status"] or "pending"].append(task["task_id"])

@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, UnsetType
 
 from stepkeep.dialects.dialect import DomainEvent, LogLine
-from stepkeep.dialects.ioa.story import UNDO, Shape, Told, hear, is_tolerated, millis_between, plain, tell
+from stepkeep.dialects.ioa.story import UNDO, IoaShape, RunStory, hear, is_tolerated, millis_between, plain, tell
 
-Fields = Mapping[str, Callable[[Told, LogLine], object]]
+Fields = Mapping[str, Callable[[RunStory, LogLine], object]]
 """The fields of a payload in their order, and what makes each from the run so far and the line of the event."""
 
 
-class Kind(NamedTuple):
+class IoaEventKind(NamedTuple):
     """One kind of event: its category in the taxonomy, and the columns of its payload."""
 
     category: str
     fields: Fields
 
 
-class Event(Shape, kw_only=True):
+class IoaEvent(IoaShape, kw_only=True):
     """An event as a run shows it. `extension`: the taxonomy does not have it."""
 
     event: str
@@ -38,7 +38,7 @@ class Event(Shape, kw_only=True):
     extension: bool | UnsetType = UNSET
 
 
-def events_of(told: Told) -> list[Event]:
+def events_of(told: RunStory) -> list[IoaEvent]:
     """All events of a run so far, oldest first."""
     found = []
     for line in told.lines:
@@ -79,10 +79,10 @@ class Telemetry:
         return DomainEvent(seq, called, {}, about, late=late)
 
 
-def _event(told: Told, line: LogLine, name: str) -> Event:
+def _event(told: RunStory, line: LogLine, name: str) -> IoaEvent:
     kind = KINDS[name]
     made = {field: value(told, line) for field, value in kind.fields.items()}
-    return Event(
+    return IoaEvent(
         event=name,
         name=f"{_domain(told)}.{name}",
         category=kind.category,
@@ -93,7 +93,7 @@ def _event(told: Told, line: LogLine, name: str) -> Event:
     )
 
 
-def _domain(told: Told) -> str:
+def _domain(told: RunStory) -> str:
     involved = told.definition.get("about", {}).get("domainsInvolved") or ["system"]
     return str(involved[0])
 
@@ -111,44 +111,44 @@ def _event_in(line: LogLine) -> str | None:
     return OF_STEP.get(state)
 
 
-def _domains(told: Told, line: LogLine) -> list[str]:
+def _domains(told: RunStory, line: LogLine) -> list[str]:
     found: list[str] = told.definition.get("about", {}).get("domainsInvolved", [])
     return found
 
 
-def _trigger(told: Told, line: LogLine) -> str:
+def _trigger(told: RunStory, line: LogLine) -> str:
     """What started the run: the name of a trigger, or `manual` for a person or a program."""
     actor = str(told.run.get("created_by", ""))
     return actor.removeprefix("trigger:") if actor.startswith("trigger:") else "manual"
 
 
-def _correlation(told: Told, line: LogLine) -> object:
+def _correlation(told: RunStory, line: LogLine) -> object:
     return told.run["correlation_id"]
 
 
-def _step(told: Told, line: LogLine) -> str:
+def _step(told: RunStory, line: LogLine) -> str:
     return str(line["metadata"]["step"])
 
 
-def _because(told: Told, line: LogLine) -> object:
+def _because(told: RunStory, line: LogLine) -> object:
     """The step that led to it, if one did."""
     return line["metadata"].get("of")
 
 
-def _agent(told: Told, line: LogLine) -> str | None:
+def _agent(told: RunStory, line: LogLine) -> str | None:
     return told.agents.get(_step(told, line))
 
 
-def _lasted(told: Told, line: LogLine) -> int | None:
+def _lasted(told: RunStory, line: LogLine) -> int | None:
     name = _step(told, line)
     return millis_between(told.began.get(name), told.ended.get(name))
 
 
-def _error(told: Told, line: LogLine) -> object:
+def _error(told: RunStory, line: LogLine) -> object:
     return line["metadata"].get("error") or line["metadata"].get("category")
 
 
-def _failed_step(told: Told, line: LogLine) -> str | None:
+def _failed_step(told: RunStory, line: LogLine) -> str | None:
     """The step that failed the workflow; None if it timed out or was cancelled as a whole."""
     return next(iter(told.in_state("failed")), None)
 
@@ -158,22 +158,22 @@ LEFT_OUT: Fields = {"stepName": _step, "because": _because}
 UNDONE: Fields = {"stepName": lambda told, line: _step(told, line).removeprefix(UNDO), "agent": _agent}
 
 KINDS = {
-    "workflow_started": Kind("audit", {"trigger": _trigger, "domainsInvolved": _domains}),
-    "workflow_executing": Kind("trace", {"resumed": lambda told, line: line["from_state"] == "blocked"}),
-    "workflow_blocked": Kind("alert", {"stepName": _because}),
-    "workflow_step_running": Kind("trace", {**STEP, "correlationId": _correlation}),
-    "workflow_step_completed": Kind("trace", {**STEP, "durationMs": _lasted, "correlationId": _correlation}),
-    "workflow_step_failed": Kind(
+    "workflow_started": IoaEventKind("audit", {"trigger": _trigger, "domainsInvolved": _domains}),
+    "workflow_executing": IoaEventKind("trace", {"resumed": lambda told, line: line["from_state"] == "blocked"}),
+    "workflow_blocked": IoaEventKind("alert", {"stepName": _because}),
+    "workflow_step_running": IoaEventKind("trace", {**STEP, "correlationId": _correlation}),
+    "workflow_step_completed": IoaEventKind("trace", {**STEP, "durationMs": _lasted, "correlationId": _correlation}),
+    "workflow_step_failed": IoaEventKind(
         "alert",
         {"stepName": _step, "error": _error, "onFailure": lambda told, line: told.policies.get(_step(told, line))},
     ),
-    "workflow_step_skipped": Kind("trace", LEFT_OUT),
-    "workflow_step_cancelled": Kind("trace", LEFT_OUT),
-    "workflow_compensation_running": Kind("trace", UNDONE),
-    "workflow_compensation_completed": Kind("trace", {**UNDONE, "durationMs": _lasted}),
-    "workflow_compensation_failed": Kind("alert", {**UNDONE, "error": _error}),
-    "workflow_compensation_cancelled": Kind("trace", UNDONE),
-    "workflow_completed": Kind(
+    "workflow_step_skipped": IoaEventKind("trace", LEFT_OUT),
+    "workflow_step_cancelled": IoaEventKind("trace", LEFT_OUT),
+    "workflow_compensation_running": IoaEventKind("trace", UNDONE),
+    "workflow_compensation_completed": IoaEventKind("trace", {**UNDONE, "durationMs": _lasted}),
+    "workflow_compensation_failed": IoaEventKind("alert", {**UNDONE, "error": _error}),
+    "workflow_compensation_cancelled": IoaEventKind("trace", UNDONE),
+    "workflow_completed": IoaEventKind(
         "audit",
         {
             "totalDurationMs": lambda told, line: millis_between(told.run["started_at"], line["timestamp"]),
@@ -182,14 +182,14 @@ KINDS = {
             "rolledBack": lambda told, line: line["from_state"] == "compensating",
         },
     ),
-    "workflow_failed": Kind(
+    "workflow_failed": IoaEventKind(
         "alert",
         {"failedStep": _failed_step, "failurePolicy": lambda told, line: told.definition.get("on_failure")},
     ),
-    "workflow_compensating": Kind(
+    "workflow_compensating": IoaEventKind(
         "alert", {"failedStep": _failed_step, "compensationSteps": lambda told, line: told.undone}
     ),
-    "workflow_cancelled": Kind("audit", {"reason": lambda told, line: told.run["error"]}),
+    "workflow_cancelled": IoaEventKind("audit", {"reason": lambda told, line: told.run["error"]}),
 }
 
 OF_THE_WHOLE = frozenset({"workflow_completed", "workflow_compensating", "workflow_cancelled"})

@@ -21,17 +21,17 @@ UNDO = "undo:"
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class IoaShape(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A part of a run as the format shows it."""
 
 
-def plain(shape: Shape) -> Mapping[str, Any]:
+def plain(shape: IoaShape) -> Mapping[str, Any]:
     """A part of a run as JSON."""
     found: Mapping[str, Any] = msgspec.to_builtins(shape)
     return found
 
 
-class Cost(Shape, kw_only=True):
+class CostAccumulated(IoaShape, kw_only=True):
     """What a run has cost, in the words of the format."""
 
     tokens: int
@@ -40,7 +40,7 @@ class Cost(Shape, kw_only=True):
 
 
 @dataclass(kw_only=True)
-class Told:
+class RunStory:
     """The timeline of one run. Steps are those of the plan, in its order; `undone` names those with an undo step,
     first one first."""
 
@@ -56,7 +56,7 @@ class Told:
     ended: dict[str, str] = field(default_factory=dict)
     tolerated: list[str] = field(default_factory=list)
 
-    def copy(self) -> Told:
+    def copy(self) -> RunStory:
         """The timeline as it is now; the original goes on."""
         states, began, ended = dict(self.states), dict(self.began), dict(self.ended)
         return replace(self, states=states, began=began, ended=ended, tolerated=list(self.tolerated))
@@ -83,14 +83,14 @@ class Told:
         return [name for name in reversed(self.in_state("completed")) if name in self.hooks]
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> CostAccumulated:
         spent = self.run["cost"]
-        return Cost(tokens=int(spent.get("tokens", 0)), cost=spent.get("usd", 0), currency="USD")
+        return CostAccumulated(tokens=int(spent.get("tokens", 0)), cost=spent.get("usd", 0), currency="USD")
 
 
-def tell(canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> Told:
+def tell(canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> RunStory:
     """Combine a run's view and its log."""
-    told = Told(
+    told = RunStory(
         run=canonical["run"],
         definition=canonical.get("definition", {}),
         lines=lines,
@@ -102,7 +102,7 @@ def tell(canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> Told:
     return told
 
 
-def hear(told: Told, line: LogLine) -> None:
+def hear(told: RunStory, line: LogLine) -> None:
     """Go on with one line."""
     if line["event_type"] == "step_state_transition":
         _step_moved(told, line)
@@ -112,7 +112,7 @@ def hear(told: Told, line: LogLine) -> None:
         told.state, told.moved_at = line["to_state"] or "", line["timestamp"]
 
 
-def _step_moved(told: Told, line: LogLine) -> None:
+def _step_moved(told: RunStory, line: LogLine) -> None:
     name, state = line["metadata"]["step"], line["to_state"] or ""
     told.states.pop(name, None)
     told.states[name] = state
@@ -121,7 +121,7 @@ def _step_moved(told: Told, line: LogLine) -> None:
         told.tolerated.append(name)
 
 
-def _note_time(told: Told, line: LogLine) -> None:
+def _note_time(told: RunStory, line: LogLine) -> None:
     """When a step, or a compensation under its own name, began and ended."""
     if line["to_state"] == "running":
         told.began[line["metadata"]["step"]] = line["timestamp"]

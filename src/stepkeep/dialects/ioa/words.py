@@ -12,14 +12,14 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from stepkeep.dialects.dialect import LogLine, Teller
-from stepkeep.dialects.ioa.events import Event, Telemetry, events_of
-from stepkeep.dialects.ioa.story import Cost, Shape, Told, latency, millis_between, plain, tell
+from stepkeep.dialects.ioa.events import IoaEvent, Telemetry, events_of
+from stepkeep.dialects.ioa.story import CostAccumulated, IoaShape, RunStory, latency, millis_between, plain, tell
 
 API_VERSION = "ioa.dev/v0.2"
 KIND = "Workflow"
 
 
-class Metadata(Shape, kw_only=True):
+class WorkflowMetadata(IoaShape, kw_only=True):
     name: str
     version: int | str
     labels: Mapping[str, str] | UnsetType = UNSET
@@ -27,7 +27,7 @@ class Metadata(Shape, kw_only=True):
     annotations: Mapping[str, str] | UnsetType = UNSET
 
 
-class Condition(Shape, kw_only=True):
+class ShownCondition(IoaShape, kw_only=True):
     """What holds of a run: a type with a status, the reason in one word, and a message."""
 
     type: str
@@ -37,7 +37,7 @@ class Condition(Shape, kw_only=True):
     last_transition_time: str | None
 
 
-class Status(Shape, kw_only=True):
+class WorkflowStatus(IoaShape, kw_only=True):
     """The `status` of a workflow resource."""
 
     state: str
@@ -48,11 +48,11 @@ class Status(Shape, kw_only=True):
     completed_at: str | None
     retries: int
     latency: str | None
-    cost_accumulated: Cost
-    conditions: list[Condition]
+    cost_accumulated: CostAccumulated
+    conditions: list[ShownCondition]
 
 
-class Step(Shape, kw_only=True):
+class ShownStep(IoaShape, kw_only=True):
     name: str
     state: str
     agent: str | None
@@ -66,7 +66,7 @@ class Step(Shape, kw_only=True):
     output: Any
 
 
-class Compensation(Shape, kw_only=True):
+class ShownCompensation(IoaShape, kw_only=True):
     step: str
     state: str
     started_at: str | None
@@ -74,21 +74,21 @@ class Compensation(Shape, kw_only=True):
     error: str | None
 
 
-class Workflow(Shape, kw_only=True):
+class ShownWorkflow(IoaShape, kw_only=True):
     """A run as a workflow resource."""
 
     api_version: str
     kind: str
-    metadata: Metadata
+    metadata: WorkflowMetadata
     run: str
     correlation_id: str
-    status: Status
-    steps: list[Step]
-    compensation: list[Compensation]
-    events: list[Event]
+    status: WorkflowStatus
+    steps: list[ShownStep]
+    compensation: list[ShownCompensation]
+    events: list[IoaEvent]
 
 
-class Summary(Shape, kw_only=True):
+class WorkflowSummary(IoaShape, kw_only=True):
     """A run in a list."""
 
     run: str
@@ -105,7 +105,7 @@ class IoaWords:
     def run(self, canonical: Mapping[str, Any], lines: Sequence[LogLine]) -> Mapping[str, Any]:
         told = tell(canonical, lines)
         return plain(
-            Workflow(
+            ShownWorkflow(
                 api_version=API_VERSION,
                 kind=KIND,
                 metadata=_metadata(told),
@@ -120,7 +120,7 @@ class IoaWords:
 
     def summary(self, canonical_run: Mapping[str, Any], shown_state: str) -> Mapping[str, Any]:
         return plain(
-            Summary(
+            WorkflowSummary(
                 run=canonical_run["id"],
                 name=canonical_run["workflow"],
                 state=shown_state,
@@ -138,9 +138,9 @@ class IoaWords:
 WORDS = IoaWords()
 
 
-def _metadata(told: Told) -> Metadata:
+def _metadata(told: RunStory) -> WorkflowMetadata:
     about = told.definition.get("about", {})
-    return Metadata(
+    return WorkflowMetadata(
         name=told.run["workflow"],
         version=about.get("version", told.run["version"]),
         labels=told.definition.get("labels") or UNSET,
@@ -149,10 +149,10 @@ def _metadata(told: Told) -> Metadata:
     )
 
 
-def _status(told: Told) -> Status:
+def _status(told: RunStory) -> WorkflowStatus:
     """The resource's `status`, key by key. It has no key for skipped steps; `steps` beside it has."""
     run = told.run
-    return Status(
+    return WorkflowStatus(
         state=told.state,
         current_step=next(iter(told.in_state("running")), None),
         completed_steps=told.in_state("completed"),
@@ -166,9 +166,9 @@ def _status(told: Told) -> Status:
     )
 
 
-def _step(told: Told, step: Mapping[str, Any]) -> Step:
+def _step(told: RunStory, step: Mapping[str, Any]) -> ShownStep:
     name = step["name"]
-    return Step(
+    return ShownStep(
         name=name,
         state=told.states.get(name, "pending"),
         agent=told.agents.get(name),
@@ -183,11 +183,11 @@ def _step(told: Told, step: Mapping[str, Any]) -> Step:
     )
 
 
-def _compensation(told: Told) -> Iterator[Compensation]:
+def _compensation(told: RunStory) -> Iterator[ShownCompensation]:
     """The undo steps in the order in which they run (section 4.1)."""
     for name in told.undone:
         hook = told.hooks[name]
-        yield Compensation(
+        yield ShownCompensation(
             step=name,
             state=HOOK_STATES.get(hook["state"], "running"),
             started_at=hook["started_at"],
@@ -205,7 +205,7 @@ HOOK_STATES = {
 }
 
 
-def _conditions(told: Told) -> Iterator[Condition]:
+def _conditions(told: RunStory) -> Iterator[ShownCondition]:
     yield _steps_healthy(told)
     if told.state == "blocked":
         waiting = ", ".join(wait["step"] for wait in told.run["waiting_for"])
@@ -217,7 +217,7 @@ def _conditions(told: Told) -> Iterator[Condition]:
         yield _condition("RolledBack", status, reason, f"taken back: {undone or 'nothing'}", told.run["ended_at"])
 
 
-def _steps_healthy(told: Told) -> Condition:
+def _steps_healthy(told: RunStory) -> ShownCondition:
     failed, tolerated = told.in_state("failed"), told.tolerated
     if failed:
         said = f"failed: {', '.join(failed)}"
@@ -233,5 +233,5 @@ def _steps_healthy(told: Told) -> Condition:
     return _condition("StepsHealthy", "True", "NoFailures", "no step has failed", told.run["started_at"])
 
 
-def _condition(kind: str, status: str, reason: str, message: str, at: str | None) -> Condition:
-    return Condition(type=kind, status=status, reason=reason, message=message, last_transition_time=at)
+def _condition(kind: str, status: str, reason: str, message: str, at: str | None) -> ShownCondition:
+    return ShownCondition(type=kind, status=status, reason=reason, message=message, last_transition_time=at)

@@ -19,7 +19,7 @@ COUNTED = frozenset({"failed", "timed_out", "lost"})
 LEASE_EXPIRED = "LEASE_EXPIRED"
 
 
-class InstanceRow(TypedDict, total=False):
+class WorkflowInstanceRow(TypedDict, total=False):
     """The columns of `workflow_instance`. A list of runs lacks the current step and the context."""
 
     instance_id: Required[str]
@@ -36,7 +36,7 @@ class InstanceRow(TypedDict, total=False):
     created_at: str
 
 
-class StepState(TypedDict):
+class WorkflowStepState(TypedDict):
     """The columns of `workflow_step` that change."""
 
     status: str | None
@@ -50,7 +50,7 @@ class StepState(TypedDict):
     last_error: str | None
 
 
-class StepRow(StepState):
+class WorkflowStepRow(WorkflowStepState):
     """The columns of `workflow_step`."""
 
     instance_id: str
@@ -61,8 +61,8 @@ class StepRow(StepState):
 class Tables(TypedDict):
     """The row of an instance, and those of its steps."""
 
-    workflow_instance: InstanceRow
-    workflow_step: list[StepRow]
+    workflow_instance: WorkflowInstanceRow
+    workflow_step: list[WorkflowStepRow]
 
 
 class LinearWords(NoEvents):
@@ -76,7 +76,7 @@ class LinearWords(NoEvents):
         limits = {step["name"]: step["retry"]["max_attempts"] for step in canonical["definition"]["steps"]}
         awaited = {wait["step"]: wait.get("event") for wait in canonical["run"]["waiting_for"]}
         holders = {line["entity_id"]: line["metadata"]["worker"] for line in lines if "worker" in line["metadata"]}
-        steps: list[StepRow] = []
+        steps: list[WorkflowStepRow] = []
         for seq, step in enumerate(main):
             entity = f"{run_id}/{step['name']}"
             steps.append(
@@ -97,16 +97,16 @@ class LinearWords(NoEvents):
         instance = _instance(canonical["run"], shown.get(run_id), current)
         return {"workflow_instance": instance, "workflow_step": steps}
 
-    def summary(self, canonical_run: View, shown_state: str) -> InstanceRow:
+    def summary(self, canonical_run: View, shown_state: str) -> WorkflowInstanceRow:
         return _instance(canonical_run, shown_state or None)
 
 
 WORDS = LinearWords()
 
 
-def _instance(run: View, status: str | None, current: StepRow | None = None) -> InstanceRow:
+def _instance(run: View, status: str | None, current: WorkflowStepRow | None = None) -> WorkflowInstanceRow:
     """A row in the order of its columns. A run that is not started is not an instance yet and has no status."""
-    row: InstanceRow = {
+    row: WorkflowInstanceRow = {
         "instance_id": run["id"],
         "biz_key": run["business_key"],
         "workflow_type": run["workflow"],
@@ -123,7 +123,9 @@ def _instance(run: View, status: str | None, current: StepRow | None = None) -> 
     return row
 
 
-def _row(step: View, status: str | None, *, limit: int | None, event: str | None, holder: str | None) -> StepState:
+def _row(
+    step: View, status: str | None, *, limit: int | None, event: str | None, holder: str | None
+) -> WorkflowStepState:
     is_waiting, is_running = status == "WAITING", status == "RUNNING"
     return {
         "status": status,
@@ -149,7 +151,7 @@ def _next_run_at(step: View) -> str | None:
     return due
 
 
-def _current(steps: list[StepRow]) -> StepRow:
+def _current(steps: list[WorkflowStepRow]) -> WorkflowStepRow:
     """The step that was activated last; before that, the first one."""
     begun = [step for step in steps if step["status"] in {"READY", "RUNNING", "WAITING", "DONE", "DEAD"}]
     return begun[-1] if begun else steps[0]

@@ -14,7 +14,7 @@ from stepkeep.dialects.dialect import LogLine, NoEvents
 View = Mapping[str, Any]
 
 
-class RunStatus(TypedDict):
+class RunHead(TypedDict):
     id: str
     status: str | None
 
@@ -29,14 +29,14 @@ class StepCost(StepBody):
     cost_usd: float
 
 
-class Steps(TypedDict):
+class StepsBody(TypedDict):
     """The body of `/steps`."""
 
     run_id: str
     steps: list[StepBody]
 
 
-class Costs(TypedDict):
+class CostBody(TypedDict):
     """The body of `/cost`."""
 
     run_id: str
@@ -56,11 +56,11 @@ class EventBody(TypedDict):
     created_at: str
 
 
-class RunBody(RunStatus):
+class RunBody(RunHead):
     """`GET /runs/{id}`, and the bodies of its parts under their names."""
 
-    steps: Steps
-    cost: Costs
+    steps: StepsBody
+    cost: CostBody
     events: list[EventBody]
 
 
@@ -89,7 +89,7 @@ class RunWords(NoEvents):
             "events": list(_events(canonical, labels, lines)),
         }
 
-    def summary(self, canonical_run: View, shown_state: str) -> RunStatus:
+    def summary(self, canonical_run: View, shown_state: str) -> RunHead:
         return {"id": canonical_run["id"], "status": shown_state}
 
 

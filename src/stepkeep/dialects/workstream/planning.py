@@ -67,7 +67,7 @@ def critical_path(needs: Needs, seconds: Mapping[str, float]) -> list[str]:
     return path[::-1]
 
 
-class Stage(TypedDict):
+class ParallelStage(TypedDict):
     """Tasks that can run at the same time."""
 
     stage: int
@@ -81,7 +81,7 @@ class Stage(TypedDict):
 class ExecutionPlan(TypedDict):
     """Stages with their parallel tasks, and the estimated total duration."""
 
-    stages: list[Stage]
+    stages: list[ParallelStage]
     total_estimated_duration: float
     critical_path_duration: float
     critical_path_tasks: list[str]
@@ -93,7 +93,7 @@ def execution_plan(
     """Stages with their parallel tasks, and the estimated total duration."""
     path = critical_path(needs, seconds)
     on_path = frozenset(path)
-    stages: list[Stage] = [
+    stages: list[ParallelStage] = [
         {
             "stage": number,
             "parallel_tasks": tasks,

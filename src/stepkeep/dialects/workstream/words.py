@@ -47,7 +47,7 @@ class TaskState(TypedDict):
     reason: str | None
 
 
-class Task(TypedDict, total=False):
+class TaskFile(TypedDict, total=False):
     """The file of a task. Its requirements and its schema are there if they were written."""
 
     task_id: Required[str]
@@ -84,7 +84,7 @@ class StreamState(TypedDict):
     last_error: str | None
 
 
-class Workstream(TypedDict):
+class WorkstreamFile(TypedDict):
     """The file of a workstream."""
 
     workstream_id: str
@@ -101,7 +101,7 @@ class Workstream(TypedDict):
     state: StreamState
 
 
-class Dag(TypedDict):
+class DagFile(TypedDict):
     """The graph of a workstream."""
 
     workstream_id: str
@@ -111,22 +111,22 @@ class Dag(TypedDict):
     topological_order: list[str]
 
 
-class Plan(ExecutionPlan):
+class ExecutionPlanFile(ExecutionPlan):
     """The execution plan of a workstream."""
 
     workstream_id: str
 
 
-class Files(TypedDict):
+class WorkstreamFiles(TypedDict):
     """A run in the files of the seed."""
 
-    workstream: Workstream
-    tasks: list[Task]
-    dag: Dag
-    execution_plan: Plan
+    workstream: WorkstreamFile
+    tasks: list[TaskFile]
+    dag: DagFile
+    execution_plan: ExecutionPlanFile
 
 
-class Summary(TypedDict):
+class WorkstreamSummary(TypedDict):
     """A run in a list."""
 
     workstream_id: str
@@ -139,14 +139,14 @@ class Summary(TypedDict):
     last_error: str | None
 
 
-class Words:
+class WorkstreamWords:
     """Runs in the seed's shapes."""
 
-    def run(self, canonical: Plain, lines: Sequence[LogLine]) -> Files:
+    def run(self, canonical: Plain, lines: Sequence[LogLine]) -> WorkstreamFiles:
         definition = canonical["definition"]
         written = [step for step in definition["steps"] if not is_final(step)]
-        histories = {step["name"]: History() for step in written}
-        stream = History()
+        histories = {step["name"]: TaskHistory() for step in written}
+        stream = TaskHistory()
         for line in lines:
             name = line["metadata"].get("step")
             (stream if name is None else histories[name]).hear(line)
@@ -164,7 +164,7 @@ class Words:
             "execution_plan": _plan(definition, tasks, needs, histories),
         }
 
-    def summary(self, canonical_run: Plain, shown_state: str) -> Summary:
+    def summary(self, canonical_run: Plain, shown_state: str) -> WorkstreamSummary:
         return {
             "workstream_id": canonical_run["workflow"],
             "run_id": canonical_run["id"],
@@ -191,10 +191,10 @@ class Transitions:
         ]
 
 
-WORDS = Words()
+WORDS = WorkstreamWords()
 
 
-class History:
+class TaskHistory:
     """What the log shows of one task, or of the workstream."""
 
     def __init__(self) -> None:
@@ -238,11 +238,11 @@ def is_critical(step: Plain) -> bool:
     return step["on_failure"] in ("abort", "compensate")
 
 
-def _task(definition: Plain, step: Plain, history: History, blocks: list[str], now: Plain) -> Task:
+def _task(definition: Plain, step: Plain, history: TaskHistory, blocks: list[str], now: Plain) -> TaskFile:
     written = _about(definition, step["name"])
     asked = [word for word in step["capabilities"] if not word.startswith(VERSION)]
     requirements = {"capabilities": asked, "min_version": written.get("min_version")}
-    task: Task = {
+    task: TaskFile = {
         "task_id": step["name"],
         "workstream_id": definition["name"],
         "name": written.get("name") or step["name"],
@@ -302,12 +302,14 @@ def _execution(step: Plain) -> Execution:
     }
 
 
-def _view(task: Mapping[str, Any], history: History) -> TaskView:
+def _view(task: Mapping[str, Any], history: TaskHistory) -> TaskView:
     started = "running" in history.moments
     return TaskView(task["status"] or "pending", task["critical"], started, history.adopted)
 
 
-def _workstream(canonical: Plain, stream: History, tasks: list[Task], histories: Mapping[str, History]) -> Workstream:
+def _workstream(
+    canonical: Plain, stream: TaskHistory, tasks: list[TaskFile], histories: Mapping[str, TaskHistory]
+) -> WorkstreamFile:
     definition, run = canonical["definition"], canonical["run"]
     written = definition["about"].get("workstream", {})
     final = {step["name"]: step for step in definition["steps"] if is_final(step)}
@@ -338,7 +340,7 @@ def _workstream(canonical: Plain, stream: History, tasks: list[Task], histories:
     }
 
 
-def _dag(definition: Plain, stream: History, tasks: list[Task], needs: Mapping[str, list[str]]) -> Dag:
+def _dag(definition: Plain, stream: TaskHistory, tasks: list[TaskFile], needs: Mapping[str, list[str]]) -> DagFile:
     """`dag_{workstream_id}.json`; an edge goes from a task to what it depends on."""
     return {
         "workstream_id": definition["name"],
@@ -352,8 +354,8 @@ def _dag(definition: Plain, stream: History, tasks: list[Task], needs: Mapping[s
 
 
 def _plan(
-    definition: Plain, tasks: list[Task], needs: Mapping[str, list[str]], histories: Mapping[str, History]
-) -> Plan:
+    definition: Plain, tasks: list[TaskFile], needs: Mapping[str, list[str]], histories: Mapping[str, TaskHistory]
+) -> ExecutionPlanFile:
     """`execution_plan_{workstream_id}.json`; the duration of a task is the measured one, or else its timeout."""
     resources = {task["task_id"]: task.get("resource_requirements", {}) for task in tasks}
     seconds = {}
