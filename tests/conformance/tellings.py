@@ -126,4 +126,5 @@ def whole(world: World, judged: Judged) -> list[Line]:
     entries = entries_of(world)
     scribe = DialectScribe(judged, subject_of_run("r", world.plan, CORRELATION))
     opening = scribe.opening("t", world.plan, entries[0].at)
-    return resealed_whole(json.loads(compact([opening, *told_entries(entries, world, judged)])), canonical=False)
+    lines = [opening, *told_entries(entries, world, judged, world.plan.definition.dialect)]
+    return resealed_whole(json.loads(compact(lines)), canonical=False)
