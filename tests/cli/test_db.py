@@ -12,12 +12,13 @@ import pytest
 import stepkeep as sk
 from stepkeep.kernel.errors import SchemaMismatch
 from stepkeep.store.connect import connect
-from stepkeep.store.migrations import load_migrations
+from stepkeep.store.migrations import EARLIER, load_migrations
 from tests.cli.conftest import HANDLERS, Cli
 from tests.store.test_upgrade import at_version
 
 NOBODYS = "01890000-0000-7000-8000-000000000001"
-NEWEST = len(load_migrations("stepkeep.store.sqlite"))
+OLDER = EARLIER - 1
+NEWEST = EARLIER + len(load_migrations("stepkeep.store.sqlite")) - 1
 
 
 def older(path: Path) -> str:
@@ -25,7 +26,7 @@ def older(path: Path) -> str:
     url = f"sqlite:///{path}"
 
     async def make() -> None:
-        async with at_version(url, NEWEST - 1):
+        async with at_version(url, OLDER):
             pass
 
     asyncio.run(make())
@@ -64,7 +65,7 @@ def test_a_command_that_looks_leaves_an_older_file_as_it_is(cli: Cli, home: Path
     said = cli(*words, "--db", url)
     assert said.status == 1
     assert f"stepkeep db migrate --db {url}" in said.out + said.err
-    assert applied(url) == NEWEST - 1
+    assert applied(url) == OLDER
 
 
 def test_the_command_that_the_refusal_names_mends_it(cli: Cli, home: Path) -> None:
@@ -84,7 +85,7 @@ def test_an_engine_migrates_a_file_unless_it_is_told_not_to(tmp_path: Path) -> N
     url = older(tmp_path / "old.db")
     with pytest.raises(SchemaMismatch, match="never migrates it"), sk.open(url, auto_migrate=False):
         pytest.fail("it opened")
-    assert applied(url) == NEWEST - 1
+    assert applied(url) == OLDER
     with sk.open(url) as engine:
         assert engine.runs()["runs"] == []
     assert applied(url) == NEWEST
@@ -110,7 +111,7 @@ def test_a_backup_of_a_database_in_use_has_its_runs_and_overwrites_nothing(cli: 
 def test_a_backup_keeps_the_schema_of_an_older_file(cli: Cli, home: Path) -> None:
     url = older(home / "old.db")
     assert cli("db", "backup", "copy.db", "--db", url).status == 0
-    assert applied(url) == applied(f"sqlite:///{home}/copy.db") == NEWEST - 1
+    assert applied(url) == applied(f"sqlite:///{home}/copy.db") == OLDER
 
 
 @pytest.mark.parametrize(

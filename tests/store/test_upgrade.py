@@ -17,7 +17,7 @@ from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.errors import Contended, InvalidInput
 from stepkeep.store.change import IdempotencyKey, More, Write
 from stepkeep.store.connect import connect
-from stepkeep.store.migrations import load_migrations
+from stepkeep.store.migrations import earlier_migrations
 from stepkeep.store.protocol import Store
 from stepkeep.store.statements import load_statements
 
@@ -121,7 +121,7 @@ async def _apply(store: Store, url: str, version: int) -> None:
     async with store.transaction() as transaction:
         execute = transaction.connection.execute
         scripts = [load_statements(package).create_migrations]
-        for one in load_migrations(package)[:version]:
+        for one in earlier_migrations(package)[:version]:
             noted = f"({one.version}, '{one.name}', '{one.checksum}', 1)"
             scripts += [one.script, f"insert into migrations (version, name, checksum, applied_at) values {noted}"]
         scripts += [create for create, _ in stand_ins(url, version)]

@@ -19,7 +19,7 @@ from starlette.responses import StreamingResponse
 
 from stepkeep.api.handwritten import As, Routes
 from stepkeep.api.routing import seat_of, service_of
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.answers import says
 from stepkeep.operations.following import JournalFollower
@@ -73,16 +73,30 @@ def event_stream(request: Request, events: AsyncIterator[bytes]) -> StreamingRes
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-@routes(
-    "GET /runs/{run_id}/stream",
-    "log",
-    "stream_run",
-    "Follow the journal of a run",
-    names={"as_": "as"},
-    **EVENTS,
-)
+class Pulse:
+    """Keeps a stream open: looks at its key again now and then, and says something to a client that hears nothing."""
+
+    def __init__(self, engine: ActingEngine, operation: str) -> None:
+        self._access, self._operation = engine.access, operation
+        self._clock = asyncio.get_running_loop().time
+        self._spoke_at = self._checked_at = self._clock()
+
+    def spoke(self, told: bytes) -> bytes:
+        """What is sent now."""
+        self._spoke_at = self._clock()
+        return told
+
+    async def beat(self) -> bytes:
+        """What is to be sent besides events; raises NotAllowed once the key has ended."""
+        if self._clock() - self._checked_at >= CHECK_SECONDS:
+            self._checked_at = self._clock()
+            await self._access.admit(self._operation)
+        return self.spoke(b": still there\n\n") if self._clock() - self._spoke_at >= HEARTBEAT_SECONDS else b""
+
+
+@routes("GET /runs/{run_id}/stream", "log", "stream_run", "Follow the journal of a run", names={"as_": "as"}, **EVENTS)
 async def stream_run(
-    request: Request, engine: AsyncEngine, run_id: RunId, as_: As = None, last_event_id: LastEventId = None
+    request: Request, engine: ActingEngine, run_id: RunId, as_: As = None, last_event_id: LastEventId = None
 ) -> StreamingResponse:
     """One event `entry` per journal entry, with its `seq` as id; `end` when the run has ended. With `as`, entries that
     the dialect does not show are left out."""
@@ -99,31 +113,25 @@ async def stream_run(
 
 
 async def follow(
-    request: Request, engine: AsyncEngine, follower: JournalFollower, entries: Callable[[], AsyncIterator[Event]]
+    request: Request, engine: ActingEngine, follower: JournalFollower, entries: Callable[[], AsyncIterator[Event]]
 ) -> AsyncIterator[bytes]:
     """The events of one run until it ends, the key ends, or the service stops."""
     service = service_of(request)
     yield b"retry: %d\n\n" % RETRY_MILLISECONDS
-    clock = asyncio.get_running_loop().time
-    spoke_at = checked_at = clock()
+    pulse = Pulse(engine, "log")
     with service.watch.watching(engine.tenant, follower.run_id) as watched:
         while not service.stopping.is_set():
             try:
                 before = follower.seq
                 async for event in entries():
-                    spoke_at = clock()
-                    yield event.encode()
+                    yield pulse.spoke(event.encode())
                 if follower.is_over:
                     yield Event(str(follower.seq), "end", {"run_id": follower.run_id, "seq": follower.seq}).encode()
                     return
                 if follower.seq == before:
                     await watched.beyond(before, CHECK_SECONDS)
-                if clock() - checked_at >= CHECK_SECONDS:
-                    checked_at = clock()
-                    await engine.access.admit("log")
-                if clock() - spoke_at >= HEARTBEAT_SECONDS:
-                    spoke_at = clock()
-                    yield b": still there\n\n"
+                if beat := await pulse.beat():
+                    yield beat
             except NotAllowed:
                 # The client comes back, and is told why it is refused.
                 return
@@ -133,7 +141,7 @@ async def follow(
 
 
 @routes("GET /stream", "log", "stream_tenant", "Follow the journals of all runs", **EVENTS)
-async def stream_tenant(request: Request, engine: AsyncEngine, last_event_id: LastEventId = None) -> StreamingResponse:
+async def stream_tenant(request: Request, engine: ActingEngine, last_event_id: LastEventId = None) -> StreamingResponse:
     """One event `entry` per journal entry of the tenant, in order per run, from now on or after `Last-Event-ID`. After
     a resumption an entry may be told again: ignore a `seq` that is not higher than the last one of its run."""
     tail = None
@@ -143,10 +151,9 @@ async def stream_tenant(request: Request, engine: AsyncEngine, last_event_id: La
     return event_stream(request, _follow_tenant(request, engine, tail))
 
 
-async def _follow_tenant(request: Request, engine: AsyncEngine, tail: TenantTail | None) -> AsyncIterator[bytes]:
+async def _follow_tenant(request: Request, engine: ActingEngine, tail: TenantTail | None) -> AsyncIterator[bytes]:
     service = service_of(request)
-    clock = asyncio.get_running_loop().time
-    spoke_at = checked_at = clock()
+    pulse = Pulse(engine, "log")
     try:
         async with service.tailer.listening(engine.tenant) as (listener, position):
             # The first event tells where the stream begins, so that a client that gets nothing else can resume, too.
@@ -165,14 +172,9 @@ async def _follow_tenant(request: Request, engine: AsyncEngine, tail: TenantTail
                     log.warning("a stream of tenant %s is cut off: its client does not keep up", engine.tenant)
                     return
                 if told is not None and told["seq"] > known.get(told["run_id"], 0):
-                    spoke_at = clock()
-                    yield _entry(told)
-                if clock() - checked_at >= CHECK_SECONDS:
-                    checked_at = clock()
-                    await engine.access.admit("log")
-                if clock() - spoke_at >= HEARTBEAT_SECONDS:
-                    spoke_at = clock()
-                    yield b": still there\n\n"
+                    yield pulse.spoke(_entry(told))
+                if beat := await pulse.beat():
+                    yield beat
     except NotAllowed:
         return  # the client comes back, and is told why it is refused
     except StepkeepError as problem:

@@ -8,68 +8,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from stepkeep.api.handwritten import Body, Routes
+from stepkeep.api.handwritten import Routes
 from stepkeep.api.routing import service_of
-from stepkeep.api.stream import CHECK_SECONDS, EVENTS, HEARTBEAT_SECONDS, RETRY_MILLISECONDS, event_stream
+from stepkeep.api.stream import CHECK_SECONDS, EVENTS, RETRY_MILLISECONDS, Pulse, event_stream
 from stepkeep.api.work import ATTEMPT, WorkerId, work_of
-from stepkeep.engine import AsyncEngine
+from stepkeep.engine.groups import ActingEngine
 from stepkeep.kernel.errors import StepkeepError
-from stepkeep.operations.answers import says
 from stepkeep.operations.operation import RUN_ID
-from stepkeep.operations.remote_work import ClaimName, Number
+from stepkeep.operations.remote_work import Number
 from stepkeep.operations.work_messages import Kept, Network, Queues, RunData, StoredOne, queues_of, run_data, stored
 from stepkeep.store.protocol import Notification
+from stepkeep.worker.remote.requests import EvidenceRequest, InputsRequest
 
 routes = Routes("Remote workers")
 
 MOST_WAITING = 1000
 """Notices that a slow worker has not read. Beyond these it is told that anything may be ready."""
 
-Anything = dict[str, Any]
-
-
-class OneRun(Body, frozen=True):
-    """What of a run is read."""
-
-    run_id: Annotated[str, Meta(max_length=36)]
-    details: bool = False
-    outputs: Annotated[tuple[int, ...], Meta(max_length=10_000, description="Numbers of steps.")] = ()
-    states: bool = False
-
-
-class InputsRequest(Body, frozen=True):
-    """Runs of which the worker holds a step."""
-
-    runs: Annotated[list[OneRun], Meta(min_length=1, max_length=1000)]
-
-
-class OneEvidence(ClaimName, frozen=True):
-    """Why an attempt failed."""
-
-    evidence: Annotated[Anything, says("`traceback`, `inputs`, `log`: what the worker wants to keep.")]
-
-
-class EvidenceRequest(Body, frozen=True):
-    """Evidence of attempts that the worker has ended."""
-
-    evidence: Annotated[list[OneEvidence], Meta(min_length=1, max_length=1000)]
-
 
 @routes("GET /work/queues", "work.queues", "list_queues", "List the queues of the tenant")
-async def list_queues(request: Request, engine: AsyncEngine) -> Queues:
+async def list_queues(request: Request, engine: ActingEngine) -> Queues:
     known = await work_of(request, engine).queues()
     return Queues(tenant=engine.tenant, owner=engine.access.owner, queues=queues_of(known))
 
 
 @routes("GET /work/network", "work.network", "list_reachable", "What HTTP steps of the tenant may reach")
-async def list_reachable(request: Request, engine: AsyncEngine) -> Network:
+async def list_reachable(request: Request, engine: ActingEngine) -> Network:
     return Network(allow=await work_of(request, engine).network())
 
 
@@ -79,7 +49,7 @@ async def list_reachable(request: Request, engine: AsyncEngine) -> Network:
     "read_stored_definition",
     "One stored definition by its number",
 )
-async def read_stored_definition(request: Request, engine: AsyncEngine, definition_id: Number) -> StoredOne:
+async def read_stored_definition(request: Request, engine: ActingEngine, definition_id: Number) -> StoredOne:
     """`document` is the text that `digest` is over."""
     return stored(await work_of(request, engine).definition(definition_id))
 
@@ -91,7 +61,7 @@ async def read_stored_definition(request: Request, engine: AsyncEngine, definiti
     "Read data of runs of which the worker holds a step",
     example={"runs": [{"run_id": RUN_ID, "details": True}]},
 )
-async def read_inputs(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: InputsRequest) -> RunData:
+async def read_inputs(request: Request, engine: ActingEngine, worker_id: WorkerId, body: InputsRequest) -> RunData:
     work = work_of(request, engine)
     details = await work.details(worker_id, [one.run_id for one in body.runs if one.details])
     wants = [(one.run_id, no) for one in body.runs for no in one.outputs]
@@ -115,7 +85,7 @@ async def read_inputs(request: Request, engine: AsyncEngine, worker_id: WorkerId
     "Keep evidence of attempts that the worker has ended",
     example={"evidence": [{**ATTEMPT, "evidence": {"log": ["INFO a"]}}]},
 )
-async def keep_evidence(request: Request, engine: AsyncEngine, worker_id: WorkerId, body: EvidenceRequest) -> Kept:
+async def keep_evidence(request: Request, engine: ActingEngine, worker_id: WorkerId, body: EvidenceRequest) -> Kept:
     found = [(one.run_id, one.no, one.fence, msgspec.json.encode(one.evidence)) for one in body.evidence]
     return Kept(kept=await work_of(request, engine).evidence(worker_id, found))
 
@@ -127,7 +97,7 @@ async def keep_evidence(request: Request, engine: AsyncEngine, worker_id: Worker
     "Follow what is ready, and what must stop",
     **EVENTS,
 )
-async def listen_for_work(request: Request, engine: AsyncEngine, worker_id: WorkerId) -> StreamingResponse:
+async def listen_for_work(request: Request, engine: ActingEngine, worker_id: WorkerId) -> StreamingResponse:
     """Events `notice` with `queues` (numbers; null: any) and `stopped` (runs; null: any). One may be lost: a worker
     also polls, and renews its leases."""
     work = work_of(request, engine)
@@ -144,8 +114,7 @@ async def listen_for_work(request: Request, engine: AsyncEngine, worker_id: Work
         waiting.put_nowait(notification)
 
     async def notices() -> AsyncIterator[bytes]:
-        clock = asyncio.get_running_loop().time
-        spoke_at = checked_at = clock()
+        pulse = Pulse(engine, "work.listen")
         unsubscribe = store.notifier.listen(heard)
         try:
             # Once it listens, anything may have happened before.
@@ -158,14 +127,9 @@ async def listen_for_work(request: Request, engine: AsyncEngine, worker_id: Work
                 except TimeoutError:
                     await work.queues()
                 if told is not None:
-                    spoke_at = clock()
-                    yield _notice(told)
-                if clock() - checked_at >= CHECK_SECONDS:
-                    checked_at = clock()
-                    await engine.access.admit("work.listen")
-                if clock() - spoke_at >= HEARTBEAT_SECONDS:
-                    spoke_at = clock()
-                    yield b": still there\n\n"
+                    yield pulse.spoke(_notice(told))
+                if beat := await pulse.beat():
+                    yield beat
         except StepkeepError:
             return  # the worker comes back, and is told why it is refused
         finally:

@@ -168,13 +168,19 @@ def tell(
         return tell(settings, lambda engine: engine.hooks.remove(name, by=by), lambda _: f"hook {name} is removed")
     """
     found = ask(settings, work, creates=creates)
+    said = () if settings.json else words(found)
+    failed = fails is not None and fails(found)
+    return told(settings, found if under is None else {under: found}, said, failed=failed)
+
+
+def told(settings: Settings, value: Any, words: Words, *, failed: object = False) -> int:
+    """Print what a command came to: with --json the value, else the words. The exit status is 1 if it `failed`."""
     if settings.json:
-        answer(found if under is None else {under: found})
+        answer(value)
     else:
-        said = words(found)
-        for line in (said,) if isinstance(said, str) else said or ():
+        for line in (words,) if isinstance(words, str) else words or ():
             say(line)
-    return FAILED if fails is not None and fails(found) else SUCCEEDED
+    return FAILED if failed else SUCCEEDED
 
 
 def of_run(text: str, work: Callable[[AsyncEngine, str], Awaitable[T]]) -> Callable[[AsyncEngine], Awaitable[T]]:
@@ -205,11 +211,15 @@ async def find_run(engine: AsyncEngine, text: str) -> str:
     raise NotFound(f"there is no run {text}")
 
 
-def table(rows: Sequence[Mapping[str, Any] | Answer], nothing: str, shown: Sequence[str] = ()) -> None:
-    """Print rows as a table, or say that there are none. `shown`: these of their fields."""
+def table(
+    rows: Sequence[Mapping[str, Any] | Answer], nothing: str, shown: str = "", **made: Callable[[Any], Any]
+) -> None:
+    """Print rows as a table, or say that there are none. `shown` names the columns; one that is no field is `made`."""
     if not rows:
         say(nothing)
         return
     from stepkeep.cli.render.tables import plain_table
 
-    console().print(plain_table([{name: row[name] for name in shown or row} for row in rows]))
+    columns = shown.split()
+    views = [{name: made[name](row) if name in made else row[name] for name in columns or row} for row in rows]
+    console().print(plain_table(views))

@@ -189,7 +189,11 @@ class Operation:
     def _checks(self) -> dict[str, Read]:
         """What reads the arguments of a call in Python."""
         checked = {name: one for name, one in self.parameters.items() if one.is_checked and not one.is_rest}
-        return {name: reader(_wire_type(self.hints[name])[0]) for name in checked}
+        return {name: reader(self.accepts(name)) for name in checked}
+
+    def accepts(self, name: str) -> Any:
+        """The type of an argument in JSON, as Python takes it: without the bounds of pages."""
+        return _wire_type(self.hints[name])[0]
 
     def checked(
         self, instance: object, arguments: Sequence[Any], named: Mapping[str, Any]
@@ -227,9 +231,8 @@ class Operation:
         instance = getattr(engine, self.group) if self.group else engine
         if is_read:
             access: Access = instance.access
-            return await access.admitted(
-                self.name, positional, named, lambda: self.function(instance, *positional, **named)
-            )
+            work = lambda: self.function(instance, *positional, **named)  # noqa: E731
+            return await access.admitted(self.name, positional, named, work, is_admitted=engine.admitted == self.name)
         return await getattr(instance, self.function.__name__)(*positional, **named)
 
 
@@ -297,9 +300,9 @@ def _operating(made: Operation) -> Callable[..., Awaitable[Any]]:
             return await function(*positional, **others)
 
         access: Access = self.access
-        return await access.admitted(made.name, arguments, named, work)
+        return await access.admitted(made.name, arguments, named, work, is_admitted=self.admitted == made.name)
 
-    call.operation = made  # type: ignore[attr-defined]
+    call.operation, call.asks = made, made.name  # type: ignore[attr-defined]
     return call
 
 

@@ -1,6 +1,8 @@
 """Numbered `.sql` files per store, and which of them a database still lacks.
 
-It compares the known migrations with those recorded in a database, and refuses a database that is newer or different.
+`0001_initial` makes the whole schema as of migration 42; later migrations have numbers above that. A database of an
+earlier version has some of the 42 migrations that led to the same schema, and gets the others from an archive. It
+compares the known migrations with those recorded in a database, and refuses a database that is newer or different.
 It touches no database itself. Each store's `migrate` takes its own lock, calls `outstanding`, runs the result in one
 transaction and records each checksum. The engine calls `require_migrated` where opening must not migrate.
 """
@@ -10,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -19,7 +22,11 @@ import msgspec
 from stepkeep.kernel.errors import SchemaMismatch
 from stepkeep.store.records import SchemaStatus
 
+EARLIER = 42
+"""How many migrations `0001_initial` stands for: later ones go on after this number."""
+
 _NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
+_ARCHIVE = "earlier_migrations.zip"
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -41,17 +48,38 @@ class Applied(msgspec.Struct, frozen=True):
 
 @cache
 def load_migrations(package: str) -> tuple[Migration, ...]:
-    """The migrations of `package`'s folder `migrations`, in order; numbers start at 1 and leave no gap."""
-    found = []
-    for file in (files(package) / "migrations").iterdir():
-        if match := _NAME.fullmatch(file.name):
-            script = file.read_text("utf-8")
-            checksum = hashlib.sha256(script.encode()).hexdigest()
-            found.append(Migration(int(match[1]), match[2], script, checksum))
-    found.sort(key=lambda migration: migration.version)
-    if [migration.version for migration in found] != list(range(1, len(found) + 1)):
-        raise LookupError(f"the migrations of {package} are not numbered 1, 2, 3 without a gap")
-    return tuple(found)
+    """The migrations of a new database, in order: `0001_initial`, and all after number 42 without a gap."""
+    found = [(file.name, file.read_bytes()) for file in (files(package) / "migrations").iterdir()]
+    migrations = _numbered(found)
+    if [migration.version for migration in migrations] != [1, *range(EARLIER + 1, EARLIER + len(migrations))]:
+        raise LookupError(f"the migrations of {package} are not numbered 1, {EARLIER + 1}, {EARLIER + 2} without a gap")
+    return migrations
+
+
+@cache
+def earlier_migrations(package: str) -> tuple[Migration, ...]:
+    """The 42 migrations of databases that were made before there was `0001_initial`."""
+    parent, _, store = package.rpartition(".")
+    with (files(parent) / _ARCHIVE).open("rb") as file, zipfile.ZipFile(file) as archive:
+        names = [name for name in archive.namelist() if name.startswith(f"{store}/")]
+        return _numbered((name.removeprefix(f"{store}/"), archive.read(name)) for name in names)
+
+
+def migrations_for(package: str, applied: Sequence[Applied]) -> tuple[Migration, ...]:
+    """The migrations of the database that has these: the earlier ones, if it began with the first of them."""
+    known = load_migrations(package)
+    if applied and all(old.name != known[0].name for old in applied):
+        return earlier_migrations(package) + known[1:]
+    return known
+
+
+def _numbered(found: Iterable[tuple[str, bytes]]) -> tuple[Migration, ...]:
+    def each() -> Iterator[Migration]:
+        for name, script in found:
+            if match := _NAME.fullmatch(name):
+                yield Migration(int(match[1]), match[2], script.decode(), hashlib.sha256(script).hexdigest())
+
+    return tuple(sorted(each(), key=lambda migration: migration.version))
 
 
 def outstanding(known: Sequence[Migration], applied: Iterable[Applied], where: str) -> tuple[Migration, ...]:

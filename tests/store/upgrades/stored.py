@@ -8,7 +8,8 @@ from pathlib import Path
 import asyncpg
 
 DATABASES = Path(__file__).parent / "databases"
-COMMITS = ("04d22b6", "d767b03a")
+COMMITS = ("04d22b6", "d767b03a", "72fb15b1")
+"""Programs at the migrations 1, 38 and 42."""
 
 
 def file_of(commit: str) -> Path:

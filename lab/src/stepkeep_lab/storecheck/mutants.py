@@ -13,7 +13,7 @@ from stepkeep_lab.storecheck.planting import SqlMutant
 from stepkeep_lab.storecheck.trigger_mutants import TRIGGER_MUTANTS
 
 POSTGRES, SQLITE = "postgres", "sqlite"
-CORE = "0001_core"
+CORE = "0001_initial"
 
 
 def _on(store: str, file: str, name: str, what: str, old: str, new: str) -> SqlMutant:
@@ -952,7 +952,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         SQLITE,
-        "0030_paused_runs",
+        CORE,
         "finished-run-changes",
         "a finished run can be written again",
         "when old.ended_at is not null or new.seq < old.seq",
@@ -960,7 +960,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         SQLITE,
-        "0029_awaiting_children",
+        CORE,
         "fence-falls",
         "the fence of a step can be set back",
         " or new.fence < old.fence",
@@ -976,7 +976,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         SQLITE,
-        "0027_journal_places",
+        CORE,
         "unfinished-journal-deleted",
         "the journal of a run that has not ended can be deleted",
         "before delete on journal\nwhen exists",
@@ -1071,7 +1071,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
                 "order by seq",
             ),
             (
-                "0009_principals",
+                CORE,
                 "delegation-to-oneself",
                 "a person may delegate to themselves",
                 ("check (delegator <> delegate)",) * 2,

@@ -41,7 +41,7 @@ def planted(mutant: SqlMutant) -> Iterator[None]:
     """Plant this bug for the duration of the block, in stores that are opened or used meanwhile."""
     package = f"stepkeep.store.{mutant.store}"
     if number := _MIGRATION.match(mutant.file):
-        migration = load_migrations(package)[int(number[1]) - 1]
+        migration = next(one for one in load_migrations(package) if one.version == int(number[1]))
         script = migration.script
         # Loaded once and shared: what every opening of a database will run is this very value.
         msgspec.structs.force_setattr(migration, "script", mutated(mutant, script))

@@ -13,7 +13,7 @@ import asyncio
 import asyncpg
 
 from stepkeep.kernel.errors import PermissionDenied, SchemaMismatch, StoreUnavailable
-from stepkeep.store.migrations import Applied, as_pairs, load_migrations, outstanding
+from stepkeep.store.migrations import Applied, as_pairs, migrations_for, outstanding
 from stepkeep.store.postgres.connections import Connection, commit, execute, fetch
 from stepkeep.store.postgres.failures import translated
 from stepkeep.store.postgres.load import SQL
@@ -77,7 +77,7 @@ async def _migrate(connection: Connection, namespace: Namespace, url: str) -> No
         await connection.execute(f'create schema "{namespace.name}"')
     await connection.execute(SQL.create_migrations)
     applied = [Applied(*row) for row in await connection.fetch(SQL.list_migrations)]
-    for migration in outstanding(load_migrations(PACKAGE), applied, url):
+    for migration in outstanding(migrations_for(PACKAGE, applied), applied, url):
         await connection.execute(migration.script)
         await connection.execute(SQL.insert_migration, migration.version, migration.name, migration.checksum)
     await commit(connection)
@@ -137,6 +137,6 @@ async def status(connection: Connection, namespace: Namespace, url: str) -> Sche
         url=url,
         schema=namespace.name,
         applied=as_pairs(applied),
-        pending=as_pairs(outstanding(load_migrations(PACKAGE), applied, url)),
+        pending=as_pairs(outstanding(migrations_for(PACKAGE, applied), applied, url)),
         size_bytes=size,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 
-from stepkeep.store.migrations import Applied, as_pairs, load_migrations, outstanding
+from stepkeep.store.migrations import Applied, as_pairs, migrations_for, outstanding
 from stepkeep.store.records import SchemaStatus
 from stepkeep.store.sqlite.change import SQL
 
@@ -20,7 +20,8 @@ PACKAGE = "stepkeep.store.sqlite"
 def migrate(connection: apsw.Connection, path: Path, clock: Callable[[], int]) -> None:
     """Apply missing migrations; refuse a file that a newer or different Stepkeep has created."""
     connection.execute(SQL.create_migrations)
-    for migration in outstanding(load_migrations(PACKAGE), _applied(connection), str(path)):
+    applied = _applied(connection)
+    for migration in outstanding(migrations_for(PACKAGE, applied), applied, str(path)):
         connection.execute(migration.script)
         noted = (migration.version, migration.name, migration.checksum, clock())
         connection.execute(SQL.insert_migration, noted)
@@ -32,7 +33,7 @@ def status(connection: apsw.Connection, path: Path, url: str) -> SchemaStatus:
     return SchemaStatus(
         url=url,
         applied=as_pairs(applied),
-        pending=as_pairs(outstanding(load_migrations(PACKAGE), applied, str(path))),
+        pending=as_pairs(outstanding(migrations_for(PACKAGE, applied), applied, str(path))),
         size_bytes=sum(file.stat().st_size for file in (path, Path(f"{path}-wal")) if file.exists()),
     )
 
