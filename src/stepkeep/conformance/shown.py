@@ -523,7 +523,7 @@ class ShownRun:
         last = max((step for step in known if step.settled), key=lambda step: step.settled, default=None)
         if line.trigger != "dependency_unmet":
             names = [] if last is None or last.last is None else [str(last.last.step)]
-        if line.of not in (names or [None]):
+        if (line.of not in names) if names else line.of is not None:
             expected = " or ".join(names) or None
             said = wrong_field("of", line.of, expected, "that is the step that leads to it")
             say(Code.DEPENDENCY, f"step {quoted(place.name)}: {said}")
