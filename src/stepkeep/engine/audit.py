@@ -13,7 +13,7 @@ from stepkeep.operations.answers import says
 from stepkeep.operations.audit import AuditPage
 from stepkeep.operations.operation import Cursor, Limit, Name, Time, group
 from stepkeep.operations.operation import operation as row
-from stepkeep.store.audit_rows import AuditFilter
+from stepkeep.store.rows import AuditFilter
 
 
 @group("audit", "Audit log")
